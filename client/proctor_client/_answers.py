@@ -1,0 +1,104 @@
+"""What the service's answers say, and the refusal to guess when they say something else.
+
+JSON strings may hold U+2028 and its like unescaped, which `str.splitlines` and httpx's `iter_lines`
+take for the end of a line. In NDJSON only b"\\n" ends one, so the lines are cut here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from proctor_client import wire
+from proctor_client.errors import ProtocolError
+
+M = TypeVar("M", bound=wire.Response)
+
+
+class Lines:
+    """Cuts a stream of bytes into lines. A last line without its end counts if it is whole JSON."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes | None) -> Iterator[bytes]:
+        """The lines, not blank, that `chunk` completes; None means that nothing more comes."""
+        if chunk is None:
+            rest = b"".join(self._parts)
+            self._parts = []
+            if _is_json(rest):
+                yield rest
+            return
+        *whole, tail = chunk.split(b"\n")
+        for line in whole:
+            full = b"".join([*self._parts, line])
+            self._parts = []
+            if full.strip():
+                yield full
+        if tail:
+            self._parts.append(tail)
+
+
+def parse_line(line: bytes) -> wire.Result | wire.Summary | wire.Problem:
+    """What a line of the stream says: a result, the summary, or a problem of the service.
+
+    Raises ProtocolError for anything else.
+    """
+    try:
+        value = json.loads(line)
+        if isinstance(value, dict) and "summary" in value:
+            return wire.SummaryLine.model_validate(value).summary
+        if isinstance(value, dict) and "error" in value and "index" not in value:
+            return wire.ProblemBody.model_validate(value).error
+        return wire.Result.model_validate(value)
+    except ValidationError as error:
+        raise ProtocolError(f"a line of the stream is no result: {_first(error)}") from None
+    except ValueError:
+        raise ProtocolError("a line of the stream is not JSON") from None
+
+
+def parse_reward_response(body: bytes, count: int) -> wire.RewardResponse:
+    """The answer of POST /reward, checked to hold `count` results in order.
+
+    Raises ProtocolError otherwise: a trainer pairs rewards with completions by position.
+    """
+    response = parse_model(wire.RewardResponse, body)
+    if [result.index for result in response.results] != list(range(count)):
+        raise ProtocolError(f"the answer does not hold {count} results in the request's order")
+    return response
+
+
+def parse_model(model: type[M], body: bytes) -> M:
+    """`body` as a `model`. Raises ProtocolError if it is none."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise ProtocolError(f"the answer is no {model.__name__}: {_first(error)}") from None
+
+
+def check_index(result: wire.Result, count: int) -> None:
+    """Raises ProtocolError for a result that belongs to none of `count` submissions."""
+    if not 0 <= result.index < count:
+        raise ProtocolError(f"result {result.index} of a request with {count} submissions")
+
+
+def check_complete(seen: set[int], count: int) -> None:
+    """Raises ProtocolError unless each of `count` results was seen before the summary."""
+    if len(seen) != count:
+        raise ProtocolError(f"the stream ended with {len(seen)} of {count} results")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc']) or 'body'}: {first['msg']}"

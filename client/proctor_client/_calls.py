@@ -1,0 +1,150 @@
+"""The calls of the service: what the caller's arguments become on the wire, and what comes back.
+
+Whatever the wire's models refuse is an InvalidRequestError here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict
+
+from pydantic import BaseModel, ValidationError
+
+from proctor_client import wire
+from proctor_client._answers import parse_model, parse_reward_response
+from proctor_client._clock import Clock
+from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
+from proctor_client.errors import InvalidRequestError, from_validation
+
+# The service ends a batch at its deadline by itself; this is for its last words and the way back.
+GRACE_SECONDS = 30.0
+
+AnySubmission: TypeAlias = wire.Submission | Mapping[str, Any] | str
+
+
+class RewardOptions(TypedDict, total=False):
+    """The fields of wire.RewardRequest beside the submissions, with that model's defaults."""
+
+    grader: wire.Grader | Mapping[str, Any] | None
+    """For every submission that has none of its own."""
+    limits: wire.Limits | Mapping[str, Any] | None
+    """For every submission that has none of its own; None is the server's."""
+    scoring: wire.Scoring
+    """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
+    extract: wire.Extract
+    """How code is taken out of a completion; `auto` by default."""
+    tags: Iterable[str]
+    """Carried to the sandboxes, the logs and the journal; none by default."""
+    job: str
+    """The training run, by which the service shares itself out; "default" by default."""
+    deadline_seconds: float
+    """After it, what is not judged comes back with the error `deadline`; 600 by default."""
+    cache: bool
+    """Whether identical work may be judged once; True by default."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls, each as a flow that a client drives."""
+
+    policy: Policy
+    clock: Clock
+
+    def reward(
+        self, submissions: Iterable[AnySubmission], options: RewardOptions
+    ) -> Flow[wire.RewardResponse]:
+        """POST /reward for one answer. Raises InvalidRequestError at once."""
+        request = reward_request(submissions, options)
+        count = len(request.submissions)
+        return answer_flow(
+            self._reward_call(request, accept="application/json"),
+            lambda body: parse_reward_response(body, count),
+            self.policy,
+            self.clock,
+        )
+
+    def reward_stream(
+        self, submissions: Iterable[AnySubmission], options: RewardOptions
+    ) -> Flow[wire.Result | wire.Summary]:
+        """POST /reward for a line each. Raises InvalidRequestError at once."""
+        request = reward_request(submissions, options)
+        call = self._reward_call(request, accept="application/x-ndjson")
+        return stream_flow(call, len(request.submissions), self.policy, self.clock)
+
+    def capacity(self) -> Flow[wire.Capacity]:
+        """GET /capacity."""
+        call = Call("GET", "/capacity", self.policy.timeout_seconds)
+        return answer_flow(
+            call, lambda body: parse_model(wire.Capacity, body), self.policy, self.clock
+        )
+
+    def health(self) -> Flow[wire.Health]:
+        """GET /healthz."""
+        call = Call("GET", "/healthz", self.policy.timeout_seconds)
+        return answer_flow(
+            call, lambda body: parse_model(wire.Health, body), self.policy, self.clock
+        )
+
+    def _reward_call(self, request: wire.RewardRequest, *, accept: str) -> Call:
+        wait = max(self.policy.timeout_seconds, request.deadline_seconds + GRACE_SECONDS)
+        return Call("POST", "/reward", wait, content=encode(request), accept=accept)
+
+
+def reward_request(
+    submissions: Iterable[AnySubmission], options: RewardOptions
+) -> wire.RewardRequest:
+    """The request on the wire's own model. Raises InvalidRequestError that names the field."""
+    if isinstance(submissions, str | Mapping | BaseModel):
+        # Each of these can be iterated over, into nonsense that would be judged.
+        raise InvalidRequestError("submissions: a list is wanted, of one submission or more")
+    fields: dict[str, Any] = {name: _plain(value) for name, value in options.items()}
+    fields["submissions"] = [
+        {"completion": each} if isinstance(each, str) else _plain(each) for each in submissions
+    ]
+    try:
+        return wire.RewardRequest.model_validate(fields)
+    except ValidationError as error:
+        # The cause would print the submissions themselves.
+        raise from_validation(error) from None
+
+
+def encode(request: wire.RewardRequest) -> bytes:
+    """The request as JSON in UTF-8. Raises InvalidRequestError for what neither of them has."""
+    try:
+        # Not pydantic's own JSON: it turns an infinite expected value into null without a word.
+        return _json(wire.dump(request))
+    except UnicodeEncodeError:
+        where = next(
+            (
+                f"submissions.{index}"
+                for index, each in enumerate(request.submissions)
+                if not _is_unicode(wire.dump(each))
+            ),
+            "request",
+        )
+        raise InvalidRequestError(f"{where}: a lone surrogate cannot be sent as UTF-8") from None
+    except ValueError:
+        raise InvalidRequestError("request: a number is infinite or not a number") from None
+
+
+def _plain(value: object) -> object:
+    """Mappings as dict, which pydantic wants; and what is iterable but no list, as a list."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | BaseModel):
+        return list(value)
+    return value
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _is_unicode(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

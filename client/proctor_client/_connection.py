@@ -1,0 +1,77 @@
+"""What both clients share besides the flows: the address, the token, and the settings for httpx."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+import httpx
+
+from proctor_client._clock import Clock
+from proctor_client._flow import Policy
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+class ClientOptions(TypedDict, total=False):
+    """The constructor's arguments beside the address and the token."""
+
+    timeout_seconds: float
+    connect_timeout_seconds: float
+    max_attempts: int
+    retry_budget_seconds: float
+    transport: Any
+    clock: Clock | None
+
+
+class Address:
+    """Where the service is and how to be let in. The token shows in no repr.
+
+    Raises ValueError for a URL that is not http(s) or holds a user name or password, and for a
+    token that no header can carry. White space around the token, a file's last newline, is dropped.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = httpx.URL(url)
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ValueError("url: it must begin with http:// or https:// and name a host")
+        if self.url.userinfo:
+            # httpx would make Basic auth of it, in place of the token, and it would show in errors.
+            raise ValueError("url: it must hold no user name or password; use `token`")
+        self.token = (token or "").strip()
+        if not all("!" <= character <= "~" for character in self.token):
+            # Checked here, because the errors of the HTTP library would print the whole header.
+            raise ValueError("token: it must be visible ASCII characters without spaces")
+
+    @classmethod
+    def from_env(cls) -> Address:
+        """The address in PROCTOR_URL and the token in PROCTOR_TOKEN, each optional."""
+        return cls(os.environ.get("PROCTOR_URL") or DEFAULT_URL, os.environ.get("PROCTOR_TOKEN"))
+
+    def __repr__(self) -> str:
+        return f"{str(self.url)!r}, token={'set' if self.token else None}"
+
+    def headers(self) -> Mapping[str, str]:
+        """The headers of every request."""
+        headers = {"User-Agent": "proctor-client"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+
+def policy_of(address: Address, **fields: Any) -> Policy:
+    """The policy with `fields`. Raises ValueError for one that makes no sense."""
+    policy = Policy(**fields, secret=address.token)
+    if policy.max_attempts < 1:
+        raise ValueError("max_attempts: it must be 1 or more")
+    if policy.retry_budget_seconds < 0:
+        raise ValueError("retry_budget_seconds: it must be 0 or more")
+    if policy.timeout_seconds <= 0 or policy.connect_timeout_seconds <= 0:
+        raise ValueError("timeout_seconds, connect_timeout_seconds: they must be above 0")
+    return policy
+
+
+def limits() -> httpx.Limits:
+    """The pool. Its connections are dropped before the 5 s after which uvicorn drops them."""
+    return httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4.0)

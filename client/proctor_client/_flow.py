@@ -1,0 +1,259 @@
+"""The protocol once, without I/O: what to send, how long to wait, when to give up.
+
+A flow is a generator. It yields steps (send this, read on, sleep, hand this to the caller) and gets
+the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit others:
+
+- A retry must not start the work again: one Idempotency-Key per call, the same on every attempt.
+- Waits that are all drawn small end before a restart does. What a draw leaves of its window is
+  added to the next wait, so each attempt falls at a random moment of its own part of the outage.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeAlias, TypeVar
+
+from proctor_client import wire
+from proctor_client._answers import Lines, check_complete, check_index, parse_line
+from proctor_client._clock import Clock
+from proctor_client.errors import (
+    ProctorConnectionError,
+    ProctorError,
+    from_answer,
+    from_problem,
+)
+
+T = TypeVar("T")
+
+FIRST_WINDOW_SECONDS = 1.0
+LONGEST_WINDOW_SECONDS = 15.0
+LONGEST_RETRY_AFTER_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long a client waits and how often it tries.
+
+    `max_attempts` counts the attempts of one call, `retry_budget_seconds` bounds the waits between
+    them together. A call ends for good after the time that its answer may take plus that budget.
+    With the defaults, seven waits come to 45 to 60 s: a service that restarts is outlived.
+    """
+
+    max_attempts: int = 8
+    retry_budget_seconds: float = 60.0
+    timeout_seconds: float = 30.0
+    connect_timeout_seconds: float = 10.0
+    secret: str = field(default="", repr=False)  # kept out of every message
+
+
+@dataclass(frozen=True)
+class Call:
+    """One logical request. `answer_seconds` is how long a sound service may take to answer it."""
+
+    method: str
+    path: str
+    answer_seconds: float
+    content: bytes | None = None
+    accept: str = "application/json"
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send this; the reply is an `Answer`, with an empty body if it is a 200 that `streams`."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    content: bytes | None
+    streams: bool
+    connect_seconds: float
+    read_seconds: float
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read on in the answer; the reply is bytes, cut anywhere, or None at the end."""
+
+
+@dataclass(frozen=True)
+class Sleep:
+    """Wait; the reply is None."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Emit(Generic[T]):
+    """Hand this to the caller; the reply is None."""
+
+    item: T
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer's status, headers (looked up in lower case) and body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Reply: TypeAlias = Answer | bytes | ProctorError | None
+Flow: TypeAlias = Generator[Send | Read | Sleep | Emit[T], Reply, None]
+
+
+class Patience:
+    """What is left of one call's attempts and time."""
+
+    def __init__(self, call: Call, policy: Policy, clock: Clock) -> None:
+        self._call = call
+        self._policy = policy
+        self._clock = clock
+        self._end = clock.monotonic() + call.answer_seconds + policy.retry_budget_seconds
+        self._start_anew()
+
+    def attempt_seconds(self) -> float:
+        """How long the next attempt may wait for its answer."""
+        return min(self._call.answer_seconds, self._end - self._clock.monotonic())
+
+    def note_progress(self) -> None:
+        """The attempt brought something new: the next failure is a new outage."""
+        self._start_anew()
+
+    def wait_after(self, error: ProctorError) -> float:
+        """Seconds to wait before the next attempt; raises `error` when there is to be none."""
+        self._failures += 1
+        budget = self._policy.retry_budget_seconds - self._waited
+        asked = min(error.retry_after_seconds or 0.0, LONGEST_RETRY_AFTER_SECONDS)
+        # On top of what the service asked for, or all that it turned away come back at once.
+        wait = min(asked + self._draw(), budget)
+        if (
+            not error.retryable
+            or self._failures >= self._policy.max_attempts
+            or budget <= 0
+            or asked > budget
+            or self._clock.monotonic() + wait >= self._end
+        ):
+            if self._failures > 1:
+                error.add_note(f"Gave up after {self._failures} attempts.")
+            raise error
+        self._waited += wait
+        logging.getLogger("proctor_client").info(
+            "attempt %d of %s failed, next one in %.1f s: %s",
+            self._failures,
+            self._call.path,
+            wait,
+            error,
+        )
+        return wait
+
+    def _start_anew(self) -> None:
+        self._failures = 0
+        self._waited = 0.0
+        self._left_of_window = 0.0
+
+    def _draw(self) -> float:
+        doublings = min(self._failures - 1, 16)
+        window = min(FIRST_WINDOW_SECONDS * 2.0**doublings, LONGEST_WINDOW_SECONDS)
+        drawn = window * self._clock.chance()
+        wait = self._left_of_window + drawn
+        self._left_of_window = window - drawn
+        return wait
+
+
+def answer_flow(call: Call, parse: Callable[[bytes], T], policy: Policy, clock: Clock) -> Flow[T]:
+    """Emits one thing: what `parse` makes of the body of a 200."""
+    patience = Patience(call, policy, clock)
+    headers = _headers(call)
+    while True:
+        reply = yield _send(call, headers, policy, patience, streams=False)
+        failure = _failure(reply, policy, clock)
+        if failure is None:
+            assert isinstance(reply, Answer)
+            yield Emit(parse(reply.body))
+            return
+        yield Sleep(patience.wait_after(failure))
+
+
+def stream_flow(
+    call: Call, count: int, policy: Policy, clock: Clock
+) -> Flow[wire.Result | wire.Summary]:
+    """Emits each of `count` results once, over however many connections; then the summary."""
+    patience = Patience(call, policy, clock)
+    headers = _headers(call)
+    seen: set[int] = set()
+    while True:
+        reply = yield _send(call, headers, policy, patience, streams=True)
+        failure = _failure(reply, policy, clock)
+        if failure is None:
+            failure = yield from _read_results(seen, count, policy, patience)
+        if failure is None:
+            return
+        yield Sleep(patience.wait_after(failure))
+
+
+def _read_results(
+    seen: set[int], count: int, policy: Policy, patience: Patience
+) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | None]:
+    """Emits what is new on one connection; returns what broke it, None after the summary."""
+    lines = Lines()
+    while True:
+        chunk = yield Read()
+        if isinstance(chunk, ProctorError):
+            return chunk
+        assert not isinstance(chunk, Answer)
+        for line in lines.feed(chunk):
+            item = parse_line(line)
+            if isinstance(item, wire.Problem):
+                return from_problem(item, status=None, secret=policy.secret)
+            if isinstance(item, wire.Summary):
+                check_complete(seen, count)
+                # Reading to the end keeps the connection for the next call, and the service does
+                # not take us for a client that went away. What that read brings no longer matters.
+                yield Read()
+                yield Emit(item)
+                return None
+            check_index(item, count)
+            if item.index not in seen:
+                seen.add(item.index)
+                patience.note_progress()
+                yield Emit(item)
+        if chunk is None:
+            return ProctorConnectionError("the stream ended early", retryable=True)
+
+
+def _headers(call: Call) -> dict[str, str]:
+    headers = {"Accept": call.accept}
+    if call.content is not None:
+        headers["Content-Type"] = "application/json"
+        headers["Idempotency-Key"] = str(uuid.uuid4())
+    return headers
+
+
+def _send(
+    call: Call, headers: Mapping[str, str], policy: Policy, patience: Patience, *, streams: bool
+) -> Send:
+    left = patience.attempt_seconds()
+    return Send(
+        method=call.method,
+        path=call.path,
+        headers=headers,
+        content=call.content,
+        streams=streams,
+        connect_seconds=min(policy.connect_timeout_seconds, left),
+        read_seconds=left,
+    )
+
+
+def _failure(reply: Reply, policy: Policy, clock: Clock) -> ProctorError | None:
+    if isinstance(reply, ProctorError):
+        return reply
+    assert isinstance(reply, Answer)
+    if reply.status == 200:
+        return None
+    return from_answer(
+        reply.status, reply.body, reply.headers, now=clock.wall(), secret=policy.secret
+    )

@@ -1,0 +1,321 @@
+"""The wire: every request and response of Proctor over HTTP, once.
+
+The service imports these models, the client sends them, and nothing else defines a field. Requests
+forbid unknown fields, so that a typo is a 422 that names it; responses ignore what they do not know,
+so that an older client reads a newer service. Units are in the names: `_seconds`, `_mb`, `_kb`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+Verdict = Literal[
+    "passed",
+    "failed",
+    "runtime_error",
+    "syntax_error",
+    "timeout",
+    "memory_limit",
+    "output_limit",
+    "early_exit",
+    "no_code",
+]
+ErrorReason = Literal[
+    "sandbox_unavailable",
+    "sandbox_lost",
+    "judge_failed",
+    "deadline",
+    "overloaded",
+    "cancelled",
+    "invalid_task",
+]
+RefusalReason = Literal[
+    "invalid_request",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "sandbox_not_found",
+    "sandbox_stopped",
+    "file_not_found",
+    "busy",
+    "quota_exceeded",
+    "draining",
+    "internal",
+]
+Integrity = Literal["separated", "in_process"]
+CacheResult = Literal["miss", "hit", "coalesced"]
+Scoring = Literal["all", "fraction"]
+Extract = Literal["auto", "xml", "fence", "none"]
+
+MAX_SUBMISSIONS = 4096
+MAX_FAILURES = 10
+
+
+class Request(BaseModel):
+    """Base of what a client sends: unknown fields are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Response(BaseModel):
+    """Base of what the service answers: unknown fields are ignored, values are frozen."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+# ---------------------------------------------------------------- graders
+
+
+class _Grader(Request):
+    reveal: bool = Field(False, description="Let expected values appear in messages and failures.")
+
+
+class ExecGrader(_Grader):
+    """Passes when the program ends with code 0 by reaching its end."""
+
+    kind: Literal["exec"]
+
+
+class AssertsGrader(_Grader):
+    """Passes when every test statement holds: the form of MBPP and HumanEval."""
+
+    kind: Literal["asserts"]
+    tests: list[str] = Field(min_length=1, max_length=4096, description="Python statements.")
+    setup: str = Field("", description="Python that runs after the submission, before the tests.")
+    entry_point: str | None = Field(
+        None, description="The function that a `check(candidate)` among the tests is called with."
+    )
+
+
+class Call(Request):
+    """One call of the entry point, and the value that it must return."""
+
+    args: list[JsonValue] = []
+    kwargs: dict[str, JsonValue] = {}
+    expected: JsonValue = None
+
+
+class CallsGrader(_Grader):
+    """Passes when each call of `entry_point` returns the expected value."""
+
+    kind: Literal["calls"]
+    entry_point: str = Field(min_length=1)
+    cases: list[Call] = Field(min_length=1, max_length=4096)
+    tolerance: float = Field(0.0, ge=0, description="Relative and absolute, for floats.")
+
+
+class StdioCase(Request):
+    """One run of the program: what it reads and what it must print."""
+
+    stdin: str = ""
+    stdout: str
+
+
+class StdioGrader(_Grader):
+    """Passes when each run prints the expected output and ends with code 0."""
+
+    kind: Literal["stdio"]
+    cases: list[StdioCase] = Field(min_length=1, max_length=4096)
+    compare: Literal["tokens", "lines", "exact"] = "tokens"
+    tolerance: float = Field(0.0, ge=0, description="Relative and absolute, for numeric tokens.")
+
+
+class PytestGrader(_Grader):
+    """Passes when pytest collects at least one test in `files`, and all pass."""
+
+    kind: Literal["pytest"]
+    files: dict[str, str] = Field(min_length=1)
+
+
+class CommandGrader(_Grader):
+    """Passes when the command ends with the expected exit code."""
+
+    kind: Literal["command"]
+    argv: list[str] = Field(min_length=1)
+    expect_exit_code: int = 0
+
+
+Grader = Annotated[
+    ExecGrader | AssertsGrader | CallsGrader | StdioGrader | PytestGrader | CommandGrader,
+    Field(discriminator="kind"),
+]
+
+
+# ---------------------------------------------------------------- POST /reward, request
+
+
+class Limits(Request):
+    """What one submission may use. A field left out has the server's default."""
+
+    cpu_seconds: float | None = Field(None, gt=0, description="CPU time of all its processes.")
+    wall_seconds: float | None = Field(None, gt=0, description="Wall time in which it idled.")
+    memory_mb: int | None = Field(None, gt=0, description="Memory of all its processes together.")
+    output_kb: int | None = Field(None, gt=0, description="Kept of stdout, and of stderr.")
+    processes: int | None = Field(None, gt=0, description="Processes and threads at once.")
+    disk_mb: int | None = Field(None, gt=0, description="Working directory and /tmp together.")
+    network: bool | None = Field(None, description="Reach the network; most servers refuse it.")
+
+
+class Message(BaseModel):
+    """One chat message; fields that only the trainer knows are let through."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    role: str
+    content: str | list[dict[str, JsonValue]] | None = None
+
+
+class Submission(Request):
+    """One completion to judge."""
+
+    id: str | None = Field(None, description="Echoed.")
+    completion: str | list[Message] = Field(
+        description="Text, or chat messages of which the last assistant message's text counts."
+    )
+    grader: Grader | None = None
+    limits: Limits | None = None
+    scoring: Scoring | None = None
+    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
+    language: str = "python"
+    group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
+
+
+class RewardRequest(Request):
+    """The body of POST /reward."""
+
+    submissions: list[Submission] = Field(min_length=1, max_length=MAX_SUBMISSIONS)
+    grader: Grader | None = None
+    limits: Limits | None = None
+    scoring: Scoring = "all"
+    extract: Extract = "auto"
+    tags: list[str] = Field([], max_length=64)
+    job: str = Field("default", min_length=1, max_length=200)
+    deadline_seconds: float = Field(600, gt=0, le=86_400)
+    cache: bool = True
+
+
+# ---------------------------------------------------------------- POST /reward, response
+
+
+class ItemError(Response):
+    """Why the service could not judge an item. It never becomes a reward."""
+
+    reason: ErrorReason | str
+    message: str
+    retryable: bool
+
+
+class Failure(Response):
+    """One test that did not pass."""
+
+    index: int
+    test: str
+    message: str
+
+
+class Tests(Response):
+    """How many of the grader's tests passed; `failures` holds at most ten."""
+
+    passed: int = 0
+    total: int = 0
+    failures: list[Failure] = []
+
+
+class Usage(Response):
+    """What the evaluation cost. `queue_seconds` never counts against the submission."""
+
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+
+
+class Result(Response):
+    """What one submission was worth. `verdict` and `reward` are null exactly when `error` is set."""
+
+    index: int
+    id: str | None = None
+    group: str | None = None
+    evaluation_id: str
+    reward: float | None = None
+    verdict: Verdict | None = None
+    error: ItemError | None = None
+    tests: Tests = Tests()
+    message: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    exit_code: int | None = None
+    integrity: Integrity = "separated"
+    hack_signals: list[str] = []
+    usage: Usage = Usage()
+    cache: CacheResult = "miss"
+    sandbox_id: str | None = None
+    degraded: list[str] = Field([], description="Protections this machine cannot enforce.")
+
+
+class Summary(Response):
+    """The batch in one line. `mean_reward` is over judged items, null when there is none."""
+
+    count: int
+    judged: int
+    passed: int
+    no_code: int
+    errors: int
+    mean_reward: float | None = None
+
+
+class RewardResponse(Response):
+    """The answer of POST /reward, in the order of the request."""
+
+    results: list[Result]
+    summary: Summary
+
+
+class SummaryLine(Response):
+    """The last line of an NDJSON stream."""
+
+    summary: Summary
+
+
+# ---------------------------------------------------------------- around them
+
+
+class Capacity(Response):
+    """What a trainer sizes its batch by."""
+
+    slots: int
+    busy: int
+    queued: int
+    max_queued: int
+    draining: bool
+    recent_rewards_per_second: float
+
+
+class Health(Response):
+    """The answer of /healthz and /readyz."""
+
+    status: str
+    reason: str | None = None
+
+
+class Problem(Response):
+    """What went wrong with a request. `reason` is stable; `message` is for people."""
+
+    reason: RefusalReason | str
+    message: str
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+
+
+class ProblemBody(Response):
+    """The body of every 4xx and 5xx."""
+
+    error: Problem
+
+
+def dump(model: BaseModel) -> dict[str, Any]:
+    """The JSON-ready form of a request, without the fields that were left at their default."""
+    return model.model_dump(mode="json", exclude_unset=True)

@@ -1,0 +1,126 @@
+"""Identical work, judged once: what was judged is kept, what is being judged is joined.
+
+The key is a hash of everything that decides the verdict, and of the tenant, since tenants share
+nothing. A failure is never kept. When the one who does the work is cancelled, or runs out of its own
+time, that says nothing about those who joined it: one of them takes over. Other failures, a lost
+sandbox say, are theirs as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from proctor_client.wire import CacheResult
+from proctor_service.admission.deadlines import Deadlines, settle
+from proctor_service.errors import Cancelled, DeadlinePassed, Failure
+
+T = TypeVar("T")
+
+
+class _Gone:
+    """The leader left without a result."""
+
+
+class _Landed(Generic[T]):
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class _Flight:
+    """Work under way, and those who wait for it."""
+
+    __slots__ = ("followers",)
+
+    def __init__(self) -> None:
+        self.followers: dict[asyncio.Future[object], None] = {}
+
+
+class Cache(Generic[T]):
+    """Results by key: least recently used go first, bounded by entries and by bytes."""
+
+    def __init__(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        size_bytes: Callable[[T], int],
+        deadlines: Deadlines,
+    ) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._size_bytes = size_bytes
+        self._deadlines = deadlines
+        self._kept: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._kept_bytes = 0
+        self._flights: dict[bytes, _Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """Bytes kept, approximately."""
+        return self._kept_bytes
+
+    async def once(
+        self, key: bytes | None, deadline: float, work: Callable[[], Awaitable[T]]
+    ) -> tuple[T, CacheResult]:
+        """The result of `work`, kept, joined or done now; without a key simply done.
+
+        Raises what `work` raises, and DeadlinePassed when the deadline passes while it is joined.
+        """
+        if key is None or self._max_entries == 0:
+            return await work(), "miss"
+        while True:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return kept[0], "hit"
+            flight = self._flights.get(key)
+            if flight is None:
+                return await self._lead(key, work), "miss"
+            landed = await self._follow(flight, deadline)
+            if isinstance(landed, Failure):
+                # A copy: one exception raised in many tasks would gather all their tracebacks.
+                raise type(landed)(landed.message)
+            if isinstance(landed, _Landed):
+                return landed.value, "coalesced"
+
+    async def _lead(self, key: bytes, work: Callable[[], Awaitable[T]]) -> T:
+        flight = self._flights[key] = _Flight()
+        landed: object = _Gone()
+        try:
+            value = await work()
+            self._keep(key, value)
+            landed = _Landed(value)
+            return value
+        except Failure as failure:
+            if not isinstance(failure, Cancelled | DeadlinePassed):
+                landed = failure
+            raise
+        finally:
+            del self._flights[key]
+            settle(flight.followers, landed)
+
+    async def _follow(self, flight: _Flight, deadline: float) -> object:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        flight.followers[future] = None
+        self._deadlines.watch(future, deadline)
+        try:
+            return await future
+        finally:
+            flight.followers.pop(future, None)
+            self._deadlines.forget(future, deadline)
+
+    def _keep(self, key: bytes, value: T) -> None:
+        size = self._size_bytes(value)
+        if size > self._max_bytes:
+            return
+        self._kept[key] = (value, size)
+        self._kept_bytes += size
+        while len(self._kept) > self._max_entries or self._kept_bytes > self._max_bytes:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._kept_bytes -= gone

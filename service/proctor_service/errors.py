@@ -1,0 +1,151 @@
+"""What can go wrong, drawn once.
+
+    ProctorServiceError
+    ├── Refusal                 the request is not taken; the client sees a 4xx or 5xx
+    │   ├── InvalidRequest      422  what was asked makes no sense here
+    │   ├── TooLarge            413
+    │   ├── Unauthorized        401
+    │   ├── Forbidden           403
+    │   ├── NotFound            404
+    │   ├── Busy                429  the queue is full
+    │   ├── QuotaExceeded       429
+    │   └── Draining            503  the service is stopping
+    ├── Failure                 an item was taken and could not be judged: `error`, no reward
+    │   ├── SandboxUnavailable  no sandbox could be had: nothing ran
+    │   ├── SandboxLost         the sandbox went away under a running submission
+    │   ├── JudgeFailed         a bug or a limit of ours
+    │   ├── DeadlinePassed
+    │   ├── Overloaded
+    │   ├── Cancelled           the client or the operator ended it
+    │   └── InvalidTask         the tests themselves are broken
+    └── StartError              the service cannot start as it is configured
+
+A verdict is none of these: what a submission does to itself is data. Nothing here ever becomes a
+reward of 0.0.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ProctorServiceError(Exception):
+    """Base of all errors that the service raises on purpose."""
+
+
+class StartError(ProctorServiceError):
+    """The service cannot start as it is configured; the message says how to mend it."""
+
+
+class Refusal(ProctorServiceError):
+    """A request that is not taken. `status` is the HTTP status, `reason` the stable name."""
+
+    status: ClassVar[int] = 500
+    reason: ClassVar[str] = "internal"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_seconds = retry_after_seconds
+
+
+class InvalidRequest(Refusal):
+    """The request makes no sense here; the message names the field."""
+
+    status, reason = 422, "invalid_request"
+
+
+class TooLarge(Refusal):
+    """The body is over the limit."""
+
+    status, reason = 413, "invalid_request"
+
+
+class Unauthorized(Refusal):
+    """No token, or a wrong one."""
+
+    status, reason = 401, "unauthorized"
+
+
+class Forbidden(Refusal):
+    """The token is right, the act is not allowed."""
+
+    status, reason = 403, "forbidden"
+
+
+class NotFound(Refusal):
+    """No such route or thing."""
+
+    status, reason = 404, "not_found"
+
+
+class Busy(Refusal):
+    """The queue is full; try again after `retry_after_seconds`."""
+
+    status, reason, retryable = 429, "busy", True
+
+
+class QuotaExceeded(Refusal):
+    """The tenant holds all that it may."""
+
+    status, reason, retryable = 429, "quota_exceeded", True
+
+
+class Draining(Refusal):
+    """The service is stopping and takes no new work."""
+
+    status, reason, retryable = 503, "draining", True
+
+
+class Failure(ProctorServiceError):
+    """An item that could not be judged. `reason` is the stable name on the wire."""
+
+    reason: ClassVar[str] = "judge_failed"
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class SandboxUnavailable(Failure):
+    """No sandbox could be had; the submission did not run."""
+
+    reason = "sandbox_unavailable"
+
+
+class SandboxLost(Failure):
+    """The sandbox went away under a running submission, through no act of its own."""
+
+    reason = "sandbox_lost"
+
+
+class JudgeFailed(Failure):
+    """The judge broke: a bug of ours."""
+
+    reason = "judge_failed"
+
+
+class DeadlinePassed(Failure):
+    """The request's deadline passed before this item was judged."""
+
+    reason, retryable = "deadline", True
+
+
+class Overloaded(Failure):
+    """The item cannot be served in time."""
+
+    reason = "overloaded"
+
+
+class Cancelled(Failure):
+    """The client went away, or the service is stopping."""
+
+    reason = "cancelled"
+
+
+class InvalidTask(Failure):
+    """The tests are broken by themselves: they do not parse, or their setup fails alone."""
+
+    reason, retryable = "invalid_task", False

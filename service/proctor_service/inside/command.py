@@ -1,0 +1,51 @@
+"""Runs a program that is not Python in this interpreter: a command, or a compiler and what it made."""
+
+import base64
+import os
+import subprocess
+from typing import Any
+
+from . import script, values
+from .channel import Channel
+
+
+def run_command(channel: Channel, job: dict[str, Any]) -> None:
+    """Becomes the command: its exit code is the sandbox's. Says `["started"]` just before."""
+    place(job)
+    argv = job["argv"]
+    os.environ.update(job.get("environment") or {})
+    channel.send(values.dumps(["started"]))
+    try:
+        os.execvp(argv[0], argv)
+    except (OSError, ValueError) as error:
+        os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "replace"))
+        os._exit(127)
+
+
+def place(job: dict[str, Any]) -> None:
+    """Puts text files, binary files and standard input in place."""
+    script.write_files(job.get("files") or {})
+    for path, data in (job.get("binaries") or {}).items():
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(data))
+        os.chmod(path, 0o755)
+    if job.get("stdin"):
+        script.feed_stdin(job["stdin"])
+
+
+def compile_program(channel: Channel, job: dict[str, Any]) -> None:
+    """Compiles, and says `["compiled", exit code, {path: base64}]` with the files that came of it."""
+    place(job)
+    before = set(os.listdir("."))
+    code = subprocess.run(job["argv"], check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
+    made: dict[str, str] = {}
+    for name in sorted(set(os.listdir(".")) - before):
+        if os.path.isfile(name) and not os.path.islink(name):
+            with open(name, "rb") as file:
+                made[name] = base64.b64encode(file.read()).decode()
+    try:
+        line = values.dumps(["compiled", code, made])
+    except values.ValueTooLarge:
+        line = values.dumps(["compiled", code, {}])
+    channel.send(line)
+    script.leave(code)

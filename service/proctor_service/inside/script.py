@@ -1,0 +1,253 @@
+"""Runs a submission as `python solution.py` would, in the interpreter that was forked for it.
+
+Says on the channel, a line each: `["loaded"]`, or why it was not; then for each call asked for
+`["value", i, value]` or `["raised", i, …]`; for a script `["reached"]` when it came to its end.
+"""
+
+import atexit
+import io
+import linecache
+import os
+import sys
+import traceback
+import types
+from typing import Any
+
+from . import values
+from .channel import Channel
+
+DIRECTORY = "/box/work"
+FILE = DIRECTORY + "/solution.py"
+_TEXT_LIMIT = 4000
+
+_exit = os._exit
+_format_exception = traceback.format_exception
+_stdout, _stderr = sys.stdout, sys.stderr
+
+
+class Left(Exception):
+    """The program did not come to its end; the channel has been told how."""
+
+
+def prepare(job: dict[str, Any]) -> None:
+    """Puts files and standard input in place, and makes `sys` look as a script finds it."""
+    write_files(job.get("files") or {})
+    if job.get("stdin"):
+        feed_stdin(job["stdin"])
+    sys.argv = ["solution.py"]
+    sys.orig_argv = [sys.executable, "solution.py"]
+    sys.path.insert(0, DIRECTORY)
+
+
+def write_files(files: dict[str, str]) -> None:
+    """Writes text files below the working directory."""
+    for path, text in files.items():
+        if "/" in path:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(to_bytes(text))
+
+
+def to_bytes(text: str) -> bytes:
+    """UTF-8; lone surrogates as they are, since they came so."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def feed_stdin(text: str) -> None:
+    """Makes `text` the standard input, without a pipe that could fill."""
+    try:
+        descriptor = os.memfd_create("stdin", 0)
+    except OSError:
+        descriptor = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
+    with io.FileIO(descriptor, "r+") as file:
+        data = memoryview(to_bytes(text))
+        while data:
+            data = data[file.write(data) or 0 :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.dup2(descriptor, 0)
+
+
+def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
+    """Runs the program's top level; its globals. Raises Left when it did not come to the end."""
+    source = job["source"]
+    main = types.ModuleType("__main__")
+    namespace = main.__dict__
+    namespace["__file__"] = FILE
+    namespace["__builtins__"] = sys.modules["builtins"]
+    sys.modules["__main__"] = main
+    try:
+        with open(FILE, "wb") as file:
+            file.write(to_bytes(source))
+        code = compile(source, FILE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError) as error:  # ValueError: NUL, lone surrogates
+        _tell(channel, ["syntax", describe(error), ""])
+        raise Left from None
+    linecache.cache[FILE] = (len(source), None, source.splitlines(True), FILE)
+    try:
+        exec(code, namespace)
+    except SystemExit as error:
+        if not _ends_program(error, source, code):
+            _tell(channel, ["exit", "load", exit_code(error)])
+            raise Left from error
+    except BaseException as error:
+        _tell(channel, ["raised", "load", *explain(error)])
+        raise Left from error
+    return namespace
+
+
+def run_calls(channel: Channel, job: dict[str, Any]) -> None:
+    """Loads the program, makes the calls that the job lists, and ends the process."""
+    decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
+    try:
+        namespace = load(channel, job)
+    except Left:
+        leave(0)
+    for statement in job.get("imports", ()):
+        try:
+            exec(statement, namespace)
+        except BaseException:
+            continue  # tests that need it fail by themselves
+    _tell(channel, ["loaded"])
+    for index, ((name, *_), (args, kwargs)) in enumerate(zip(job["calls"], decoded, strict=True)):
+        try:
+            result = namespace[name](*args, **kwargs)
+            line = values.dumps(["value", index, values.encode(result)])
+        except SystemExit as error:
+            _tell(channel, ["exit", index, exit_code(error)])
+            break
+        except (values.ValueTooLarge, values.ValueTooDeep) as error:
+            line = values.dumps(["raised", index, "ValueError", str(error), "", []])
+        except KeyError as error:
+            if name not in namespace:
+                error = NameError(f"name {name!r} is not defined")  # type: ignore[assignment]
+            line = values.dumps(["raised", index, *explain(error)])
+        except BaseException as error:
+            line = values.dumps(["raised", index, *explain(error)])
+        channel.send(line)
+    _flush()
+    _tell(channel, ["done"])
+    leave(0)
+
+
+def run_script(channel: Channel, job: dict[str, Any]) -> None:
+    """Runs the program to its end, as a script, and ends the process with its exit code."""
+    try:
+        namespace = load(channel, job)
+    except Left as left:
+        cause = left.__cause__
+        code = 1
+        if isinstance(cause, SystemExit):
+            code = exit_code(cause)
+            if not isinstance(cause.code, (int, types.NoneType)):
+                _print_error(str(cause.code) + "\n")
+        elif cause is not None:
+            _report(cause)
+        finish(code, sys.modules["__main__"].__dict__)
+    _tell(channel, ["reached"])
+    finish(0, namespace)
+
+
+def finish(code: int, namespace: dict[str, Any]) -> None:
+    """What an interpreter does at its end: threads, exit functions, globals, buffers."""
+    try:
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()
+        atexit._run_exitfuncs()
+        for name in [name for name in namespace if name != "__builtins__"]:
+            namespace[name] = None
+    except BaseException as error:
+        _report(error)
+    leave(code)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once, with its output written."""
+    _exit(code if _flush() else 120)
+
+
+def exit_code(error: SystemExit) -> int:
+    """The exit status that Python gives for a SystemExit."""
+    if error.code is None:
+        return 0
+    return error.code & 0xFF if isinstance(error.code, int) else 1
+
+
+def explain(error: BaseException) -> list[Any]:
+    """[type name, message, traceback of the submission's own frames, names of its base classes]."""
+    try:
+        cls = type(error)
+        names = [base.__name__ for base in type.__dict__["__mro__"].__get__(cls)]
+        return [names[0], describe(error), _traceback(error), names]
+    except BaseException:
+        return ["Exception", "", "", []]
+
+
+def describe(error: BaseException) -> str:
+    """What the exception says, cut short; nothing when saying it fails."""
+    try:
+        text = str(error)
+        return text[:_TEXT_LIMIT] if type(text) is str else ""
+    except BaseException:
+        return ""
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        frames = error.__traceback__
+        while frames is not None and frames.tb_frame.f_code.co_filename != FILE:
+            frames = frames.tb_next
+        text = "".join(_format_exception(type(error), error, frames, limit=-12))
+        return text if len(text) <= _TEXT_LIMIT else "…" + text[-_TEXT_LIMIT:]
+    except BaseException:
+        return ""
+
+
+def _report(error: BaseException) -> None:
+    """Shows an uncaught exception on stderr, by the submission's own hook if it has one."""
+    try:
+        if sys.excepthook is sys.__excepthook__:
+            _print_error(_traceback(error) or f"{type(error).__name__}\n")
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+    except BaseException:
+        pass
+
+
+def _print_error(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+    except BaseException:
+        pass
+
+
+def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
+    """Whether a SystemExit with code 0 came from the last statement of the top level."""
+    import ast
+
+    if exit_code(error) != 0:
+        return False
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code is not code:
+        frames = frames.tb_next
+    try:
+        last = ast.parse(source).body[-1]
+    except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
+        return False
+    return frames is not None and frames.tb_lineno >= last.lineno
+
+
+def _flush() -> bool:
+    """Writes what is buffered; False when that fails, as at an interpreter's end."""
+    good = True
+    for stream in (_stdout, _stderr, sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except BaseException:
+            good = False
+    return good
+
+
+def _tell(channel: Channel, message: list[Any]) -> None:
+    channel.send(values.dumps(message))

@@ -1,0 +1,52 @@
+"""The plain encoding in which values cross between two interpreters: JSON, never pickle.
+
+``encode`` runs beside the submission, ``decode`` where the judging is done. The format is described
+in ``encoding``, what is refused in ``refusals``. A message is a line of ASCII JSON, so lone
+surrogates survive.
+"""
+
+import json
+from typing import Any
+
+from .decoding import NO_BASE, Decoder, Opaque, decode
+from .encoding import Encoder, encode
+from .refusals import MAX_LINE_BYTES, Malformed, ValueTooDeep, ValueTooLarge
+
+__all__ = [
+    "NO_BASE",
+    "Decoder",
+    "Encoder",
+    "Malformed",
+    "Opaque",
+    "ValueTooDeep",
+    "ValueTooLarge",
+    "decode",
+    "dumps",
+    "encode",
+    "loads",
+]
+
+# Bound now: a submission may replace json.dumps, and then still be honest.
+_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+_loads = json.JSONDecoder().decode
+
+
+def dumps(wire: Any) -> bytes:
+    """One line of JSON. Raises ``ValueTooLarge`` and ``ValueTooDeep``."""
+    try:
+        line = _dumps(wire).encode("ascii") + b"\n"
+    except RecursionError:
+        raise ValueTooDeep("the value is nested too deep") from None
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueTooLarge("the value is too large")
+    return line
+
+
+def loads(line: bytes) -> Any:
+    """What a line of JSON says, or ``Malformed``."""
+    if len(line) > MAX_LINE_BYTES:
+        raise Malformed("the line is too long")
+    try:
+        return _loads(line.decode("ascii"))
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Malformed(f"not a line of JSON: {type(error).__name__}") from error

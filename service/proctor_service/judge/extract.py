@@ -1,0 +1,269 @@
+"""How code is taken out of a completion.
+
+A completion is whatever a policy wrote: prose, drafts, broken markup, or an attack on this module.
+The rules are the contract's; what it leaves open is settled here:
+
+- Tags are found in any case. A tag between two quotes, `"<answer>"`, is a mention and no tag. Of
+  several opening tags before a closing one the nearest counts. An unclosed `<answer>` is no block.
+- A fence need not start its line, nor end on one of its own: "Here it is: ```python" opens one, and
+  "return x```" closes it. ~~~ at the start of a line is a fence too. One that names a language
+  opens a new block even where the end of the block before it was forgotten.
+- A block with nothing in it is no block, so a stray ``` after the code changes nothing. An empty
+  `<answer>` still is an answer, one without code: `auto` looks no further.
+- `auto` takes a text that is a Python program as it stands whole, whatever its strings and comments
+  hold: a docstring may show a fence.
+
+Every step is linear in the text. Parsing happens in the service's own process, hence only for texts
+up to `MAX_PARSED_CHARACTERS`: CPython answers nesting that is too deep with an exception, and the
+size bounds the time (0.1 s at worst). Only the last `MAX_MARKS` tags or fences are looked at.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+
+from proctor_client.wire import Extract
+
+MAX_PARSED_CHARACTERS = 64 * 1024
+MAX_MARKS = 20_000
+
+FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "python": frozenset({"python", "py", "python3", "py3"}),
+        "bash": frozenset({"bash", "sh", "shell"}),
+        "javascript": frozenset({"javascript", "js", "node"}),
+        "cpp": frozenset({"cpp", "c++", "cc", "cxx"}),
+        "go": frozenset({"go", "golang"}),
+        "rust": frozenset({"rust", "rs"}),
+    }
+)
+"""What a fence may call a language; one that is not here is called by its own name."""
+
+_ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
+_CODE = re.compile(r"<(/?)code>", re.IGNORECASE | re.ASCII)
+_RUN = re.compile(r"`{3,}+|~{3,}+")
+_LANGUAGE = re.compile(r"[\s{.]*([\w+#-]*)")
+_INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
+_QUOTES = frozenset("\"'`")
+
+
+def extract(text: str, mode: Extract, language: str = "python") -> str | None:
+    """The code in a completion, or None when there is none.
+
+    `language` says which fences count, besides those that name no language. Blank lines around the
+    code and an indentation of all of it are taken off, except where `mode` is `none`.
+    """
+    if mode == "none":
+        return text if text.strip() else None
+    if mode == "xml":
+        return _tidy(_answer(text, language) or "")
+    if mode == "fence":
+        return _tidy(_last_fence(text, language) or "")
+    return _auto(text, language)
+
+
+def _auto(text: str, language: str) -> str | None:
+    if language == "python" and _is_program(text):
+        return text
+    for found in (_answer, _last_fence, _code_tag):
+        block = found(text, language)
+        if block is not None:
+            return _tidy(block)
+    return None
+
+
+# ---------------------------------------------------------------- tags
+
+
+def _answer(text: str, language: str) -> str | None:
+    return _last_tagged(text, _ANSWER, language)
+
+
+def _code_tag(text: str, language: str) -> str | None:
+    return _last_tagged(text, _CODE, language)
+
+
+def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
+    """What the last pair of tags holds, without a fence around it: the last that holds anything."""
+    found: str | None = None
+    opened: int | None = None
+    for match in deque(tag.finditer(text), MAX_MARKS):
+        if _is_mention(text, match):
+            continue
+        if not match.group(1):
+            opened = match.end()
+        elif opened is not None:
+            start, opened = opened, None
+            if found is None or not _is_blank(text, start, match.start()):
+                found = text[start : match.start()]
+    return None if found is None else _peel(found, language)
+
+
+def _is_mention(text: str, match: re.Match[str]) -> bool:
+    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+    return before == after and before in _QUOTES
+
+
+def _peel(block: str, language: str) -> str:
+    if language == "python" and _is_program(block.strip()):
+        return block
+    fenced = _last_fence(block, language)
+    return block if fenced is None else fenced
+
+
+# ---------------------------------------------------------------- fences
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    """A line that may open or close a block. `body` is where an opened block starts."""
+
+    mark: str
+    indent: str
+    bare: bool  # no more than a closing tag follows it on its line, which is no comment either
+    late: bool  # text stands before it
+    language: str
+    end: int  # where a block that this line closes ends
+    body: int
+
+    def closes(self, opened: _Fence) -> bool:
+        deeper = not self.late and len(self.indent) > len(opened.indent) + 3
+        same = self.mark[0] == opened.mark[0] and len(self.mark) >= len(opened.mark)
+        return same and self.bare and not deeper
+
+
+def _last_fence(text: str, language: str) -> str | None:
+    """The last block of the language, or of none, that holds anything."""
+    names = FENCE_NAMES.get(language, frozenset({language})) | {""}
+    last: tuple[_Fence, int] | None = None
+    for fence, end in _blocks(text):
+        if fence.language in names and not _is_blank(text, fence.body, end):
+            last = fence, end
+    if last is None:
+        return None
+    fence, end = last
+    return _unindent(text[fence.body : end], fence.indent)
+
+
+def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:
+    """Every block: the fence that opens it, and where it ends."""
+    opened: _Fence | None = None
+    for fence in _fences(text):
+        if opened is None:
+            opened = fence
+        elif fence.closes(opened):
+            yield opened, fence.end
+            opened = None
+        elif fence.language and not fence.late and len(fence.indent) <= len(opened.indent):
+            yield opened, fence.end
+            opened = fence
+    if opened is not None:
+        yield opened, len(text)
+
+
+def _fences(text: str) -> Iterator[_Fence]:
+    """The fences, at most one a line: a line with several runs of backticks quotes something."""
+    runs = deque(_RUN.finditer(text), MAX_MARKS)
+    for start, group in groupby(runs, _LineStarts(text)):
+        first, *others = group
+        if others:
+            continue
+        fence = _fence(text, start, first)
+        if fence is not None:
+            yield fence
+
+
+class _LineStarts:
+    """Where the line of each match starts; each stretch of the text is looked at once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._start = 0
+        self._seen = 0
+
+    def __call__(self, match: re.Match[str]) -> int:
+        newline = self._text.rfind("\n", self._seen, match.start())
+        if newline >= 0:
+            self._start = newline + 1
+        self._seen = match.end()
+        return self._start
+
+
+def _fence(text: str, start: int, match: re.Match[str]) -> _Fence | None:
+    stop = text.find("\n", match.end())
+    stop = len(text) if stop < 0 else stop
+    indent = text[start : match.start()]
+    info = text[match.end() : stop]
+    nothing_follows = not info.strip() or info.lstrip().startswith("</")
+    late = bool(indent.strip())
+    if late and (match.group()[0] == "~" or not _INFO_OF_LATE_FENCE.fullmatch(info)):
+        return None
+    named = _LANGUAGE.match(info)
+    return _Fence(
+        mark=match.group(),
+        indent="" if late else indent,
+        bare=nothing_follows and not indent.lstrip().startswith("#"),
+        late=late,
+        language=named.group(1).lower() if named else "",
+        end=match.start() if late else start,
+        body=min(stop + 1, len(text)),
+    )
+
+
+# ---------------------------------------------------------------- the code itself
+
+
+def _is_blank(text: str, start: int, end: int) -> bool:
+    return start >= end or text[start:end].isspace()
+
+
+def _unindent(block: str, indent: str) -> str:
+    """`block` without the indentation of the fence around it, as Markdown has it."""
+    if not indent:
+        return block
+    return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
+
+
+def _tidy(block: str) -> str | None:
+    """The code without blank lines around it, and without an indentation that all of it has."""
+    block = block.rstrip()
+    if not block:
+        return None
+    first = len(block) - len(block.lstrip())
+    line = block.rfind("\n", 0, first) + 1
+    indent, block = block[line:first], block[line:]
+    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
+    if re.search(less_indented, block, re.MULTILINE):
+        return block.removeprefix(indent)
+    return _unindent(block, indent)
+
+
+def _is_program(text: str) -> bool:
+    """Whether the text parses as Python and does more than name or compute a value.
+
+    A word or a number parses, and "Answer: 42" is an annotation; none of them is a program.
+    """
+    if len(text) > MAX_PARSED_CHARACTERS:
+        return False
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(text).body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
+    if len(body) == 1 and isinstance(body[0], ast.Expr):
+        return False
+    return any(_does_something(statement) for statement in body)
+
+
+def _does_something(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call | ast.Await)
+    return not (isinstance(statement, ast.AnnAssign) and statement.value is None)

@@ -1,0 +1,43 @@
+"""What the judge is given, and what it says: frozen values.
+
+Graders are the wire's own models: they are frozen, complete, and a copy of each would only drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proctor_client.wire import Failure, Grader, Integrity, Scoring, Verdict
+from proctor_service.sandbox.interface import Limits, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Code to judge, already taken out of its completion, with what it is judged by."""
+
+    source: str
+    grader: Grader
+    limits: Limits
+    scoring: Scoring = "all"
+    language: str = "python"
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and what led to it. The reward is made from it elsewhere (`reward.py`)."""
+
+    verdict: Verdict
+    passed: int = 0
+    total: int = 0
+    failures: tuple[Failure, ...] = ()
+    message: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    exit_code: int | None = None
+    integrity: Integrity = "separated"
+    hack_signals: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    sandbox_id: str | None = None

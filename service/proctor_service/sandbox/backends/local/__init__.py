@@ -1,0 +1,18 @@
+"""The local backend: a fresh sandbox costs a fork. Nothing outside imports more than this.
+
+    launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
+                            │          │
+                 control    ▼          ▼ channel, stdout, stderr
+                        forkserver ─ fork ─▶ the submission
+"""
+
+from __future__ import annotations
+
+from proctor_service.sandbox.backends.local.backend import LocalBackend
+from proctor_service.sandbox.backends.local.launch import (
+    Plan,
+    make_plan,
+    refuse_without_isolation,
+)
+
+__all__ = ["LocalBackend", "Plan", "make_plan", "refuse_without_isolation"]

@@ -1,0 +1,175 @@
+"""The local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
+
+A pool of slots, each with a forkserver and a waiting sandbox. `lease` borrows a slot's sandbox; giving
+it back means waiting until the kernel has removed it, then the slot forks another. The pool grows when
+all slots are taken and stays bounded. A sweep looks at what runs longer than a moment: CPU time, idle
+time, and who is asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+
+from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.sandbox.backends.local.cgroups import Groups
+from proctor_service.sandbox.backends.local.launch import Plan
+from proctor_service.sandbox.backends.local.slot import Slot
+from proctor_service.sandbox.backends.local.watch import Watch
+from proctor_service.sandbox.interface import Limits, Sandbox, Traits
+
+_log = logging.getLogger(__name__)
+_START_SECONDS = 20.0
+_SWEEP_SECONDS = 0.05
+_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once
+
+
+class LocalBackend:
+    """Implements `sandbox.interface.Backend`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._slots: list[Slot] = []
+        self._ready: deque[Slot] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._groups: Groups | None = None
+        self._watch = Watch(plan.memory_is_counted)
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closing = False
+        self._stillborn = 0
+        self._made = 0
+        self._last_error = ""
+        self._graves: set[asyncio.Task[None]] = set()
+
+    @property
+    def traits(self) -> Traits:
+        """What this machine gives and what it cannot."""
+        return self._plan.traits
+
+    async def open(self) -> None:
+        """Starts the pool. Raises StartError when no sandbox comes up."""
+        self._groups = self._plan.open_groups()
+        for _ in range(self._plan.warm_slots):
+            self._add_slot()
+        deadline = time.monotonic() + _START_SECONDS
+        while len(self._ready) < self._plan.warm_slots:
+            dead = [slot for slot in self._slots if slot.state == "dead"]
+            if self._stillborn or dead or time.monotonic() > deadline:
+                why = next((slot.error for slot in dead), "") or self._last_error
+                await self.close()
+                raise StartError(f"no sandbox came up: {why or 'it took too long'}")
+            await self._change(0.5)
+        self._sweeper = asyncio.create_task(self._sweep())
+
+    @contextlib.asynccontextmanager
+    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+        """Lends a fresh sandbox; see `Backend.lease`."""
+        slot = await self._take(limits)
+        try:
+            if slot.group is not None:
+                slot.group.set_limits(limits.memory_mb, limits.processes)
+            sandbox = slot.lease()
+        except OSError as error:
+            slot.close()
+            raise SandboxUnavailable(f"limits cannot be set: {error}") from error
+        self._watch.add(sandbox)
+        try:
+            yield sandbox
+        finally:
+            self._watch.remove(sandbox)
+            if slot.state == "leased":
+                sandbox.kill()
+
+    async def close(self) -> None:
+        """Ends every slot and waits until its processes are gone."""
+        self._closing = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+        for slot in list(self._slots):
+            slot.close()
+        while self._graves:
+            await asyncio.wait(self._graves)
+        if self._groups is not None:
+            self._groups.close()
+            self._groups = None
+
+    def census(self) -> dict[str, int]:
+        """Slots by state."""
+        return dict(Counter(slot.state for slot in self._slots))
+
+    # ------------------------------------------------------------ slots
+
+    async def _take(self, limits: Limits) -> Slot:
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            while self._ready:
+                slot = self._ready.popleft()
+                if slot.state != "ready":
+                    continue
+                if slot.disk_mb == limits.disk_mb:
+                    return slot
+                slot.refit(limits.disk_mb)
+            if self._closing:
+                raise SandboxUnavailable("the service is stopping")
+            if self._stillborn >= _STILLBORN:
+                raise SandboxUnavailable(f"forkservers die: {self._last_error}")
+            if time.monotonic() > deadline:
+                raise SandboxUnavailable("no sandbox became ready in time")
+            self._grow()
+            await self._change(1.0)
+
+    def _grow(self) -> None:
+        """Another slot, when none is on its way for each who waits."""
+        coming = sum(slot.state in ("starting", "recycling") for slot in self._slots)
+        if coming <= len(self._waiters) and len(self._slots) < self._plan.max_slots:
+            self._add_slot()
+
+    def _add_slot(self) -> None:
+        self._made += 1
+        group = None if self._groups is None else self._groups.make(f"slot-{self._made}")
+        self._slots.append(Slot(self._plan.launch, group, self._on_slot))
+
+    def _on_slot(self, slot: Slot) -> None:
+        if slot.state == "ready":
+            self._stillborn = 0
+            self._ready.append(slot)
+        elif slot.state == "dead":
+            self._bury(slot)
+        else:
+            return
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                if slot.state == "ready":
+                    break
+
+    def _bury(self, slot: Slot) -> None:
+        self._slots.remove(slot)
+        if not self._closing:
+            self._stillborn += 1
+            self._last_error = slot.error
+            _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
+            if self._stillborn < _STILLBORN and len(self._slots) < self._plan.warm_slots:
+                self._add_slot()
+        grave = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))
+        self._graves.add(grave)
+        grave.add_done_callback(self._graves.discard)
+
+    async def _change(self, seconds: float) -> None:
+        """Waits until a slot becomes ready or dies, at most `seconds`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(waiter, seconds)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            self._watch.look(time.monotonic())

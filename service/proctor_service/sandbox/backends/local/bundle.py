@@ -1,0 +1,88 @@
+"""What a forkserver is started with: source texts sent over its socket, and the few lines that load them.
+
+Nothing of the service is on a path that a sandbox can see, and the modules leave `sys.modules` before
+the first submission runs, so that none can import them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_LOCAL = Path(__file__).parent
+_INSIDE = _LOCAL.parents[2] / "inside"
+_PACKAGES = {
+    "proctor_inside": (_INSIDE, None),
+    "proctor_forkserver": (_LOCAL, ("kernel", "jail", "forkserver")),
+}
+
+# Runs in the new interpreter as `-c`: reads a length and a message from descriptor 3, makes the
+# modules, begins.
+BOOT = """
+import importlib, importlib.abc, importlib.machinery, json, os, socket, sys
+control = socket.socket(fileno=3)
+data, size = bytearray(), 8
+while len(data) < size:
+    piece = control.recv(size - len(data))
+    if not piece:
+        os._exit(0)
+    data += piece
+    if size == 8 and len(data) == 8:
+        size, data = int(data), bytearray()
+start = json.loads(data)
+class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        if name in start["sources"]:
+            return importlib.machinery.ModuleSpec(name, self, is_package="." not in name)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        exec(compile(start["sources"][module.__name__], "<sandbox>", "exec"), module.__dict__)
+finder = Sources()
+sys.meta_path.insert(0, finder)
+forkserver = importlib.import_module("proctor_forkserver.forkserver")
+try:
+    for name in start["preload"]:
+        importlib.import_module(name)
+    inside_main = importlib.import_module("proctor_inside.program").main
+    sys.meta_path.remove(finder)
+    for name in [name for name in sys.modules if name in start["sources"]]:
+        del sys.modules[name]
+    config = start["config"]
+    start.clear()
+    data.clear()
+    forkserver.main(control, config, inside_main)
+except BaseException as error:
+    forkserver.fail(control, error)
+"""
+
+
+def start_message(config: dict[str, object], preload: list[str]) -> bytes:
+    """What a new forkserver waits for: eight digits of length, and JSON."""
+    sources = {}
+    for package, (directory, names) in _PACKAGES.items():
+        sources[package] = ""
+        for path in sorted(directory.glob("*.py")):
+            if path.stem != "__init__" and (names is None or path.stem in names):
+                sources[f"{package}.{path.stem}"] = path.read_text()
+    text = json.dumps({"sources": sources, "config": config, "preload": preload}).encode()
+    return f"{len(text):08d}".encode() + text
+
+
+def environment(path: str) -> dict[str, str]:
+    """What a sandbox finds in its environment; nothing of the service's own.
+
+    The hash seed is fixed, so that the order of a set, and with it a verdict, is the same each time.
+    """
+    return {
+        "PATH": path,
+        "HOME": "/box/home",
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "UTC",
+    }

@@ -1,0 +1,230 @@
+"""Control groups, v1 and v2: memory, processes and CPU time counted over a whole sandbox.
+
+Each forkserver has a group of its own, made once; its sandboxes are born in it. Limits are written
+before a job begins, when they differ from those of the last. Where groups cannot be had, `find` says
+why, and rlimits do what they can.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
+_YOUNG_SECONDS = 10.0  # a group this new may not be locked by its service yet
+_V1_CONTROLLERS = ("memory", "pids", "cpuacct")
+_FORKSERVER_PROCESSES = 2  # the monitor and the forkserver stand in the group too
+_FORKSERVER_MB = 24  # and their pages are charged to it
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """Where groups can be made: for v1 a directory for each controller, for v2 the same for all."""
+
+    version: int
+    directories: dict[str, Path]
+
+    def counts(self, controller: str) -> bool:
+        """Whether `memory`, `pids` or `cpuacct` is enforced."""
+        return controller in self.directories
+
+
+class Group:
+    """The group of one forkserver."""
+
+    def __init__(self, hierarchy: Hierarchy, directories: dict[str, Path]) -> None:
+        self._v1 = hierarchy.version == 1
+        self._directories = directories
+        self._set: tuple[int, int] | None = None
+        names = {"cpuacct": "cpuacct.usage"} if self._v1 else {"cpuacct": "cpu.stat"}
+        names["memory"] = "memory.oom_control" if self._v1 else "memory.events"
+        self._open = {
+            controller: os.open(directories[controller] / name, os.O_RDONLY | os.O_CLOEXEC)
+            for controller, name in names.items()
+            if controller in directories
+        }
+
+    def adopt(self, pid: int) -> None:
+        """Moves a process, and with it all that it will fork, into the group."""
+        for directory in set(self._directories.values()):
+            (directory / "cgroup.procs").write_text(str(pid))
+
+    def set_limits(self, memory_mb: int, processes: int) -> None:
+        """Writes the limits of the next sandbox. Raises OSError when the kernel refuses them."""
+        if self._set == (memory_mb, processes):
+            return
+        if "memory" in self._directories:
+            self._set_memory((memory_mb + _FORKSERVER_MB) << 20)
+        if "pids" in self._directories:
+            path = self._directories["pids"] / "pids.max"
+            path.write_text(str(processes + _FORKSERVER_PROCESSES))
+        self._set = (memory_mb, processes)
+
+    def _set_memory(self, limit_bytes: int) -> None:
+        directory = self._directories["memory"]
+        if not self._v1:
+            (directory / "memory.max").write_text(str(limit_bytes))
+            with contextlib.suppress(OSError):
+                (directory / "memory.swap.max").write_text("0")
+            return
+        # memory+swap may never be below memory: which goes first depends on the direction.
+        names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        for name in (*names, names[0]):
+            with contextlib.suppress(OSError):
+                (directory / name).write_text(str(limit_bytes))
+        if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
+            raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time of the group so far; None where it is not counted."""
+        descriptor = self._open.get("cpuacct")
+        if descriptor is None:
+            return None
+        text = os.pread(descriptor, 512, 0)
+        if self._v1:
+            return int(text) / 1e9
+        return int(text.split(None, 2)[1]) / 1e6  # the first line is `usage_usec N`
+
+    def out_of_memory_kills(self) -> int:
+        """How many processes of the group the kernel has killed for memory so far."""
+        descriptor = self._open.get("memory")
+        if descriptor is None:
+            return 0
+        words = os.pread(descriptor, 1024, 0).split()
+        return int(words[words.index(b"oom_kill") + 1]) if b"oom_kill" in words else 0
+
+    def close(self) -> None:
+        """Removes the group; its processes must be gone."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open = {}
+        for directory in set(self._directories.values()):
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+class Groups:
+    """All groups of this service, below one directory that it holds a lock on while it lives.
+
+    The lock tells whether a directory's service is alive, also across pid namespaces.
+    """
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self.hierarchy = hierarchy
+        name = f"proctor-{os.getpid()}-{secrets.token_hex(4)}"
+        self._parents = {c: d / name for c, d in hierarchy.directories.items()}
+        self._locks: list[int] = []
+        for parent in set(self._parents.values()):
+            parent.mkdir()
+            self._locks.append(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if hierarchy.version == 2:
+                (parent / "cgroup.subtree_control").write_text("+memory +pids")
+
+    def make(self, name: str) -> Group:
+        """A new group. Raises OSError when it cannot be made."""
+        directories = {c: parent / name for c, parent in self._parents.items()}
+        for directory in set(directories.values()):
+            directory.mkdir()
+        return Group(self.hierarchy, directories)
+
+    def close(self) -> None:
+        """Removes the directory of this service."""
+        for parent in set(self._parents.values()):
+            remove_tree(parent)
+        for lock in self._locks:
+            os.close(lock)
+        self._locks = []
+
+
+def find() -> tuple[Hierarchy | None, str]:
+    """Where this process may make groups, or None and the reason.
+
+    A v2 group with processes in it cannot have limited children, so there a delegated subtree is
+    needed: systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a container.
+    """
+    try:
+        lines = Path("/proc/self/cgroup").read_text().split()
+    except OSError as error:
+        return None, str(error)
+    own = {c: path for _, names, path in (x.split(":", 2) for x in lines) for c in names.split(",")}
+    directories = {
+        c: _ROOT / c / own[c].lstrip("/")
+        for c in _V1_CONTROLLERS
+        if c in own and (_ROOT / c).is_dir()
+    }
+    if "memory" in directories:
+        return _usable(Hierarchy(1, directories))
+    if (_ROOT / "cgroup.controllers").exists() and "" in own:
+        directory = _delegated(_ROOT / own[""].lstrip("/"))
+        if isinstance(directory, str):
+            return None, directory
+        return _usable(Hierarchy(2, dict.fromkeys(_V1_CONTROLLERS, directory)))
+    return None, "no memory controller is mounted below /sys/fs/cgroup"
+
+
+def remove_stale(hierarchy: Hierarchy) -> None:
+    """Ends and removes what a service that is no longer alive has left behind."""
+    for directory in set(hierarchy.directories.values()):
+        for child in directory.glob("proctor-*"):
+            if _NAME.fullmatch(child.name) and _is_stale(child):
+                remove_tree(child)
+
+
+def _is_stale(directory: Path) -> bool:
+    with contextlib.suppress(OSError):
+        if time.time() - directory.stat().st_mtime < _YOUNG_SECONDS:
+            return False
+        lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(lock)
+    return False
+
+
+def remove_tree(directory: Path) -> None:
+    """Removes a group and those below it, ending any process that is still there."""
+    for child in [*directory.glob("*/"), directory]:
+        with contextlib.suppress(OSError):
+            for pid in (child / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            child.rmdir()
+
+
+def _usable(hierarchy: Hierarchy) -> tuple[Hierarchy | None, str]:
+    for directory in set(hierarchy.directories.values()):
+        probe = directory / f"proctor-{os.getpid()}-probe"
+        try:
+            probe.mkdir()
+            probe.rmdir()
+        except OSError as error:
+            return None, f"{directory} is not writable: {error.strerror}"
+    return hierarchy, ""
+
+
+def _delegated(own: Path) -> Path | str:
+    """The v2 directory below which limited groups can be made, or why there is none."""
+    try:
+        available = (own / "cgroup.controllers").read_text().split()
+        if not {"memory", "pids"} <= set(available):
+            return f"{own} has no memory and pids controllers"
+        if {"memory", "pids"} <= set((own / "cgroup.subtree_control").read_text().split()):
+            return own
+        leaf = own / "proctor-service"
+        leaf.mkdir(exist_ok=True)
+        (leaf / "cgroup.procs").write_text(str(os.getpid()))
+        (own / "cgroup.subtree_control").write_text("+memory +pids")
+    except OSError as error:
+        return f"{own} is not delegated to this user: {error.strerror}"
+    return own

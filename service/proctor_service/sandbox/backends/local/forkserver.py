@@ -1,0 +1,192 @@
+"""The forkserver: a warm, frozen interpreter that forks one sandbox at a time, and knows nothing.
+
+It never reads a submission: a job goes straight from the service to the forked sandbox, so nothing of
+one submission is in the memory that the next one is forked from. Its control socket carries commands
+(`fork DISK_MB`) in, and out: descriptors of the sandbox that waits (its channel, stdout, stderr, a
+pidfd), and how the last one ended. Standard library only.
+
+Process tree, each level killed by the kernel when the one above it dies:
+
+    service ── monitor ── forkserver (first of its pid namespace) ── sandbox (first of its own)
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+
+from . import jail, kernel
+
+CHANNEL = 1000  # out of the way of what a program opens, and of those that close 3 to 255
+LIMITS_BYTES = 64
+_INODES = 16_384
+
+
+def main(control: socket.socket, config: dict[str, object], inside_main: object) -> None:
+    """Builds the walls, then serves; returns only inside a sandbox, never in the forkserver."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    uid, gid = int(str(config["uid"])), int(str(config["gid"]))
+    if config["user_namespace"]:
+        jail.enter_user_namespace(uid, gid)
+    jail.enter_namespaces(bool(config["network"]))
+    forkserver = os.fork()
+    if forkserver:
+        control.close()
+        os.waitpid(forkserver, 0)
+        os._exit(0)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    jail.build_root(config)
+    kernel.drop_bounding_set()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    _Forkserver(control, config, inside_main).serve()
+
+
+class _Forkserver:
+    def __init__(
+        self, control: socket.socket, config: dict[str, object], inside_main: object
+    ) -> None:
+        self.control = control
+        self.uid, self.gid = int(str(config["uid"])), int(str(config["gid"]))
+        self.drops_user = not config["user_namespace"]
+        self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp"])))
+        self.descriptors = int(str(config["descriptors"]))
+        self.inside_main = inside_main
+        self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+
+    def serve(self) -> None:
+        """One command, one sandbox, until the service hangs up."""
+        gc.collect()
+        gc.freeze()  # a collection in a sandbox must not touch, and so copy, our pages
+        buffer = b""
+        while True:
+            while b"\n" not in buffer:
+                data = self.control.recv(4096)
+                if not data:
+                    os._exit(0)
+                buffer += data
+            command, buffer = buffer.split(b"\n", 1)
+            self.fork_one(int(command.split()[1]))
+
+    def fork_one(self, disk_mb: int) -> None:
+        ours, channel = (end.detach() for end in socket.socketpair())
+        out_read, out_write = os.pipe()
+        err_read, err_write = os.pipe()
+        flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+        try:
+            pid = kernel.clone(flags)
+        except OSError as error:
+            self.report({"failed": str(error)})
+            for descriptor in (ours, channel, out_read, out_write, err_read, err_write):  # fmt: skip
+                os.close(descriptor)
+            return
+        if pid == 0:
+            self.become_sandbox(channel, out_write, err_write, disk_mb)
+        for descriptor in (channel, out_write, err_write):
+            os.close(descriptor)
+        pidfd = os.pidfd_open(pid)
+        lent = (ours, out_read, err_read, pidfd)
+        self.report({"ready": True, "disk_mb": disk_mb}, lent)
+        for descriptor in lent[:3]:
+            os.close(descriptor)
+        self.wait_for(pid, pidfd)
+
+    def report(self, message: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
+        socket.send_fds(self.control, [json.dumps(message).encode() + b"\n"], list(descriptors))
+
+    def wait_for(self, pid: int, pidfd: int) -> None:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(self.control.fileno(), 0)  # only a hang-up
+        for descriptor, _ in poll.poll():
+            if descriptor != pidfd:
+                os._exit(0)  # the kernel then ends all in this pid namespace
+        _, status, used = os.wait4(pid, 0)
+        while _reap_other():
+            pass
+        os.close(pidfd)
+        self.report(
+            {
+                "status": status,
+                "cpu_seconds": used.ru_utime + used.ru_stime,
+                "max_rss_kb": used.ru_maxrss,
+            }
+        )
+
+    def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
+        """In the child: closes all doors, then waits for a job. Never returns."""
+        try:
+            self.lock_down(channel, out, err, disk_mb)
+        except BaseException as error:
+            os.write(channel, b"!lockdown " + repr(error).encode()[:500] + b"\n")
+            os._exit(70)
+        inside_main = self.inside_main
+        self.__dict__.clear()
+        assert callable(inside_main)
+        if _apply_limits():
+            inside_main(CHANNEL)
+        os._exit(71)
+
+    def lock_down(self, channel: int, out: int, err: int, disk_mb: int) -> None:
+        os.dup2(channel, CHANNEL, inheritable=False)
+        os.dup2(self.null, 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        os.closerange(3, CHANNEL)
+        os.setsid()
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # the first to go when the sandbox's memory is used up
+        jail.furnish(disk_mb, _INODES, self.uid, self.gid)
+        os.chdir(jail.BOX + "/work")
+        for name, value in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_NOFILE, self.descriptors),
+            (resource.RLIMIT_MEMLOCK, 1 << 16),
+            (resource.RLIMIT_MSGQUEUE, 0),
+        ):
+            resource.setrlimit(name, (value, value))
+        if self.drops_user:
+            os.setgroups([])
+            os.setresgid(self.gid, self.gid, self.gid)
+            os.setresuid(self.uid, self.uid, self.uid)
+        kernel.drop_capabilities()
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+        kernel.install_seccomp(self.seccomp)
+
+
+def _apply_limits() -> bool:
+    """Waits for the job's own limits, a line of fixed length; False when there is no job."""
+    line = b""
+    while len(line) < LIMITS_BYTES:
+        data = os.read(CHANNEL, LIMITS_BYTES - len(line))
+        if not data:
+            return False
+        line += data
+    cpu_seconds, stack_mb, address_space_mb, processes = (int(word) for word in line.split())
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, stack_mb << 20))
+    if address_space_mb:
+        resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))
+    if processes:
+        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    return True
+
+
+def _reap_other() -> bool:
+    """Orphans of a sandbox that died with it may be ours to reap."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] > 0
+    except ChildProcessError:
+        return False
+
+
+def fail(control: socket.socket, error: BaseException) -> None:
+    """Tells the service why no forkserver came up."""
+    control.sendall(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+    sys.exit(1)

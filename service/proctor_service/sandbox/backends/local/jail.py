@@ -1,0 +1,146 @@
+"""The walls: the namespaces that a forkserver stands in, and the root that its sandboxes see.
+
+Runs in the forkserver, once, before it forks anything: standard library only. The root is a tmpfs
+with the system's programs bound in read-only, a small /etc made of copies, a few devices, and an
+empty /root and /home. What is not listed here is not there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from . import kernel
+
+BOX = "/box"
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
+_ETC_COPIED = (
+    "ld.so.cache", "ld.so.conf", "localtime", "mime.types", "protocols", "services", "debian_version",
+    "os-release", "timezone",
+)  # fmt: skip
+_ETC_BOUND = ("ld.so.conf.d", "alternatives")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
+
+
+def enter_user_namespace(uid: int, gid: int) -> None:
+    """An ordinary user becomes `uid` in a user namespace of its own, with all its capabilities."""
+    outer_uid, outer_gid = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.NEWUSER)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
+    _write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
+
+
+def enter_namespaces(network: bool) -> None:
+    """Namespaces that one forkserver's sandboxes share: they hold nothing once a sandbox is dead.
+
+    The network namespace is the one that costs most to make. TIME_WAIT is what it could remember of
+    a dead sandbox, so it gets none.
+    """
+    flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWPID
+    kernel.unshare(flags if network else flags | kernel.NEWNET)
+    if not network:
+        kernel.bring_loopback_up()
+        try:
+            _write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0")
+        except OSError:
+            pass  # a masked /proc/sys: a port may then stay taken for a minute
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+
+
+def build_root(config: dict[str, object]) -> None:
+    """Makes the read-only root and moves into it.
+
+    `config` has `paths` (what else to show, read-only), `uid`, `gid`, `network`.
+    """
+    new = "/sys"  # hidden under the new root while it is made; nothing below needs it
+    kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
+    for name in _SYSTEM:
+        _show("/" + name, new)
+    paths = config["paths"]
+    assert isinstance(paths, list)
+    for path in paths:
+        _show(path, new)
+    for name in ("proc", "box", "etc", "dev", "root", "home", "run", "var", "opt", "srv", "mnt"):
+        os.makedirs(f"{new}/{name}", exist_ok=True)
+    for link, target in (("tmp", "box/tmp"), ("dev/shm", "../box/shm"), ("var/tmp", "../box/tmp"),
+                         ("dev/fd", "/proc/self/fd"), ("dev/stdin", "/proc/self/fd/0"),
+                         ("dev/stdout", "/proc/self/fd/1"), ("dev/stderr", "/proc/self/fd/2")):  # fmt: skip
+        if not os.path.lexists(f"{new}/{link}"):
+            os.symlink(target, f"{new}/{link}")
+    for name in _DEVICES:
+        open(f"{new}/dev/{name}", "w").close()
+        kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
+    _make_etc(f"{new}/etc", config)
+    # The forkserver's own /proc: each sandbox mounts one over it, which the kernel lets a user
+    # namespace do only where one is to be seen already.
+    kernel.mount("proc", f"{new}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    kernel.pivot_root(new)
+    kernel.libc.sethostname(b"sandbox", 7)
+    kernel.mount(
+        None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID
+    )
+
+
+def furnish(disk_mb: int, inodes: int, uid: int, gid: int) -> None:
+    """The part of a sandbox that is its own: a working directory, /tmp, /dev/shm, and /proc.
+
+    One tmpfs holds the three, so that one limit counts for them together. /proc shows the sandbox's
+    own processes and nothing of the machine, read-only.
+    """
+    kernel.mount(
+        "tmpfs",
+        BOX,
+        "tmpfs",
+        kernel.MS_NOSUID | kernel.MS_NODEV,
+        f"size={disk_mb}m,nr_inodes={inodes},mode=755",
+    )
+    for name, mode in (("work", 0o755), ("tmp", 0o1777), ("shm", 0o1777), ("home", 0o755)):
+        os.mkdir(f"{BOX}/{name}")
+        os.chmod(f"{BOX}/{name}", mode)
+        os.chown(f"{BOX}/{name}", uid, gid)
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
+    try:
+        kernel.mount("proc", "/proc", "proc", flags, "subset=pid")
+    except OSError:
+        kernel.mount("proc", "/proc", "proc", flags)  # before Linux 5.8
+
+
+def _show(path: str, root: str) -> None:
+    """Makes `path` of the host visible at the same place below `root`."""
+    target = root + path
+    if os.path.lexists(target) and not os.path.isdir(path):
+        return
+    if os.path.islink(path):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.symlink(os.readlink(path), target)
+    elif os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+        kernel.bind_read_only(path, target)
+
+
+def _make_etc(etc: str, config: dict[str, object]) -> None:
+    for name in _ETC_COPIED:
+        if os.path.isfile(f"/etc/{name}"):
+            shutil.copyfile(f"/etc/{name}", f"{etc}/{name}")
+    java = [name for name in os.listdir("/etc") if name.startswith("java")]
+    for name in (*_ETC_BOUND, *java):
+        _show(f"/etc/{name}", etc.removesuffix("/etc"))
+    uid, gid = config["uid"], config["gid"]
+    texts = {
+        "passwd": f"root:x:0:0::/root:/bin/sh\nsandbox:x:{uid}:{gid}::{BOX}/home:/bin/sh\n",
+        "group": f"root:x:0:\nsandbox:x:{gid}:\n",
+        "hosts": _HOSTS,
+        "hostname": "sandbox\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+    for name, text in texts.items():
+        _write(f"{etc}/{name}", text)
+    if config["network"] and os.path.isfile("/etc/resolv.conf"):
+        shutil.copyfile("/etc/resolv.conf", f"{etc}/resolv.conf")
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

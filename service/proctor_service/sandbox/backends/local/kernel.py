@@ -1,0 +1,159 @@
+"""The kernel's calls that Python has no name for, through ctypes.
+
+Runs in the forkserver and in the first moments of a sandbox, before the submission: standard library
+only, and nothing imported from the rest of the service, since its source is sent over a socket.
+Numbers are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+NEWNS, NEWUTS, NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
+NEWUSER, NEWPID, NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
+SIGCHLD = 17
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
+MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_NO_NEW_PRIVS = 38
+SECCOMP_MODE_FILTER = 2
+LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
+
+_NUMBERS = {
+    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442},
+    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
+}
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+_python = ctypes.pythonapi
+_number = _NUMBERS.get(os.uname().machine, _NUMBERS["x86_64"])
+
+
+def check(result: int, what: str) -> int:
+    """The result of a libc call, or the OSError that its errno stands for."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def clone(flags: int) -> int:
+    """fork() straight into new namespaces; 0 in the child, its pid in the parent."""
+    _python.PyOS_BeforeFork()
+    pid: int = libc.syscall(
+        _number["clone"], ctypes.c_ulong(flags | SIGCHLD), None, None, None, None
+    )
+    if pid == 0:
+        _python.PyOS_AfterFork_Child()
+        return 0
+    code = ctypes.get_errno()
+    _python.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(code, f"clone: {os.strerror(code)}")
+    return pid
+
+
+def unshare(flags: int) -> None:
+    """Leaves the given namespaces for new ones."""
+    check(libc.unshare(flags), "unshare")
+
+
+def mount(
+    source: str | None, target: str, fstype: str | None, flags: int, data: str | None = None
+) -> None:
+    """mount(2)."""
+    encoded = [None if text is None else text.encode() for text in (source, target, fstype, data)]
+    check(
+        libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
+        f"mount {target}",
+    )
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns_fd")]
+
+
+def bind_read_only(source: str, target: str) -> None:
+    """Shows `source` at `target`, with all mounted below it, read-only and without setuid."""
+    mount(source, target, None, MS_BIND | MS_REC)
+    wanted = _MountAttr(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
+    result = libc.syscall(
+        _number["mount_setattr"],
+        AT_FDCWD,
+        target.encode(),
+        AT_RECURSIVE,
+        ctypes.byref(wanted),
+        ctypes.c_size_t(ctypes.sizeof(wanted)),
+    )
+    if result < 0:  # Before Linux 5.12: only the topmost mount can be changed in one call.
+        kept = os.statvfs(target).f_flag & (MS_NODEV | MS_NOEXEC)
+        mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept)
+
+
+def pivot_root(new_root: str) -> None:
+    """Makes `new_root` the root and lets go of the old one."""
+    os.chdir(new_root)
+    check(libc.syscall(_number["pivot_root"], b".", b"."), "pivot_root")
+    check(libc.umount2(b".", MNT_DETACH), "umount the old root")
+    os.chdir("/")
+
+
+def prctl(option: int, value: int = 0, pointer: object = None) -> None:
+    """prctl(2) with at most two arguments."""
+    check(libc.prctl(option, ctypes.c_ulong(value), pointer or 0, 0, 0), f"prctl {option}")
+
+
+def drop_bounding_set() -> None:
+    """No exec below this process gains a capability, whatever the file says."""
+    for capability in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break  # past the last capability that this kernel has
+
+
+class _CapHeader(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
+
+
+def drop_capabilities() -> None:
+    """Gives up every capability of the calling process."""
+    header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    check(
+        libc.syscall(_number["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset"
+    )
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+
+
+def load_seccomp(program: bytes) -> object:
+    """Prepares a BPF program (8 bytes an instruction) for `install_seccomp`; keep what it returns."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    return _FilterProgram(len(program) // 8, ctypes.addressof(buffer)), buffer
+
+
+def install_seccomp(loaded: object) -> None:
+    """From here on the calling process makes only the calls that the program allows."""
+    program, _ = loaded  # type: ignore[misc]
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+
+
+def bring_loopback_up() -> None:
+    """Sets `lo` of the current network namespace up, so that a program can talk to itself."""
+    import fcntl
+    import socket
+    import struct
+
+    siocgifflags, siocsifflags, iff_up = 0x8913, 0x8914, 1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        request = struct.pack("16sH14x", b"lo", 0)
+        flags = struct.unpack("16sH14x", fcntl.ioctl(probe, siocgifflags, request))[1]
+        fcntl.ioctl(probe, siocsifflags, struct.pack("16sH14x", b"lo", flags | iff_up))

@@ -1,0 +1,233 @@
+"""What this machine can enforce, and how forkservers are to be started on it.
+
+`make_plan` looks before anything runs: root or user namespaces, cgroups, architecture, languages. What
+is missing becomes a check with the way to mend it (`proctor doctor`), and stands in `Traits.degraded`.
+Without namespaces there is no isolation, and the service does not start unless it is told to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.languages import SANDBOX_PATH
+from proctor_service.sandbox.backends.local import bundle, cgroups, kernel, seccomp
+from proctor_service.sandbox.backends.local.slot import Launch
+from proctor_service.sandbox.interface import Check, Traits
+from proctor_service.settings import Settings
+
+_ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
+_ASK = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0]]))"
+_TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
+_DESCRIPTORS = 1024
+_DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the memory of pipes and sockets
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the local backend will run on this machine."""
+
+    launch: Launch
+    traits: Traits
+    checks: tuple[Check, ...]
+    hierarchy: cgroups.Hierarchy | None
+    warm_slots: int
+    max_slots: int
+
+    @property
+    def memory_is_counted(self) -> bool:
+        """Whether a cgroup limits a sandbox's memory as a whole."""
+        return self.hierarchy is not None and self.hierarchy.counts("memory")
+
+    def open_groups(self) -> cgroups.Groups | None:
+        """The directory for this service's cgroups, after clearing what dead services left."""
+        if self.hierarchy is None:
+            return None
+        cgroups.remove_stale(self.hierarchy)
+        return cgroups.Groups(self.hierarchy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Interpreter:
+    executable: str
+    shown: tuple[str, ...]
+    version: str
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Looks at the machine. Raises StartError only when the sandboxes' interpreter is not there."""
+    interpreter = _interpreter(settings)
+    hierarchy, why_not = cgroups.find()
+    walls, user_namespace = _namespaces()
+    memory_counted = hierarchy is not None and hierarchy.counts("memory")
+    languages = _languages(settings, interpreter)
+    checks = (
+        *walls,
+        *_cgroup_checks(hierarchy, why_not),
+        _hidden_service(interpreter),
+        Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
+        *_language_checks(settings, languages),
+    )
+    launch = _launch(settings, interpreter, user_namespace, memory_counted)
+    return Plan(
+        launch=launch,
+        traits=Traits(
+            name="local",
+            degraded=tuple(check.name for check in checks if not check.ok and check.guards),
+            languages=("python", *languages),
+            allows_network=settings.allow_network,
+        ),
+        checks=checks,
+        hierarchy=hierarchy,
+        warm_slots=settings.slot_count(),
+        max_slots=settings.max_sandboxes,
+    )
+
+
+def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
+    """Raises StartError when a required protection is missing and nobody said to go on without."""
+    missing = [check for check in plan.checks if check.required and not check.ok]
+    if missing and not allow_degraded:
+        lines = "; ".join(f"{check.name}: {check.detail} ({check.mend})" for check in missing)
+        raise StartError(f"this machine cannot isolate sandboxes: {lines}")
+
+
+def _launch(
+    settings: Settings, interpreter: _Interpreter, user_namespace: bool, memory_counted: bool
+) -> Launch:
+    bin_directory = str(Path(interpreter.executable).parent)
+    config: dict[str, object] = {
+        "uid": settings.sandbox_uid,
+        "gid": settings.sandbox_uid,
+        "user_namespace": user_namespace,
+        "network": False,
+        "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
+        "seccomp": seccomp.program(os.uname().machine, memory_counted).hex(),
+        "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
+    }
+    return Launch(
+        python=interpreter.executable,
+        environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
+        message=bundle.start_message(config, settings.sandbox_preload),
+        disk_mb=settings.disk_mb,
+        flood_bytes=settings.flood_mb << 20,
+        nice=settings.sandbox_nice,
+        memory_is_counted=memory_counted,
+    )
+
+
+def _interpreter(settings: Settings) -> _Interpreter:
+    chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+    try:
+        asked = subprocess.run(
+            [str(chosen), "-P", "-s", "-c", _ASK], capture_output=True, text=True, check=True, env={}
+        )
+        prefix, base_prefix, version = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
+    shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not _is_shown(p)]
+    executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
+    return _Interpreter(executable, tuple(shown), version)
+
+
+def _is_shown(path: str) -> bool:
+    return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
+
+
+def _can_unshare(flags: int) -> bool:
+    command = [sys.executable, "-I", "-S", "-c", _TRY.format(flags=flags)]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _namespaces() -> tuple[list[Check], bool]:
+    """The checks of namespaces and seccomp, and whether a user namespace is needed."""
+    wanted = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
+    as_root = os.geteuid() == 0 and _can_unshare(wanted)
+    as_user = not as_root and _can_unshare(wanted | kernel.NEWUSER)
+    how = "as root" if as_root else "in a user namespace" if as_user else "refused by the kernel"
+    machine = os.uname().machine
+    try:
+        seccomp.program(machine)
+        filtered = Path("/proc/sys/kernel/seccomp").is_dir()
+    except KeyError:
+        filtered = False
+    return [
+        Check(
+            "namespaces",
+            as_root or as_user,
+            f"pid, mount, network, ipc, uts: {how}",
+            "run as root, or allow user namespaces (sysctl user.max_user_namespaces, and "
+            "kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; in a container a seccomp "
+            "profile that allows unshare and mount)",
+            required=True,
+            guards=True,
+        ),
+        Check(
+            "seccomp",
+            filtered,
+            f"system call filter for {machine}",
+            "a kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
+            required=True,
+            guards=True,
+        ),
+    ], as_user
+
+
+def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Check]:
+    checks = []
+    for controller, instead in (
+        ("memory", "an rlimit for each process, and a look at their sum every 50 ms"),
+        ("pids", "an rlimit in the sandbox's own user namespace"),
+    ):
+        ok = hierarchy is not None and hierarchy.counts(controller)
+        version = f"cgroup v{hierarchy.version}" if hierarchy is not None else why_not
+        checks.append(
+            Check(
+                f"{controller}_cgroup",
+                ok,
+                version if ok else f"{version}; instead: {instead}",
+                "run as root, or in a delegated cgroup (systemd: Delegate=yes)",
+                guards=True,
+            )
+        )
+    return checks
+
+
+def _hidden_service(interpreter: _Interpreter) -> Check:
+    code = str(Path(__file__).resolve())
+    seen = _is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
+    return Check(
+        "service_hidden",
+        not seen,
+        "sandboxes see the service's code" if seen else "sandboxes do not see the service's code",
+        "install the service into a virtual environment outside /usr",
+        guards=True,
+    )
+
+
+def _languages(settings: Settings, interpreter: _Interpreter) -> dict[str, str]:
+    """Installed languages and where their first program is."""
+    found = {}
+    for name, language in settings.languages.items():
+        programs = [shutil.which(need, path=SANDBOX_PATH) for need in language.needs]
+        if all(programs):
+            found[name] = str(programs[0])
+    return found
+
+
+def _language_checks(settings: Settings, found: dict[str, str]) -> list[Check]:
+    return [
+        Check(
+            f"language {name}",
+            name in found,
+            found.get(name, f"needs {', '.join(language.needs)}"),
+            f"install {', '.join(language.needs)} below /usr",
+        )
+        for name, language in settings.languages.items()
+    ]

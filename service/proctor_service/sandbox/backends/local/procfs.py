@@ -1,0 +1,75 @@
+"""What /proc says of a sandbox's processes, seen from the service.
+
+Every read may find that its process is gone; then it says nothing. Formats: proc(5), and for schedstat
+the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run, nanoseconds waited for a core).
+"""
+
+from __future__ import annotations
+
+import os
+
+_TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def pid_of(pidfd: int) -> int | None:
+    """The pid that a pidfd has in this pid namespace; None when its process is gone."""
+    for line in _read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
+        if line.startswith(b"Pid:"):
+            pid = int(line.split()[1])
+            return pid if pid > 0 else None
+    return None
+
+
+def tree(pid: int) -> list[int]:
+    """`pid` and all that descend from it; orphans of a sandbox hang below its first process."""
+    found, todo = [], [pid]
+    while todo:
+        current = todo.pop()
+        found.append(current)
+        for thread in threads(current):
+            children = _read(f"/proc/{current}/task/{thread}/children")
+            todo += [int(child) for child in children.split()]
+    return found
+
+
+def threads(pid: int) -> list[int]:
+    """Thread ids of a process."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def scheduled_seconds(thread: int) -> float:
+    """Seconds that a thread has run or waited for a core."""
+    words = _read(f"/proc/{thread}/schedstat").split()
+    return (int(words[0]) + int(words[1])) / 1e9 if len(words) >= 2 else 0.0
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """CPU time of these processes and of the children that they have reaped."""
+    total = 0
+    for pid in pids:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        if len(fields) > 14:
+            total += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
+    return total * _TICK_SECONDS
+
+
+def resident_mb(pids: list[int]) -> float:
+    """Memory of these processes that is theirs alone or in shared mappings of their own."""
+    pages = 0
+    for pid in pids:
+        words = _read(f"/proc/{pid}/statm").split()
+        if len(words) >= 3:
+            pages += int(words[1])
+    return pages * _PAGE_BYTES / (1 << 20)

@@ -1,0 +1,314 @@
+"""One sandbox as the service sees it: a channel, two output streams, and how it ended.
+
+All of it happens on the event loop, in callbacks that read what is there and never wait. What comes
+out of a sandbox is hostile: it is bounded here, and understood elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import signal
+import socket
+import time
+from collections import deque
+
+from proctor_service.errors import SandboxLost
+from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.endings import Evidence, classify
+from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES
+from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
+
+_CHUNK = 1 << 16
+_INTERPRETER_MB = 64  # address space that a bare interpreter takes up
+_FORKSERVER_PROCESSES = 2  # they count against the same user's number
+_UNREAD_BYTES = 64 << 20  # on the channel; values are bounded to less where they are encoded
+_UNREAD_LINES = 1_000_000
+
+
+class _Stream:
+    """Keeps the first bytes of an output stream, counts the rest, and keeps draining."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.kept: list[bytes] = []
+        self.room = 0
+        self.total = 0
+        self.open = True
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        if self.room > 0:
+            self.kept.append(data[: self.room])
+            self.room -= len(data)
+
+    def text(self) -> bytes:
+        return b"".join(self.kept)
+
+
+class LocalSandbox:
+    """Implements `sandbox.interface.Sandbox` over the descriptors that a forkserver handed out."""
+
+    def __init__(
+        self,
+        name: str,
+        descriptors: list[int],
+        group: Group | None,
+        flood_bytes: int,
+        memory_is_counted: bool,
+    ) -> None:
+        channel, out, err, self._pidfd = descriptors
+        self.id = name
+        self._host_pid: int | None = None
+        self._loop = asyncio.get_running_loop()
+        self._group = group
+        self._flood_bytes = flood_bytes
+        self._memory_is_counted = memory_is_counted
+        self._channel = socket.socket(fileno=channel)
+        self._channel.setblocking(False)
+        self._streams = (_Stream(out), _Stream(err))
+        for descriptor in (out, err):
+            os.set_blocking(descriptor, False)
+        self._received = bytearray()
+        self._unread_bytes = 0
+        self._lines: deque[bytes] = deque()
+        self._channel_open = True
+        self._wanted: asyncio.Future[None] | None = None
+        self._unsent: deque[memoryview] = deque()
+        self._limits: Limits | None = None
+        self._stopped_for: Ending | None = None
+        self._ended: asyncio.Future[Ended] = self._loop.create_future()
+        self.started_at = 0.0
+        self._cpu_before = 0.0
+        self._kills_before = 0
+
+    # ------------------------------------------------------------ what the judge calls
+
+    def begin(self, job: Job) -> None:
+        """Starts the program; see `Sandbox.begin`."""
+        self._limits = job.limits
+        if self._group is not None:
+            self._cpu_before = self._group.cpu_seconds() or 0.0
+            self._kills_before = self._group.out_of_memory_kills()
+        out, err = self._streams
+        out.room = max(job.limits.output_kb << 10, job.keep_stdout_bytes)
+        err.room = job.limits.output_kb << 10
+        self.started_at = time.monotonic()
+        self._loop.add_reader(self._channel.fileno(), self._on_channel)
+        for stream in self._streams:
+            self._loop.add_reader(stream.descriptor, self._on_output, stream)
+        self.send(self._limits_line(job.limits) + job.message)
+
+    def _limits_line(self, limits: Limits) -> bytes:
+        """What the sandbox sets for itself: rlimits, behind or instead of the cgroup's."""
+        uncounted = not self._memory_is_counted
+        words = (
+            math.ceil(limits.cpu_seconds) + 1,
+            max(8, min(64, limits.memory_mb // 4)),
+            limits.memory_mb + _INTERPRETER_MB if uncounted else 0,
+            limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
+        )
+        return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
+
+    def send(self, line: bytes) -> None:
+        """Sends a line; what does not fit the socket waits until it does."""
+        if not self._channel_open:
+            return
+        view = memoryview(line)
+        if not self._unsent:
+            view = view[self._write(view) :]
+        if view:
+            if not self._unsent:
+                self._loop.add_writer(self._channel.fileno(), self._on_writable)
+            self._unsent.append(view)
+
+    async def receive(self) -> bytes | None:
+        """The next line, None after the last."""
+        while not self._lines:
+            if not self._channel_open:
+                return None
+            self._wanted = self._loop.create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        line = self._lines.popleft()
+        self._unread_bytes -= len(line)
+        return line
+
+    async def ended(self) -> Ended:
+        """How it ended, once all its processes are gone."""
+        return await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """Ends it: nobody needs it any more."""
+        self.stop("killed")
+
+    # ------------------------------------------------------------ what the slot calls
+
+    def stop(self, reason: Ending) -> None:
+        """Kills all its processes; `reason` stands as its ending unless the kernel knows better."""
+        if self._stopped_for is None and not self._ended.done():
+            self._stopped_for = reason
+        with contextlib.suppress(ProcessLookupError, OSError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    @property
+    def limits(self) -> Limits | None:
+        """None until a job began."""
+        return self._limits
+
+    def host_pid(self) -> int | None:
+        """Its first process, as the service's own pid namespace names it."""
+        if self._host_pid is None and self._channel.fileno() >= 0:
+            self._host_pid = procfs.pid_of(self._pidfd)
+        return self._host_pid
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time so far, where a cgroup counts it."""
+        counted = None if self._group is None else self._group.cpu_seconds()
+        return None if counted is None else counted - self._cpu_before
+
+    def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
+        """All its processes are gone: reads what is left, and says how it ended."""
+        if self._ended.done():
+            return
+        if self._limits is not None:
+            for stream in self._streams:
+                while stream.open and self._on_output(stream):
+                    pass
+            while self._channel_open and self._on_channel():
+                pass
+        self.close()
+        limits = self._limits
+        if limits is None:
+            self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
+            return
+        kills, counted = 0, None
+        if self._group is not None:
+            kills = self._group.out_of_memory_kills() - self._kills_before
+            counted = self.cpu_seconds()
+        cpu = max(cpu_seconds, counted or 0.0)
+        ending, code, number = classify(Evidence(status, self._stopped_for, kills, cpu), limits)
+        out, err = self._streams
+        self._ended.set_result(
+            Ended(
+                ending=ending,
+                exit_code=code,
+                signal=number,
+                stdout=out.text(),
+                stderr=err.text(),
+                truncated=out.room < 0 or err.room < 0,
+                usage=Usage(cpu, time.monotonic() - self.started_at, max_rss_kb / 1024),
+            )
+        )
+
+    def on_lost(self, why: str) -> None:
+        """Its forkserver died. For memory that is an ending; else it is a failure of ours."""
+        if self._ended.done():
+            return
+        if self._group is not None and self._group.out_of_memory_kills() > self._kills_before:
+            self._stopped_for = "memory_limit"
+            self.on_exit(signal.SIGKILL, 0.0, 0)
+            return
+        self.stop("killed")
+        self.close()
+        self._ended.set_exception(SandboxLost(why))
+        self._ended.exception()  # retrieved here, so that an unwatched sandbox does not warn
+
+    def close(self) -> None:
+        """Closes every descriptor; may be called again."""
+        if self._channel.fileno() >= 0:
+            self._close_channel()
+            self._channel.close()
+            for stream in self._streams:
+                self._close_stream(stream)
+                os.close(stream.descriptor)
+            os.close(self._pidfd)
+
+    # ------------------------------------------------------------ callbacks of the loop
+
+    def _on_output(self, stream: _Stream) -> bool:
+        """Reads once; whether there may be more to read at once."""
+        try:
+            data = os.read(stream.descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_stream(stream)
+            return False
+        stream.add(data)
+        if stream.total > self._flood_bytes:
+            self.stop("output_limit")
+        return True
+
+    def _on_channel(self) -> bool:
+        """Reads once; whether there may be more to read at once."""
+        try:
+            data = self._channel.recv(_CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._take(data)
+        else:
+            self._close_channel()
+        if self._wanted is not None and (self._lines or not self._channel_open):
+            _wake(self._wanted)
+        return bool(data)
+
+    def _take(self, data: bytes) -> None:
+        self._unread_bytes += len(data)
+        self._received += data
+        if b"\n" in data:
+            *lines, rest = self._received.split(b"\n")
+            self._unread_bytes -= len(lines)
+            self._lines.extend(bytes(line) for line in lines)
+            self._received = rest
+        if self._unread_bytes > _UNREAD_BYTES or len(self._lines) > _UNREAD_LINES:
+            self.stop("output_limit")
+            self._close_channel()
+
+    def _on_writable(self) -> None:
+        while self._unsent:
+            view = self._unsent[0]
+            count = self._write(view)
+            if count < len(view):
+                self._unsent[0] = view[count:]
+                return
+            self._unsent.popleft()
+        self._loop.remove_writer(self._channel.fileno())
+
+    def _write(self, view: memoryview) -> int:
+        try:
+            return self._channel.send(view)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return len(view)  # it no longer listens, and how it ended will say why
+
+    def _close_channel(self) -> None:
+        if self._channel_open:
+            self._channel_open = False
+            self._loop.remove_reader(self._channel.fileno())
+            if self._unsent:
+                self._unsent.clear()
+                self._loop.remove_writer(self._channel.fileno())
+            if self._wanted is not None:
+                _wake(self._wanted)
+
+    def _close_stream(self, stream: _Stream) -> None:
+        if stream.open:
+            stream.open = False
+            self._loop.remove_reader(stream.descriptor)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

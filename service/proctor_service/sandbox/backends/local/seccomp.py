@@ -1,0 +1,173 @@
+"""The system calls that a sandbox may make: an allow list, as a BPF program.
+
+What is not listed fails with ENOSYS, as on a kernel that lacks it, so that libraries fall back; what is
+refused by name fails with EPERM. The filter is the last of several walls (see docs/security.md): the
+namespaces, the missing capabilities and the read-only root hold without it. It keeps hostile code away
+from the parts of the kernel that honest programs do not use.
+
+Format: `struct sock_filter` (code, jt, jf, k) over `struct seccomp_data` (nr, arch, ip, args[6]);
+see the kernel's Documentation/userspace-api/seccomp_filter.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+from proctor_service.sandbox.backends.local.syscalls import AARCH64, X86_64
+
+_ALLOWED = (
+    # files: a sandbox reads a read-only system and writes to its own tmpfs
+    """
+    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat
+    openat2 creat close close_range stat fstat lstat newfstatat statx statfs fstatfs access
+    faccessat faccessat2 lseek fsync fdatasync sync_file_range truncate ftruncate fallocate
+    fadvise64 readahead flock fcntl dup dup2 dup3 pipe pipe2 getdents getdents64 getcwd
+    chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
+    symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown
+    lchown fchownat umask utime utimes utimensat futimesat mknod mknodat sendfile
+    copy_file_range splice tee syncfs getxattr lgetxattr fgetxattr listxattr llistxattr
+    flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+    inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+    """,
+    # memory: bounded by the cgroup, or by rlimits where there is none
+    """
+    brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock mlockall
+    munlockall membarrier get_mempolicy pkey_alloc pkey_free pkey_mprotect memfd_create
+    """,
+    # processes and threads: bounded by pids; flags of clone are looked at below
+    """
+    fork vfork clone execve execveat exit exit_group wait4 waitid getpid getppid gettid
+    getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list get_robust_list
+    rseq futex futex_waitv arch_prctl prctl kill tkill tgkill pidfd_open pidfd_send_signal
+    sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr
+    sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
+    setpriority ioprio_get getcpu
+    """,
+    # signals and time
+    """
+    rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait
+    rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause alarm signalfd signalfd4
+    restart_syscall nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time
+    times getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun
+    timer_delete timerfd_create timerfd_settime timerfd_gettime
+    """,
+    # who and what am I
+    """
+    getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid
+    setregid setresuid setresgid setfsuid setfsgid capget uname sysinfo getrusage getrlimit
+    setrlimit prlimit64 getrandom
+    """,
+    # waiting for descriptors
+    """
+    poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+    epoll_pwait2 eventfd eventfd2 ioctl
+    """,
+    # sockets: inside a network namespace with nothing but its own loopback; families are looked at below
+    """
+    socket socketpair bind listen accept accept4 connect getsockname getpeername setsockopt
+    getsockopt shutdown sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
+    """,
+)
+
+# Known, and of no use to a program that only computes: reaching into other processes, the mount table,
+# namespaces, kernel keys and modules, clocks, raw scheduling, and a filter of one's own, which could
+# make calls of ours seem to work.
+_REFUSED = """
+    ptrace process_vm_readv process_vm_writev kcmp mount umount2 pivot_root chroot setns
+    unshare bpf perf_event_open userfaultfd keyctl add_key request_key open_by_handle_at
+    name_to_handle_at init_module finit_module delete_module kexec_load reboot swapon
+    swapoff settimeofday clock_settime adjtimex clock_adjtime acct quotactl syslog
+    sched_setaffinity sched_setscheduler sched_setparam sched_setattr ioprio_set seccomp
+    personality sethostname setdomainname setgroups capset mbind set_mempolicy move_pages
+    migrate_pages pidfd_getfd io_setup vmsplice
+"""
+
+_ARCHITECTURES = {"x86_64": (0xC000_003E, X86_64), "aarch64": (0xC000_00B7, AARCH64)}
+_X32_BIT = 0x4000_0000
+_NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag that clone(2) knows
+_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
+_PRCTL_REFUSED = (22, 35, 59)  # PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_ALLOW, _KILL = 0x7FFF_0000, 0x8000_0000
+_EPERM, _ENOSYS, _EAFNOSUPPORT = (
+    0x0005_0000 | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
+)
+
+Instruction = tuple[int, int, int, int]
+
+
+def program(machine: str, memory_is_counted: bool = True) -> bytes:
+    """The filter for `machine` (as in `uname -m`), 8 bytes an instruction.
+
+    Where no cgroup counts memory, a file in memory (memfd) would be memory that no limit sees, and is
+    not to be had. Raises KeyError for an architecture without a table.
+    """
+    arch, numbers = _ARCHITECTURES[machine]
+    allowed = {name for group in _ALLOWED for name in group.split()}
+    if not memory_is_counted:
+        allowed -= {"memfd_create"}
+    looked_at = {"clone", "socket", "socketpair", "ioctl", "prctl"}
+    code: list[Instruction] = [
+        (_LOAD, 0, 0, _ARCH),
+        (_EQUAL, 1, 0, arch),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NR),
+    ]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
+    for name, check in _argument_checks().items():
+        code += [(_EQUAL, 0, len(check), numbers[name]), *check]
+    code += _tree(sorted(numbers[n] for n in allowed - looked_at if n in numbers))
+    for name in _REFUSED.split():
+        if name in numbers:
+            code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
+    code.append((_RETURN, 0, 0, _ENOSYS))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _argument_checks() -> dict[str, list[Instruction]]:
+    """For calls that are allowed with some arguments only: what decides, ending in a return."""
+
+    def none_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+        code: list[Instruction] = [(_LOAD, 0, 0, argument)]
+        for value in values:
+            code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _EPERM)]
+        return [*code, (_RETURN, 0, 0, _ALLOW)]
+
+    families: list[Instruction] = [(_LOAD, 0, 0, _ARG0)]
+    for family in _FAMILIES:
+        families += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
+    families.append((_RETURN, 0, 0, _EAFNOSUPPORT))
+    return {
+        "clone": [
+            (_LOAD, 0, 0, _ARG0),
+            (_ANY_BIT, 0, 1, _NEW_NAMESPACES),
+            (_RETURN, 0, 0, _EPERM),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
+        "socket": families,
+        "socketpair": families,
+        "ioctl": none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)),
+        "prctl": none_of(_ARG0, _PRCTL_REFUSED),
+    }
+
+
+def _tree(numbers: list[int]) -> list[Instruction]:
+    """Allows `numbers`: runs of neighbours, looked for one after the other.
+
+    A run costs two instructions whatever its length, so the list stays far below the kernel's 4,096.
+    """
+    code: list[Instruction] = []
+    start = 0
+    for i, number in enumerate(numbers):
+        if i + 1 < len(numbers) and numbers[i + 1] == number + 1:
+            continue
+        first = numbers[start]
+        # nr >= first and not nr >= number + 1
+        code += [(_AT_LEAST, 0, 2, first), (_AT_LEAST, 1, 0, number + 1), (_RETURN, 0, 0, _ALLOW)]
+        start = i + 1
+    return code

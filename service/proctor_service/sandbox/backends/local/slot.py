@@ -1,0 +1,208 @@
+"""A slot: one forkserver, and the one sandbox that it has made at a time.
+
+    starting ──▶ ready ──▶ leased ──▶ recycling ──▶ ready …        (any) ──▶ dead
+
+A slot is `ready` while a fresh sandbox waits in it, locked down and with nothing to do; that is what
+makes a lease cheap. It forks the next one as soon as the last is gone. A forkserver that dies takes its
+sandbox along, and the slot is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from proctor_service.errors import SandboxUnavailable
+from proctor_service.sandbox.backends.local.bundle import BOOT
+from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
+
+State = Literal["starting", "ready", "leased", "recycling", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a forkserver is started: its interpreter, environment, first message, and limits."""
+
+    python: str
+    environment: dict[str, str]
+    message: bytes
+    disk_mb: int
+    flood_bytes: int
+    nice: int
+    memory_is_counted: bool
+
+
+class Slot:
+    """Starts a forkserver and speaks with it; calls `on_change` whenever its state changes."""
+
+    def __init__(
+        self, launch: Launch, group: Group | None, on_change: Callable[[Slot], None]
+    ) -> None:
+        self.state: State = "starting"
+        self.error = ""
+        self.sandbox: LocalSandbox | None = None
+        self.disk_mb = launch.disk_mb
+        self.group = group
+        self._launch = launch
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._descriptors: list[int] = []
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [launch.python, "-P", "-s", "-c", _dup_to_three(theirs.fileno()) + BOOT],
+                env=launch.environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        try:
+            if group is not None:
+                group.adopt(self._process.pid)
+            if launch.nice:
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, launch.nice)
+        except OSError as error:
+            self._process.kill()
+            self.error = str(error)
+        self._control.setblocking(False)
+        self._unsent = memoryview(launch.message)
+        self._command(b"")
+        self._order_next()
+        self._loop.add_reader(self._control.fileno(), self._on_control)
+
+    # ------------------------------------------------------------ for the pool
+
+    def lease(self) -> LocalSandbox:
+        """The sandbox that waits here; the caller must end it and wait for it."""
+        if self.state != "ready" or self.sandbox is None:
+            raise SandboxUnavailable(f"slot is {self.state}")
+        self._change("leased")
+        self._order_next()
+        return self.sandbox
+
+    def refit(self, disk_mb: int) -> None:
+        """Throws the waiting sandbox away for one with another disk size."""
+        self.disk_mb = disk_mb
+        if self.sandbox is not None:
+            self._change("recycling")
+            self._order_next()
+            self.sandbox.kill()
+
+    def close(self) -> None:
+        """Ends the forkserver; the kernel ends all below it."""
+        self._die("closed")
+
+    def wait_closed(self) -> None:
+        """Blocks until the processes are gone (they have been killed), then removes the group."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        if self.group is not None:
+            self.group.close()
+
+    @property
+    def pid(self) -> int:
+        """Of the monitor process, for tests and logs."""
+        return self._process.pid
+
+    # ------------------------------------------------------------ the conversation
+
+    def _order_next(self) -> None:
+        self._command(f"fork {self.disk_mb}\n".encode())
+
+    def _command(self, line: bytes) -> None:
+        pending = bytes(self._unsent) + line
+        self._unsent = memoryview(b"")
+        try:
+            sent = self._control.send(pending) if pending else 0
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return
+        if sent < len(pending):
+            self._unsent = memoryview(pending[sent:])
+            self._loop.add_writer(self._control.fileno(), self._on_writable)
+
+    def _on_writable(self) -> None:
+        self._loop.remove_writer(self._control.fileno())
+        self._command(b"")
+
+    def _on_control(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        self._descriptors += descriptors
+        if not data:
+            self._die(self.error or "the forkserver died")
+            return
+        self._received += data
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            self._on_message(json.loads(line))
+
+    def _on_message(self, message: dict[str, object]) -> None:
+        if "failed" in message:
+            self.error = str(message["failed"])
+            self._die(self.error)
+        elif "ready" in message:
+            lent, self._descriptors = self._descriptors[:4], self._descriptors[4:]
+            name = f"sb_{secrets.token_hex(12)}"
+            launch = self._launch
+            self.sandbox = LocalSandbox(
+                name, lent, self.group, launch.flood_bytes, launch.memory_is_counted
+            )
+            if message["disk_mb"] == self.disk_mb:
+                self._change("ready")
+            else:
+                self.refit(self.disk_mb)
+        elif self.sandbox is not None:
+            sandbox, self.sandbox = self.sandbox, None
+            if self.state != "dead":
+                self._change("recycling")
+            sandbox.on_exit(
+                int(str(message["status"])),
+                float(str(message["cpu_seconds"])),
+                int(str(message["max_rss_kb"])),
+            )
+
+    def _change(self, state: State) -> None:
+        self.state = state
+        self._on_change(self)
+
+    def _die(self, why: str) -> None:
+        if self.state == "dead":
+            return
+        self._loop.remove_reader(self._control.fileno())
+        self._loop.remove_writer(self._control.fileno())
+        self._control.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+        self._descriptors = []
+        sandbox, self.sandbox = self.sandbox, None
+        if sandbox is not None:
+            sandbox.on_lost(f"its forkserver is gone: {why}")
+        self.error = self.error or why
+        self._change("dead")
+
+
+def _dup_to_three(descriptor: int) -> str:
+    """The first line of the boot: moves the inherited socket to where the rest expects it."""
+    if descriptor == 3:
+        return ""
+    return f"import os; os.dup2({descriptor}, 3); os.close({descriptor})\n"

@@ -1,0 +1,147 @@
+"""What the judge asks of a sandbox: a few Protocols and frozen values, and no backend.
+
+A sandbox runs one program, once. The judge speaks with the program over a channel of JSON lines, and
+learns afterwards how it ended. What the program says on the channel is worth no more than what
+hostile code may say; how it ended comes from the kernel and is to be trusted.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Ending = Literal[
+    "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
+]
+"""How a process in a sandbox ended. `killed`: by us, because nobody needed it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use: seconds of CPU over all its processes, and so on."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    memory_mb: int
+    output_kb: int
+    processes: int
+    disk_mb: int
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a sandbox used. Seconds, and megabytes at its peak."""
+
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.cpu_seconds + other.cpu_seconds,
+            self.wall_seconds + other.wall_seconds,
+            max(self.peak_memory_mb, other.peak_memory_mb),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a sandbox's program ended, and what it wrote, kept up to `Limits.output_kb`."""
+
+    ending: Ending
+    exit_code: int | None
+    signal: int | None
+    stdout: bytes
+    stderr: bytes
+    truncated: bool
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a backend is, and which protections this machine cannot give it."""
+
+    name: str
+    degraded: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ("python",)
+    allows_network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a sandbox is to do: the first line on the channel, and the limits.
+
+    `message` is a JSON line for the program that waits inside. `keep_stdout_bytes` raises what is kept
+    of stdout above `Limits.output_kb`, where stdout is the answer.
+    """
+
+    message: bytes
+    limits: Limits
+    keep_stdout_bytes: int = 0
+
+
+class Sandbox(Protocol):
+    """One fresh sandbox, for one program."""
+
+    @property
+    def id(self) -> str:
+        """Its name in logs and results: `sb_…`."""
+
+    def begin(self, job: Job) -> None:
+        """Starts the program. Limits count from here."""
+
+    def send(self, line: bytes) -> None:
+        """Sends a line to the program; nothing happens when it no longer listens."""
+
+    async def receive(self) -> bytes | None:
+        """The next line from the program, None after the last."""
+
+    async def ended(self) -> Ended:
+        """Waits until the program and all its children are gone; lines stay readable after it.
+
+        Raises SandboxLost when the sandbox went away through no act of the program.
+        """
+
+    def kill(self) -> None:
+        """Ends the program at once; `ended` tells when it is gone."""
+
+
+class Backend(Protocol):
+    """A place where sandboxes come from."""
+
+    @property
+    def traits(self) -> Traits:
+        """Known after `open`."""
+
+    async def open(self) -> None:
+        """Makes it ready. Raises StartError when it cannot be."""
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Lends a fresh sandbox; at the end it is gone, with all that ran in it.
+
+        Raises SandboxUnavailable when none can be had.
+        """
+
+    async def close(self) -> None:
+        """Ends every sandbox and everything that made them."""
+
+    def census(self) -> dict[str, int]:
+        """How many sandboxes there are, by status, for the metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One protection or ability, for `proctor doctor`: whether it is there, and how to get it.
+
+    `guards`: it is a protection, and every result says when it is missing. `required`: without it
+    there is no isolation worth the name.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    mend: str = ""
+    required: bool = False
+    guards: bool = False

@@ -1,0 +1,109 @@
+"""Every knob, with its unit, its default and the reason for it. The only reader of the environment.
+
+Each field is the variable `PROCTOR_` + its name in capitals; the README's table is made from here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from proctor_service.errors import StartError
+from proctor_service.languages import LANGUAGES, Language
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+class Settings(BaseSettings):
+    """How this service runs. Frozen: made once, at start."""
+
+    model_config = SettingsConfigDict(env_prefix="PROCTOR_", frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Others than loopback need a token.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    tokens: SecretStr = Field(SecretStr(""), description="JSON object from tenant to token.")
+    tokens_file: Path | None = Field(None, description="File that holds such an object.")
+    metrics_public: bool = Field(False, description="Serve /metrics without a token.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    log_format: Literal["console", "json"] = Field("console", description="For people, or for a collector.")
+    grace_seconds: float = Field(25.0, gt=0, description="After SIGTERM, what runs may finish within this.")
+    max_body_mb: int = Field(32, gt=0, description="A larger request body is a 413.")
+
+    slots: int = Field(0, ge=0, description="Evaluations at once; 0: one more than there are cores, so that none idles while a sandbox is made.")
+    max_queued: int = Field(20_000, gt=0, description="Submissions that may wait; beyond it a request is a 429.")
+    cache_entries: int = Field(10_000, ge=0, description="Results kept for identical work; 0 turns the cache off.")
+    idempotency_seconds: float = Field(3600.0, gt=0, description="How long an Idempotency-Key is remembered.")
+    orphan_seconds: float = Field(30.0, ge=0, description="With a key, work goes on this long after its client went away.")
+
+    sandbox_python: Path | None = Field(None, description="Interpreter of the sandboxes; default: the base interpreter of this venv.")
+    sandbox_paths: list[Path] = Field([], description="More directories to show read-only in every sandbox.")
+    sandbox_preload: list[str] = Field(
+        ["bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json",
+         "math", "operator", "random", "re", "string", "traceback", "typing"],
+        description="Modules that are warm in every sandbox; more make a fork dearer.",
+    )  # fmt: skip
+    sandbox_uid: int = Field(61_000, gt=0, lt=65_534, description="User and group id that submissions have.")
+    sandbox_nice: int = Field(5, ge=0, le=19, description="How far sandboxes step back for the service.")
+    max_sandboxes: int = Field(512, gt=0, description="Forkservers at most, one for each sandbox at once.")
+    allow_degraded: bool = Field(False, description="Start although isolation is incomplete; every result says so.")
+    allow_network: bool = Field(False, description="Let a submission ask for `network: true`.")
+
+    cpu_seconds: float = Field(10.0, gt=0, description="Default limit: CPU time of a submission.")
+    wall_seconds: float = Field(60.0, gt=0, description="Default limit: wall time in which it idles.")
+    memory_mb: int = Field(512, gt=0, description="Default limit: memory of all its processes.")
+    output_kb: int = Field(64, gt=0, description="Default limit: kept of each output stream.")
+    processes: int = Field(64, gt=0, description="Default limit: processes and threads at once.")
+    disk_mb: int = Field(64, gt=0, description="Default limit: files in the working directory and /tmp.")
+    max_cpu_seconds: float = Field(600.0, gt=0, description="Ceiling of `cpu_seconds`.")
+    max_wall_seconds: float = Field(3600.0, gt=0, description="Ceiling of `wall_seconds`.")
+    max_memory_mb: int = Field(8192, gt=0, description="Ceiling of `memory_mb`.")
+    max_output_kb: int = Field(16_384, gt=0, description="Ceiling of `output_kb`.")
+    max_processes: int = Field(1024, gt=0, description="Ceiling of `processes`.")
+    max_disk_mb: int = Field(4096, gt=0, description="Ceiling of `disk_mb`.")
+    flood_mb: int = Field(64, gt=0, description="Output beyond this ends a program with output_limit.")
+
+    languages: dict[str, Language] = Field(
+        default_factory=lambda: dict(LANGUAGES),
+        description="How other languages compile and run; JSON.",
+    )
+
+    @model_validator(mode="after")
+    def _token_unless_loopback(self) -> Settings:
+        if self.host not in LOOPBACK and not self.tokens_by_tenant():
+            raise ValueError(
+                f"host {self.host}: without a token the service listens on loopback only; set "
+                "PROCTOR_TOKENS (or PROCTOR_TOKENS_FILE) to a JSON object from tenant to token"
+            )
+        return self
+
+    def tokens_by_tenant(self) -> dict[str, str]:
+        """Tenant to token. Raises StartError when what is configured is no such object."""
+        text = self.tokens.get_secret_value()
+        if self.tokens_file is not None:
+            try:
+                text = self.tokens_file.read_text()
+            except OSError as error:
+                raise StartError(f"PROCTOR_TOKENS_FILE: {error}") from None
+        if not text.strip():
+            return {}
+        try:
+            tokens = json.loads(text)
+        except ValueError:
+            tokens = None
+        good = isinstance(tokens, dict) and all(isinstance(v, str) and v for v in tokens.values())
+        if not good or not tokens:
+            raise StartError("PROCTOR_TOKENS: not a JSON object from tenant to a non-empty token")
+        return dict(tokens)
+
+    def slot_count(self) -> int:
+        """How many evaluations run at once."""
+        return self.slots or _cores() + 1

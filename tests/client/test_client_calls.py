@@ -1,0 +1,333 @@
+"""Both clients against the fake service: the same questions for threads and for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Literal, TypeAlias, Unpack
+
+import httpx
+import pytest
+from proctor_client import (
+    AnySubmission,
+    AsyncClient,
+    BusyError,
+    Client,
+    DrainingError,
+    InvalidRequestError,
+    ProctorConnectionError,
+    ProtocolError,
+    RewardOptions,
+    UnauthorizedError,
+    wire,
+)
+from proctor_client.testing import FakeProctor
+
+Kind: TypeAlias = Literal["threads", "loops"]
+both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
+ASSERTS = {"kind": "asserts", "tests": ["assert f(1) == 1"]}
+
+
+def reward(
+    kind: Kind,
+    proctor: FakeProctor,
+    submissions: list[AnySubmission],
+    **options: Unpack[RewardOptions],
+) -> wire.RewardResponse:
+    """One batch, judged by a client of the kind."""
+
+    async def in_a_loop() -> wire.RewardResponse:
+        async with proctor.async_client() as client:
+            return await client.reward(submissions, **options)
+
+    if kind == "loops":
+        return asyncio.run(in_a_loop())
+    with proctor.client() as client:
+        return client.reward(submissions, **options)
+
+
+def stream(
+    kind: Kind, proctor: FakeProctor, submissions: list[AnySubmission]
+) -> tuple[list[wire.Result], wire.Summary]:
+    """One streamed batch, from a client of the kind."""
+
+    async def in_a_loop() -> tuple[list[wire.Result], wire.Summary]:
+        async with proctor.async_client() as client, client.reward_stream(submissions) as results:
+            return [each async for each in results], results.summary
+
+    if kind == "loops":
+        return asyncio.run(in_a_loop())
+    with proctor.client() as client, client.reward_stream(submissions) as results:
+        return list(results), results.summary
+
+
+def keys(proctor: FakeProctor) -> set[str | None]:
+    """The different keys of the requests that came."""
+    return {each.idempotency_key for each in proctor.requests}
+
+
+@both_kinds
+def test_submissions_of_every_form_arrive_as_meant(kind: Kind) -> None:
+    proctor = FakeProctor(lambda submission: 0.25)
+    chat = wire.Submission(completion=[wire.Message(role="assistant", content="c")], id="c")
+    answer = reward(
+        kind,
+        proctor,
+        ["a", {"completion": "b", "group": "g"}, chat],
+        grader=ASSERTS,
+        limits=wire.Limits(cpu_seconds=2.0),
+        tags=("run-1", "eval"),
+        scoring="fraction",
+        deadline_seconds=90,
+    )
+    assert [each.reward for each in answer.results] == [0.25] * 3
+    assert answer.results[1].group == "g"
+    [request] = proctor.requests
+    assert json.loads(request.content) == {
+        "submissions": [
+            {"completion": "a"},
+            {"completion": "b", "group": "g"},
+            {"completion": [{"role": "assistant", "content": "c"}], "id": "c"},
+        ],
+        "grader": ASSERTS,
+        "limits": {"cpu_seconds": 2.0},
+        "tags": ["run-1", "eval"],
+        "scoring": "fraction",
+        "deadline_seconds": 90.0,
+    }
+
+
+@both_kinds
+def test_the_waiting_time_exceeds_the_deadline_and_connecting_has_its_own(kind: Kind) -> None:
+    seen: list[dict[str, float]] = []
+
+    class Watching(FakeProctor):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            seen.append(request.extensions["timeout"])
+            return super().handle_request(request)
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            seen.append(request.extensions["timeout"])
+            return await super().handle_async_request(request)
+
+    reward(kind, Watching(), ["a"], deadline_seconds=100)
+    assert seen[0]["read"] > 100
+    assert seen[0]["connect"] == 10.0
+
+
+@both_kinds
+def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None:
+    judged: list[str] = []
+
+    def judge(submission: wire.Submission) -> str:
+        judged.append(str(submission.completion))
+        return "passed"
+
+    proctor = FakeProctor(judge)
+    proctor.fail_next(2, retry_after_seconds=3)
+    proctor.drop_next(2)
+    proctor.answer_next(b"<h1>502</h1>", status=502, headers={"Content-Type": "text/html"})
+    answer = reward(kind, proctor, ["a", "b"])
+    assert answer.summary.passed == 2
+    assert judged == ["a", "b"]
+    assert len(proctor.requests) == 6
+    assert len(keys(proctor)) == 1
+    assert proctor.clock.sleeps[0] == 3.0
+
+
+@both_kinds
+def test_a_stream_is_resumed_without_duplicates(kind: Kind) -> None:
+    proctor = FakeProctor(lambda submission: "failed" if submission.completion == "1" else 1.0)
+    proctor.drop_next(after_results=3)
+    proctor.fail_next(reason="busy", status=429)
+    proctor.drop_next(after_results=2)
+    results, summary = stream(kind, proctor, ["0", "1", "2", "3", "4"])
+    assert [each.index for each in results] == [0, 1, 2, 3, 4]
+    assert (summary.count, summary.passed) == (5, 4)
+    assert len(proctor.requests) == 4
+    assert len(keys(proctor)) == 1
+
+
+@both_kinds
+def test_an_item_that_could_not_be_judged_is_data(kind: Kind) -> None:
+    lost = wire.ItemError(reason="sandbox_lost", message="gone", retryable=True)
+    answer = reward(kind, FakeProctor(lambda submission: lost), ["a"])
+    assert answer.results[0].error == lost
+    assert answer.results[0].reward is None
+    assert answer.summary.mean_reward is None
+
+
+@both_kinds
+def test_an_outage_that_lasts_is_raised(kind: Kind) -> None:
+    proctor = FakeProctor()
+    proctor.fail_next(20, reason="draining")
+    with pytest.raises(DrainingError) as caught:
+        reward(kind, proctor, ["a"])
+    assert caught.value.retryable
+    assert len(proctor.requests) == 8
+
+
+@both_kinds
+def test_a_wrong_token_is_not_retried(kind: Kind) -> None:
+    proctor = FakeProctor()
+    proctor.fail_next(status=401, reason="unauthorized", retryable=True)
+    with pytest.raises(UnauthorizedError):
+        reward(kind, proctor, ["a"])
+    assert len(proctor.requests) == 1
+
+
+@both_kinds
+def test_an_answer_with_results_missing_is_not_handed_out(kind: Kind) -> None:
+    short = FakeProctor()
+    none = wire.Summary(count=0, judged=0, passed=0, no_code=0, errors=0, mean_reward=None)
+    short.answer_next(wire.RewardResponse(results=[], summary=none).model_dump_json().encode())
+    with pytest.raises(ProtocolError, match="does not hold 1 results"):
+        reward(kind, short, ["a"])
+
+
+@both_kinds
+@pytest.mark.parametrize(
+    ("submissions", "options", "named"),
+    [
+        ([], {}, "submissions"),
+        ("one completion", {}, "submissions"),
+        ({"completion": "a"}, {}, "submissions"),
+        ([{"completion": "a", "gruop": "g"}], {}, "submissions.0.gruop"),
+        (["a", {}], {}, "submissions.1.completion"),
+        (["a", "\ud800"], {}, "submissions.1"),
+        (["a"], {"grader": {"kind": "asserts", "tests": []}}, "grader.asserts.tests"),
+        (["a"], {"grader": {"kind": "osserts"}}, "grader"),
+        (["a"], {"deadline_seconds": 0}, "deadline_seconds"),
+        (["a"], {"tags": "run"}, "tags"),
+        (["a"], {"taggs": ["run"]}, "taggs"),
+        (
+            ["a"],
+            {
+                "grader": {
+                    "kind": "calls",
+                    "entry_point": "f",
+                    "cases": [{"expected": float("inf")}],
+                }
+            },
+            "a number is infinite",
+        ),
+    ],
+)
+def test_a_request_at_fault_is_refused_here_by_name(
+    kind: Kind, submissions: Any, options: Any, named: str
+) -> None:
+    proctor = FakeProctor()
+    with pytest.raises(InvalidRequestError) as caught:
+        reward(kind, proctor, submissions, **options)
+    assert named in caught.value.message
+    assert caught.value.status_code is None
+    assert proctor.requests == []
+
+
+def test_a_stream_refuses_before_it_is_iterated() -> None:
+    with FakeProctor().client() as client, pytest.raises(InvalidRequestError):
+        client.reward_stream([])
+
+
+def test_many_faults_are_listed_briefly() -> None:
+    with FakeProctor().client() as client, pytest.raises(InvalidRequestError) as caught:
+        client.reward([{"completion": "a", "extra": "secret text"}] * 9)
+    assert "submissions.4.extra" in caught.value.message
+    assert "and 4 more" in caught.value.message
+    assert "secret text" not in caught.value.message
+
+
+def test_the_summary_is_known_only_at_the_end() -> None:
+    with FakeProctor().client() as client, client.reward_stream(["a", "b"]) as results:
+        next(results)
+        with pytest.raises(RuntimeError, match="iterate to the end"):
+            _ = results.summary
+        assert [each.index for each in results] == [1]
+        assert results.summary.count == 2
+
+
+def test_leaving_a_stream_early_closes_the_answer() -> None:
+    class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
+        closings = 0
+
+        def __iter__(self) -> Iterator[bytes]:
+            result = wire.Result(index=0, evaluation_id="ev_0", reward=1.0, verdict="passed")
+            yield result.model_dump_json().encode() + b"\n"
+            pytest.fail("read on after the stream was left")
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for each in self:
+                yield each
+
+        def close(self) -> None:
+            self.closings += 1
+
+        async def aclose(self) -> None:
+            self.closings += 1
+
+    async def in_a_loop(transport: httpx.MockTransport) -> None:
+        async with AsyncClient("http://proctor.test", transport=transport) as client:
+            async with client.reward_stream(["a", "b"]) as results:
+                assert (await anext(results)).index == 0
+            assert body.closings == 1
+
+    body = Endless()
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=body))
+    with Client("http://proctor.test", transport=transport) as client:
+        with client.reward_stream(["a", "b"]) as results:
+            assert next(results).index == 0
+        assert body.closings == 1
+    body = Endless()
+    asyncio.run(in_a_loop(transport))
+
+
+@both_kinds
+def test_capacity_and_health(kind: Kind) -> None:
+    proctor = FakeProctor(token="let-me-in")
+    proctor.fail_next()
+
+    async def in_a_loop() -> tuple[wire.Capacity, wire.Health]:
+        async with proctor.async_client() as client:
+            return await client.capacity(), await client.health()
+
+    if kind == "loops":
+        capacity, health = asyncio.run(in_a_loop())
+    else:
+        with proctor.client() as client:
+            capacity, health = client.capacity(), client.health()
+    assert capacity == proctor.capacity
+    assert health.status == "ok"
+    assert [each.path for each in proctor.requests] == ["/capacity", "/capacity", "/healthz"]
+
+
+def test_an_answer_that_is_no_capacity() -> None:
+    proctor = FakeProctor()
+    proctor.answer_next(b"<html>welcome</html>")
+    proctor.answer_next(b'{"slots": 3}')
+    with proctor.client() as client:
+        for _ in range(2):
+            with pytest.raises(ProtocolError, match="no Capacity"):
+                client.capacity()
+
+
+def test_one_async_client_in_loop_after_loop() -> None:
+    proctor = FakeProctor()
+    client = proctor.async_client()
+    for _ in range(3):
+        assert asyncio.run(client.reward(["a"])).summary.passed == 1
+    asyncio.run(client.aclose())
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(client.reward(["a"]))
+
+
+def test_max_attempts_of_one_never_retries() -> None:
+    proctor = FakeProctor()
+    proctor.fail_next(reason="busy", status=429)
+    proctor.drop_next()
+    with proctor.client(max_attempts=1) as client:
+        with pytest.raises(BusyError):
+            client.health()
+        with pytest.raises(ProctorConnectionError):
+            client.health()
+    assert proctor.clock.sleeps == []
