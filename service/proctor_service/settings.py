@@ -41,7 +41,9 @@ class Settings(BaseSettings):
     slots: int = Field(0, ge=0, description="Evaluations at once; 0: one more than there are cores, so that none idles while a sandbox is made.")
     max_queued: int = Field(20_000, gt=0, description="Submissions that may wait; beyond it a request is a 429.")
     cache_entries: int = Field(10_000, ge=0, description="Results kept for identical work; 0 turns the cache off.")
+    cache_mb: int = Field(256, gt=0, description="Memory for those results, about.")
     idempotency_seconds: float = Field(3600.0, gt=0, description="How long an Idempotency-Key is remembered.")
+    idempotency_mb: int = Field(256, gt=0, description="Memory for answers remembered by key; the oldest go first.")
     orphan_seconds: float = Field(30.0, ge=0, description="With a key, work goes on this long after its client went away.")
 
     sandbox_python: Path | None = Field(None, description="Interpreter of the sandboxes; default: the base interpreter of this venv.")

@@ -1,4 +1,4 @@
-"""What counts as code in a completion: the contract's rules, and the ways in which models bend them."""
+"""What counts as code in a completion: the contract's rules, and how models bend them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from proctor_client.wire import Extract
 from proctor_service.judge.extract import MAX_MARKS, MAX_PARSED_CHARACTERS, extract
 
@@ -36,7 +35,8 @@ XML = {
         'def f():\n    """\n    ```\n    f()\n    ```\n    """',
     ),
     "indented as a whole": ("<answer>\n    def f(x):\n        return x\n</answer>", CODE),
-    "a blank before the first line": (f"<answer> {CODE}</answer>", CODE),
+    "a blank before the first line": ("<answer> a = 1\nb = 2</answer>", "a = 1\nb = 2"),
+    "a blank before a block": (f"<answer> {CODE}</answer>", CODE.replace("    ", "   ")),
     "an empty one after": (f"<answer>{CODE}</answer><answer> </answer>", CODE),
     "unclosed": (f"<answer>{CODE}", None),
     "unclosed after a whole one": (f"<answer>{CODE}</answer> and <answer>a = 1", CODE),
@@ -249,9 +249,8 @@ PIECES = st.sampled_from(
         "```json",
         "~~~",
         "````",
-        "\n",
+        *("\n", "    ", "\r\n", "x = 1", "prose", '"', "`", "#", "(", ""),
     ]
-    + ["    ", "\r\n", "x = 1", "prose", '"', "`", "#", "(", ""]
 )
 
 

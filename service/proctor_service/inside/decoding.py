@@ -334,4 +334,5 @@ _DECODERS: dict[str, Callable[[Decoder, list[Any]], Any]] = {
     "n": Decoder.handle,
     "e": Decoder.handle,
     "o": Decoder.known,
+    "p": Decoder.known,
 }

@@ -67,7 +67,8 @@ class Encoder:
     """One encoding: the back-references, and the budget that is left.
 
     ``kept`` holds the containers in the order of their numbers; a peer shares the mutable ones
-    afterwards. ``known`` may answer a wire form for a container that the other side already has.
+    afterwards. ``known`` may answer a wire form for a container that the other side already has, and
+    ``reopen`` one for an object that is met within its own content.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Encoder:
         self._open: set[int] = set()
         self._make_handle = make_handle
         self._known = known
+        self.reopen: Callable[[Any], Any] | None = None
         self._nodes = MAX_NODES
         self._bytes = MAX_BYTES
         self._depth = 0
@@ -159,6 +161,9 @@ class Encoder:
         number = self._numbers.get(key)
         if number is not None:
             if key in self._open and _type(value) not in _FILLED_LATER:
+                wire = None if self.reopen is None else self.reopen(value)
+                if wire is not None:
+                    return wire
                 raise ValueTooDeep("the value contains itself")
             return ["r", number]
         if self._known is not None:

@@ -7,6 +7,7 @@ only a short list of modules without side effects is followed, and no name that 
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from typing import Any
 
 from .encoding import class_name
@@ -15,7 +16,7 @@ from .refusals import Malformed
 _type, _str = type, str
 _modules = sys.modules
 _import_module = importlib.import_module
-_get_module = types.ModuleType.__dict__["__dict__"].__get__
+_get_module: Callable[[Any], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 
 _FUNCTIONS: tuple[type, ...] = (
     types.FunctionType,
@@ -27,26 +28,144 @@ _FUNCTIONS: tuple[type, ...] = (
 
 # What a submission may name, so that the side of the tests uses its own.
 _PLAIN_MODULES = frozenset(
-    "math cmath operator functools itertools statistics string json heapq bisect collections copy"
-    " collections.abc numbers fractions decimal datetime enum abc typing random re uuid time"
-    " textwrap dataclasses types _operator _functools _collections _heapq _bisect builtins"
-    " _datetime _decimal _random".split()
+    [
+        "math",
+        "cmath",
+        "operator",
+        "functools",
+        "itertools",
+        "statistics",
+        "string",
+        "json",
+        "heapq",
+        "bisect",
+        "collections",
+        "copy",
+        "collections.abc",
+        "numbers",
+        "fractions",
+        "decimal",
+        "datetime",
+        "enum",
+        "abc",
+        "typing",
+        "random",
+        "re",
+        "uuid",
+        "time",
+        "textwrap",
+        "dataclasses",
+        "types",
+        "_operator",
+        "_functools",
+        "_collections",
+        "_heapq",
+        "_bisect",
+        "builtins",
+        "_datetime",
+        "_decimal",
+        "_random",
+    ]
 )
 _EXCEPTION_MODULES = frozenset(
-    "asyncio asyncio.exceptions json json.decoder decimal unittest unittest.case subprocess queue"
-    " _queue socket ssl struct binascii zlib lzma zipfile tarfile shutil statistics graphlib copy"
-    " pickle _pickle csv _csv configparser argparse getopt gettext http.client urllib.error email.errors"
-    " dataclasses enum re sre_constants re._constants concurrent.futures concurrent.futures._base"
-    " multiprocessing threading contextvars ipaddress locale tokenize xml.parsers.expat sqlite3"
-    " xml.etree.ElementTree html.parser zoneinfo zoneinfo._common tomllib".split()
+    [
+        "asyncio",
+        "asyncio.exceptions",
+        "json",
+        "json.decoder",
+        "decimal",
+        "unittest",
+        "unittest.case",
+        "subprocess",
+        "queue",
+        "_queue",
+        "socket",
+        "ssl",
+        "struct",
+        "binascii",
+        "zlib",
+        "lzma",
+        "zipfile",
+        "tarfile",
+        "shutil",
+        "statistics",
+        "graphlib",
+        "copy",
+        "pickle",
+        "_pickle",
+        "csv",
+        "_csv",
+        "configparser",
+        "argparse",
+        "getopt",
+        "gettext",
+        "http.client",
+        "urllib.error",
+        "email.errors",
+        "dataclasses",
+        "enum",
+        "re",
+        "sre_constants",
+        "re._constants",
+        "concurrent.futures",
+        "concurrent.futures._base",
+        "multiprocessing",
+        "threading",
+        "contextvars",
+        "ipaddress",
+        "locale",
+        "tokenize",
+        "xml.parsers.expat",
+        "sqlite3",
+        "xml.etree.ElementTree",
+        "html.parser",
+        "zoneinfo",
+        "zoneinfo._common",
+        "tomllib",
+    ]
 )
 _NEVER = frozenset(
-    "attrgetter methodcaller getattr setattr delattr hasattr vars globals locals dir eval exec"
-    " compile open input breakpoint exit quit help memoryview print __import__ sleep".split()
+    [
+        "attrgetter",
+        "methodcaller",
+        "getattr",
+        "setattr",
+        "delattr",
+        "hasattr",
+        "vars",
+        "globals",
+        "locals",
+        "dir",
+        "eval",
+        "exec",
+        "compile",
+        "open",
+        "input",
+        "breakpoint",
+        "exit",
+        "quit",
+        "help",
+        "memoryview",
+        "print",
+        "__import__",
+        "sleep",
+    ]
 )
 # Importing these does something.
 _NEVER_MODULES = frozenset(
-    "antigravity this idlelib turtledemo turtle tkinter test lib2to3 __main__ ensurepip venv".split()
+    [
+        "antigravity",
+        "this",
+        "idlelib",
+        "turtledemo",
+        "turtle",
+        "tkinter",
+        "test",
+        "lib2to3",
+        "__main__",
+        "ensurepip",
+        "venv",
+    ]
 )
 # What the names that people give to modules mean.
 _ALIASES = {
@@ -90,9 +209,10 @@ def _lookup(module: str, name: str) -> Any:
     found: Any = _modules.get(module)
     if _type(found) is not types.ModuleType:
         return None
-    found = _get_module(found)
-    for index, part in enumerate(name.split(".")):
-        found = found.get(part) if index == 0 else getattr(found, part, None)
+    first, *rest = name.split(".")
+    found = _get_module(found).get(first)
+    for part in rest:
+        found = getattr(found, part, None)
         if found is None:
             return None
     return found

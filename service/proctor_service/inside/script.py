@@ -5,6 +5,7 @@ Says on the channel, a line each: `["loaded"]`, or why it was not; then for each
 """
 
 import atexit
+import gc
 import io
 import linecache
 import os
@@ -124,46 +125,56 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
         except BaseException as error:
             line = values.dumps(["raised", index, *explain(error)])
         channel.send(line)
-    _flush()
+    _flush(_stdout, _stderr, sys.stdout, sys.stderr)
     _tell(channel, ["done"])
     leave(0)
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the program to its end, as a script, and ends the process with its exit code."""
+    code = 0
     try:
-        namespace = load(channel, job)
+        load(channel, job)
+        _tell(channel, ["reached"])
     except Left as left:
-        cause = left.__cause__
-        code = 1
-        if isinstance(cause, SystemExit):
-            code = exit_code(cause)
-            if not isinstance(cause.code, (int, types.NoneType)):
-                _print_error(str(cause.code) + "\n")
-        elif cause is not None:
+        code = _code_of(left.__cause__)
+    finish(code)
+
+
+def _code_of(cause: BaseException | None) -> int:
+    """Shows what ended the program early, as Python would; its exit code."""
+    if not isinstance(cause, SystemExit):
+        if cause is not None:
             _report(cause)
-        finish(code, sys.modules["__main__"].__dict__)
-    _tell(channel, ["reached"])
-    finish(0, namespace)
+        return 1
+    if not isinstance(cause.code, (int, types.NoneType)):
+        _print_error(f"{cause.code}\n")
+    return exit_code(cause)
 
 
-def finish(code: int, namespace: dict[str, Any]) -> None:
-    """What an interpreter does at its end: threads, exit functions, globals, buffers."""
+def finish(code: int) -> None:
+    """What an interpreter does at its end: threads, exit functions, buffers, globals.
+
+    Globals go as they do in CPython: the module is let go, and the collector runs finalizers while
+    all that they may need is still there. No frame may hold the module's namespace by now.
+    """
+    good = True
     try:
         threading = sys.modules.get("threading")
         if threading is not None:
             threading._shutdown()
         atexit._run_exitfuncs()
-        for name in [name for name in namespace if name != "__builtins__"]:
-            namespace[name] = None
+        good = _flush(sys.stdout, sys.stderr)
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        gc.collect()
     except BaseException as error:
         _report(error)
-    leave(code)
+    _exit(code if _flush(_stdout, _stderr) and good else 120)
 
 
 def leave(code: int) -> None:
     """Ends the process at once, with its output written."""
-    _exit(code if _flush() else 120)
+    _exit(code if _flush(_stdout, _stderr, sys.stdout, sys.stderr) else 120)
 
 
 def exit_code(error: SystemExit) -> int:
@@ -237,10 +248,10 @@ def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
     return frames is not None and frames.tb_lineno >= last.lineno
 
 
-def _flush() -> bool:
-    """Writes what is buffered; False when that fails, as at an interpreter's end."""
+def _flush(*streams: Any) -> bool:
+    """Writes what is buffered; False when that fails, for which Python exits with 120."""
     good = True
-    for stream in (_stdout, _stderr, sys.stdout, sys.stderr):
+    for stream in streams:
         try:
             if stream is not None and not stream.closed:
                 stream.flush()

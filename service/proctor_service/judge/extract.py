@@ -33,6 +33,7 @@ from proctor_client.wire import Extract
 
 MAX_PARSED_CHARACTERS = 64 * 1024
 MAX_MARKS = 20_000
+MAX_INDENT = 200
 
 FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -225,8 +226,8 @@ def _is_blank(text: str, start: int, end: int) -> bool:
 
 
 def _unindent(block: str, indent: str) -> str:
-    """`block` without the indentation of the fence around it, as Markdown has it."""
-    if not indent:
+    """`block` with `indent` taken off each line that has it."""
+    if not indent or len(indent) > MAX_INDENT:
         return block
     return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
 
@@ -239,6 +240,8 @@ def _tidy(block: str) -> str | None:
     first = len(block) - len(block.lstrip())
     line = block.rfind("\n", 0, first) + 1
     indent, block = block[line:first], block[line:]
+    if len(indent) > MAX_INDENT:  # the patterns below would be as long as it is
+        return block.removeprefix(indent)
     less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
     if re.search(less_indented, block, re.MULTILINE):
         return block.removeprefix(indent)

@@ -61,12 +61,16 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a backend is, and which protections this machine cannot give it."""
+    """What a backend is, and which protections this machine cannot give it.
+
+    `tools`: directories inside a sandbox that hold what a Python environment may lack (pytest).
+    """
 
     name: str
     degraded: tuple[str, ...] = ()
     languages: tuple[str, ...] = ("python",)
     allows_network: bool = False
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,9 @@ class Sandbox(Protocol):
 
     def send(self, line: bytes) -> None:
         """Sends a line to the program; nothing happens when it no longer listens."""
+
+    def hang_up(self) -> None:
+        """Tells the program that no more lines will come."""
 
     async def receive(self) -> bytes | None:
         """The next line from the program, None after the last."""

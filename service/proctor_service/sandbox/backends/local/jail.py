@@ -52,7 +52,8 @@ def enter_namespaces(network: bool) -> None:
 def build_root(config: dict[str, object]) -> None:
     """Makes the read-only root and moves into it.
 
-    `config` has `paths` (what else to show, read-only), `uid`, `gid`, `network`.
+    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`, `gid`,
+    `network`.
     """
     new = "/sys"  # hidden under the new root while it is made; nothing below needs it
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
@@ -62,6 +63,11 @@ def build_root(config: dict[str, object]) -> None:
     assert isinstance(paths, list)
     for path in paths:
         _show(path, new)
+    tools = config["tools"]
+    assert isinstance(tools, dict)
+    for target, source in tools.items():
+        os.makedirs(new + target)
+        kernel.bind_read_only(source, new + target)
     for name in ("proc", "box", "etc", "dev", "root", "home", "run", "var", "opt", "srv", "mnt"):
         os.makedirs(f"{new}/{name}", exist_ok=True)
     for link, target in (("tmp", "box/tmp"), ("dev/shm", "../box/shm"), ("var/tmp", "../box/tmp"),

@@ -7,6 +7,7 @@ Without namespaces there is no isolation, and the service does not start unless 
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -25,6 +26,8 @@ from proctor_service.settings import Settings
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 _ASK = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0]]))"
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
+_TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
+_TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _DESCRIPTORS = 1024
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the memory of pipes and sockets
 
@@ -82,6 +85,7 @@ def make_plan(settings: Settings) -> Plan:
             degraded=tuple(check.name for check in checks if not check.ok and check.guards),
             languages=("python", *languages),
             allows_network=settings.allow_network,
+            tools=(_TOOLS,),
         ),
         checks=checks,
         hierarchy=hierarchy,
@@ -107,6 +111,7 @@ def _launch(
         "gid": settings.sandbox_uid,
         "user_namespace": user_namespace,
         "network": False,
+        "tools": _tool_paths(),
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
         "seccomp": seccomp.program(os.uname().machine, memory_counted).hex(),
         "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
@@ -120,6 +125,16 @@ def _launch(
         nice=settings.sandbox_nice,
         memory_is_counted=memory_counted,
     )
+
+
+def _tool_paths() -> dict[str, str]:
+    """Where a sandbox finds the packages that the pytest grader needs: target to source."""
+    found = {}
+    for name in _TOOL_PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            found[f"{_TOOLS}/{name}"] = str(spec.submodule_search_locations[0])
+    return found
 
 
 def _interpreter(settings: Settings) -> _Interpreter:

@@ -76,6 +76,7 @@ class LocalSandbox:
         self._unread_bytes = 0
         self._lines: deque[bytes] = deque()
         self._channel_open = True
+        self._hung_up = False
         self._wanted: asyncio.Future[None] | None = None
         self._unsent: deque[memoryview] = deque()
         self._limits: Limits | None = None
@@ -125,6 +126,13 @@ class LocalSandbox:
                 self._loop.add_writer(self._channel.fileno(), self._on_writable)
             self._unsent.append(view)
 
+    def hang_up(self) -> None:
+        """No more lines will come; those under way still arrive."""
+        self._hung_up = True
+        if self._channel_open and not self._unsent:
+            with contextlib.suppress(OSError):
+                self._channel.shutdown(socket.SHUT_WR)
+
     async def receive(self) -> bytes | None:
         """The next line, None after the last."""
         while not self._lines:
@@ -151,7 +159,9 @@ class LocalSandbox:
 
     def stop(self, reason: Ending) -> None:
         """Kills all its processes; `reason` stands as its ending unless the kernel knows better."""
-        if self._stopped_for is None and not self._ended.done():
+        if self._pidfd < 0:
+            return  # gone already; its number may be another's by now
+        if self._stopped_for is None:
             self._stopped_for = reason
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -228,6 +238,7 @@ class LocalSandbox:
                 self._close_stream(stream)
                 os.close(stream.descriptor)
             os.close(self._pidfd)
+            self._pidfd = -1
 
     # ------------------------------------------------------------ callbacks of the loop
 
@@ -284,6 +295,8 @@ class LocalSandbox:
                 return
             self._unsent.popleft()
         self._loop.remove_writer(self._channel.fileno())
+        if self._hung_up:
+            self.hang_up()
 
     def _write(self, view: memoryview) -> int:
         try:

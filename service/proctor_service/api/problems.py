@@ -1,0 +1,128 @@
+"""Errors on the wire: one table from what went wrong to a status and a body.
+
+Every 4xx and 5xx of the service has the same body, whoever raised it: a route, the router (404, 405)
+or a bug, of which nothing but the word `internal` is told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from http import HTTPStatus
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proctor_service.api.body import describe_errors
+from proctor_service.errors import InvalidRequest, NotFound, Refusal
+
+log = logging.getLogger(__name__)
+
+REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}
+
+
+def problem(
+    status: int,
+    reason: str,
+    message: str,
+    *,
+    retryable: bool = False,
+    retry_after_seconds: float | None = None,
+    more: dict[str, str] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Response:
+    """The answer for a problem. `more` are fields beside `error`."""
+    headers = dict(headers or {})
+    if retry_after_seconds is None and status in (429, 503):
+        retry_after_seconds = 1.0
+    if retry_after_seconds is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after_seconds)))
+    body = {
+        **(more or {}),
+        "error": {
+            "reason": reason,
+            "message": message,
+            "retryable": retryable,
+            "retry_after_seconds": retry_after_seconds,
+        },
+    }
+    return Response(json.dumps(body), status, headers, "application/json")
+
+
+def of_refusal(refusal: Refusal) -> Response:
+    """The answer for a refusal."""
+    return problem(
+        refusal.status,
+        refusal.reason,
+        refusal.message,
+        retryable=refusal.retryable,
+        retry_after_seconds=refusal.retry_after_seconds,
+        headers={"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None,
+    )
+
+
+def internal() -> Response:
+    """The answer for a bug: nothing of it is told. Retryable, since nothing was judged."""
+    return problem(500, "internal", "the service failed; its log says how", retryable=True)
+
+
+async def _on_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal), "registered for refusals"
+    return of_refusal(error)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "registered for the router's own errors"
+    path = request.url.path
+    if error.status_code == NotFound.status:
+        return of_refusal(NotFound(f"no such route: {request.method} {path}"))
+    known = REASON_BY_STATUS.get(error.status_code)
+    reason = known or ("internal" if error.status_code >= 500 else InvalidRequest.reason)
+    message = f"{HTTPStatus(error.status_code).phrase}: {request.method} {path}"
+    headers = dict(error.headers or {})
+    return problem(error.status_code, reason, message, headers=headers)
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError), "registered for FastAPI's validation"
+    return of_refusal(InvalidRequest(describe_errors(error.errors())))
+
+
+def install_problems(app: FastAPI) -> None:
+    """Gives every error of the app the contract's body."""
+    app.add_exception_handler(Refusal, _on_refusal)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+
+
+class CatchAll:
+    """The last resort: what no handler knew is logged, and answered with a 500."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            log.exception("a request failed", extra={"path": scope["path"]})
+            if started:
+                # The answer has begun: only breaking it off tells the client that it is not whole.
+                raise
+            await internal()(scope, receive, send)

@@ -1,0 +1,184 @@
+"""POST /reward: from the request's bytes to the answer's, as one JSON object or line by line.
+
+A refusal is the answer to the whole request, and comes before anything runs. After that the answer is
+a 200, and what could not be judged says so in its own item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from itertools import islice
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from proctor_client.wire import RewardRequest, RewardResponse
+from proctor_service.admission.queue import DRAINING, FairQueue
+from proctor_service.api.batch import Batch
+from proctor_service.api.body import Pacer, parse_reward_request, read_body
+from proctor_service.api.examples import NDJSON, reward_docs
+from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_request
+from proctor_service.api.results import line, summary
+from proctor_service.api.translate import Entry, Machine, Translation
+from proctor_service.errors import Draining
+from proctor_service.evaluate import Evaluate
+
+SENT_AT_ONCE = 256
+
+
+class RewardDesk:
+    """Takes batches in, and knows those that are at work."""
+
+    def __init__(
+        self, machine: Machine, evaluate: Evaluate, queue: FairQueue, ledger: Ledger
+    ) -> None:
+        self._machine = machine
+        self._evaluate = evaluate
+        self._queue = queue
+        self._ledger = ledger
+        self._running: set[Batch] = set()
+
+    @property
+    def running(self) -> frozenset[Batch]:
+        """The batches that are not done."""
+        return frozenset(self._running)
+
+    async def take(self, tenant: str, body: bytes, key: str | None) -> Batch:
+        """The batch for a request: a new one, or the one that its key stands for.
+
+        Raises Refusal: InvalidRequest, Busy or Draining.
+        """
+        begun = time.monotonic()
+        name = None if key is None else name_request(tenant, key, body)
+        if (known := self._known(name)) is not None:
+            return known
+        if self._queue.draining:
+            raise Draining(DRAINING)
+        request = await parse_reward_request(body)
+        entries = await self._translate(request, tenant, begun + request.deadline_seconds)
+        # From here to the end nothing waits: of two requests with one key one starts the batch.
+        if (known := self._known(name)) is not None:
+            return known
+        return self._start(entries, name)
+
+    def _known(self, name: RequestName | None) -> Batch | None:
+        """The batch of an earlier request, unless asking again is to judge some items anew."""
+        batch = None if name is None else self._ledger.find(name)
+        return None if batch is None or batch.retryable else batch
+
+    async def _translate(
+        self, request: RewardRequest, tenant: str, deadline: float
+    ) -> list[Entry]:
+        translation = Translation(self._machine, request, tenant, deadline)
+        entries: list[Entry] = []
+        pacer = Pacer()
+        for index, submission in enumerate(request.submissions):
+            entries.append(translation.entry(index, submission))
+            await pacer.pause()
+        return entries
+
+    def _start(self, entries: list[Entry], name: RequestName | None) -> Batch:
+        earlier = None if name is None else self._ledger.find(name)
+        kept = earlier.judged() if earlier is not None else {}
+        batch = Batch(
+            entries,
+            self._evaluate,
+            partial(line, degraded=self._machine.traits.degraded),
+            self._queue.reserve(len(entries) - len(kept)),
+            0.0 if name is None else self._machine.settings.orphan_seconds,
+            kept,
+        )
+        self._running.add(batch)
+        batch.when_done(partial(self._running.discard, batch))
+        if name is not None:
+            self._ledger.remember(name, batch)
+        return batch
+
+
+class Answer(Response):
+    """A batch's results, as one JSON object or a line each as they finish.
+
+    While it waits it watches the connection: a client that goes away leaves the batch at once.
+    """
+
+    def __init__(self, batch: Batch, by_line: bool) -> None:
+        super().__init__(media_type=NDJSON if by_line else "application/json")
+        del self.headers["content-length"]
+        self._batch = batch
+        self._by_line = by_line
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it all, or stops when the client is gone."""
+        with self._batch.reading() as more:
+            pieces = self._lines(more) if self._by_line else self._object()
+            sending = asyncio.create_task(self._send(pieces, send))
+            watching = asyncio.create_task(_gone(receive))
+            try:
+                await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    await sending
+            finally:
+                for task in (sending, watching):
+                    task.cancel()
+                await asyncio.gather(sending, watching, return_exceptions=True)
+
+    async def _send(self, pieces: AsyncIterator[bytes], send: Send) -> None:
+        started = False
+        async for piece in pieces:
+            if not started:
+                started = True
+                await send(
+                    {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+                )
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _lines(self, more: asyncio.Event) -> AsyncIterator[bytes]:
+        yield b""  # the headers go out at once
+        sent = 0
+        while True:
+            lines = self._batch.finished(sent, SENT_AT_ONCE)
+            if lines:
+                sent += len(lines)
+                yield b"".join(each.json + b"\n" for each in lines)
+            elif self._batch.done:
+                break
+            else:
+                await more.wait()
+                more.clear()
+        yield b'{"summary":' + summary(self._batch.lines()) + b"}\n"
+
+    async def _object(self) -> AsyncIterator[bytes]:
+        await self._batch.wait()
+        lines = self._batch.lines()
+        separator = b'{"results":['
+        rest = iter(lines)
+        while some := list(islice(rest, SENT_AT_ONCE)):
+            yield separator + b",".join(each.json for each in some)
+            separator = b","
+        yield b'],"summary":' + summary(lines) + b"}"
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def reward_routes(desk: RewardDesk, max_body_mb: int) -> APIRouter:
+    """The route POST /reward."""
+    routes = APIRouter()
+
+    @routes.post("/reward", response_model=RewardResponse, **reward_docs())
+    async def reward(request: Request) -> Response:
+        """Judges a batch of submissions, and says what each is worth."""
+        body = await read_body(request, max_body_mb)
+        tenant: str = request.state.tenant
+        batch = await desk.take(tenant, body, request.headers.get(HEADER))
+        return Answer(batch, NDJSON in request.headers.get("accept", ""))
+
+    return routes

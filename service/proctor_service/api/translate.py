@@ -1,0 +1,257 @@
+"""Wire to domain: what a request asks for, as items for the corridor. Pure, no I/O.
+
+Here a request meets the server: defaults are filled in, ceilings are kept, and what makes no sense on
+this machine is refused, always naming the field. Nothing after this point sees the wire's request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from proctor_client.wire import (
+    AssertsGrader,
+    CallsGrader,
+    Grader,
+    Message,
+    PytestGrader,
+    RewardRequest,
+    StdioGrader,
+)
+from proctor_client.wire import Limits as WireLimits
+from proctor_client.wire import Submission as WireSubmission
+from proctor_service.errors import InvalidRequest
+from proctor_service.evaluate import Item, NoCode
+from proctor_service.judge.extract import extract
+from proctor_service.judge.submission import Submission
+from proctor_service.sandbox.interface import Limits, Traits
+from proctor_service.settings import Settings
+
+ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
+LIMITS_WITH_CEILING = (
+    "cpu_seconds",
+    "wall_seconds",
+    "memory_mb",
+    "output_kb",
+    "processes",
+    "disk_mb",
+)
+MOST_FILES = 1000
+LONGEST_PATH_BYTES = 1024
+LONGEST_NAME_BYTES = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One submission of a request: what is echoed, and the item that goes into the corridor."""
+
+    index: int
+    id: str | None
+    group: str | None
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What this server allows and has: the same for every request."""
+
+    settings: Settings
+    traits: Traits
+
+    def limits(self, asked: WireLimits | None, where: str) -> Limits:
+        """The limits asked for, or the server's. Raises InvalidRequest above a ceiling."""
+        settings = self.settings
+        values: dict[str, float] = {}
+        for name in LIMITS_WITH_CEILING:
+            value = getattr(asked, name, None)
+            ceiling = getattr(settings, f"max_{name}")
+            if value is not None and not value <= ceiling:
+                raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
+            values[name] = value if value is not None else min(getattr(settings, name), ceiling)
+        network = bool(asked is not None and asked.network)
+        if network and not (settings.allow_network and self.traits.allows_network):
+            raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
+        return Limits(
+            cpu_seconds=float(values["cpu_seconds"]),
+            wall_seconds=float(values["wall_seconds"]),
+            memory_mb=int(values["memory_mb"]),
+            output_kb=int(values["output_kb"]),
+            processes=int(values["processes"]),
+            disk_mb=int(values["disk_mb"]),
+            network=network,
+        )
+
+    def check_language(self, language: str, grader: Grader, where: str) -> None:
+        """Raises InvalidRequest for a language that is not here, or not for this grader."""
+        if language == "python":
+            return
+        here = ", ".join(self.traits.languages)
+        if language not in self.traits.languages:
+            raise InvalidRequest(f"{where}.language: no {language!r} here, only: {here}")
+        if grader.kind not in ANY_LANGUAGE_KINDS:
+            kinds = ", ".join(ANY_LANGUAGE_KINDS)
+            raise InvalidRequest(
+                f"{where}.language: {grader.kind} judges python only; for others there are: {kinds}"
+            )
+
+
+class Translation:
+    """One request on its way into the domain; `entry` translates one of its submissions.
+
+    Graders and limits are mostly the request's own: what is found out about each is kept here.
+    """
+
+    def __init__(
+        self, machine: Machine, request: RewardRequest, tenant: str, deadline: float
+    ) -> None:
+        self._machine = machine
+        self._request = request
+        self._tenant = tenant
+        self._deadline = deadline
+        self._tags = tuple(request.tags)
+        # By identity: the request holds these objects for as long as this lives.
+        self._limits: dict[int, Limits] = {}
+        self._checked_graders: set[int] = set()
+        self._digests: dict[int, bytes] = {}
+
+    def entry(self, index: int, asked: WireSubmission) -> Entry:
+        """The item for one submission. Raises InvalidRequest, naming the field."""
+        where = f"submissions.{index}"
+        grader = self._grader(asked, where)
+        self._machine.check_language(asked.language, grader, where)
+        if asked.files:
+            check_files(asked.files, f"{where}.files")
+        limits = self._limits_of(asked, where)
+        text = completion_text(asked, where)
+        source = extract(text, self._request.extract, asked.language)
+        submission: Submission | NoCode
+        key = None
+        if source is None:
+            submission = NoCode(test_count(grader))
+        else:
+            scoring = asked.scoring or self._request.scoring
+            submission = Submission(source, grader, limits, scoring, asked.language, asked.files)
+            key = self._key(submission) if self._request.cache else None
+        item = Item(
+            evaluation_id=f"ev_{uuid.uuid4().hex}",
+            submission=submission,
+            tenant=self._tenant,
+            job=self._request.job,
+            deadline=self._deadline,
+            cache_key=key,
+            tags=self._tags,
+        )
+        return Entry(index, asked.id, asked.group, item)
+
+    def _grader(self, asked: WireSubmission, where: str) -> Grader:
+        grader = asked.grader or self._request.grader
+        if grader is None:
+            raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
+        if isinstance(grader, PytestGrader) and id(grader) not in self._checked_graders:
+            at = f"{where}.grader.files" if asked.grader else "grader.files"
+            check_files(grader.files, at)
+            self._checked_graders.add(id(grader))
+        return grader
+
+    def _limits_of(self, asked: WireSubmission, where: str) -> Limits:
+        wanted = asked.limits or self._request.limits
+        known = self._limits.get(id(wanted))
+        if known is None:
+            at = f"{where}.limits" if asked.limits else "limits"
+            known = self._limits[id(wanted)] = self._machine.limits(wanted, at)
+        return known
+
+    def _key(self, submission: Submission) -> bytes:
+        """Everything that the judge sees, and whose it is.
+
+        The scoring rule is part of it, since a judge may stop at the first failure where no more
+        can be earned. Names, tags, job and deadline are not: they decide no verdict.
+        """
+        key = hashlib.blake2b(digest_size=20)
+        small = (
+            self._tenant,
+            submission.language,
+            submission.scoring,
+            submission.limits,
+            len(submission.source),
+            sorted(submission.files.items()),
+        )
+        key.update(repr(small).encode())
+        key.update(self._grader_digest(submission.grader))
+        key.update(submission.source.encode("utf-8", "surrogatepass"))
+        return key.digest()
+
+    def _grader_digest(self, grader: Grader) -> bytes:
+        known = self._digests.get(id(grader))
+        if known is None:
+            known = self._digests[id(grader)] = _digest(grader)
+        return known
+
+
+def _digest(model: BaseModel) -> bytes:
+    # repr tells 1 from 1.0 and True, escapes what UTF-8 cannot hold, and is made without copies.
+    return hashlib.blake2b(f"{type(model).__name__} {model!r}".encode(), digest_size=20).digest()
+
+
+def completion_text(asked: WireSubmission, where: str) -> str:
+    """The completion, or the text of its last assistant message."""
+    if isinstance(asked.completion, str):
+        return asked.completion
+    for message in reversed(asked.completion):
+        if message.role == "assistant":
+            return _message_text(message)
+    raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
+
+
+def _message_text(message: Message) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return content
+    parts = (part.get("text") for part in content or ())
+    return "".join(text for text in parts if isinstance(text, str))
+
+
+def test_count(grader: Grader) -> int:
+    """How many tests a submission would have had to pass; 0 where they cannot be counted."""
+    if isinstance(grader, AssertsGrader):
+        return len(grader.tests)
+    if isinstance(grader, CallsGrader | StdioGrader):
+        return len(grader.cases)
+    return 0
+
+
+def check_files(files: Mapping[str, str], where: str) -> None:
+    """Raises InvalidRequest unless every path stays inside the working directory."""
+    if len(files) > MOST_FILES:
+        raise InvalidRequest(f"{where}: {len(files)} files, and at most {MOST_FILES} are taken")
+    for path in files:
+        wrong = _wrong_with(path)
+        if wrong:
+            raise InvalidRequest(f"{where}: {ascii(path)[:200]} {wrong}")
+    for path in files:
+        parent = path.rpartition("/")[0]
+        while parent:
+            if parent in files:
+                raise InvalidRequest(f"{where}: {ascii(parent)} is both a file and a folder")
+            parent = parent.rpartition("/")[0]
+
+
+def _wrong_with(path: str) -> str | None:
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return "is not a valid path"
+    parts = path.split("/")
+    if path.startswith("/"):
+        return "is not relative"
+    if ".." in parts:
+        return "leads out of the working directory"
+    if not path or "\0" in path or "" in parts or "." in parts:
+        return "is not a plain path"
+    if len(encoded) > LONGEST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > LONGEST_NAME_BYTES:
+        return "is too long"
+    return None

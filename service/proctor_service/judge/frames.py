@@ -1,0 +1,97 @@
+"""What a submission's interpreter said, understood with distrust.
+
+A hostile submission may write anything on the channel. A line that is not what an honest interpreter
+would say next is a forgery: it earns the signal `forged_result`, and what follows it counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor_client.wire import Verdict
+from proctor_service.inside.values import Malformed, loads
+from proctor_service.judge import verdict as verdicts
+
+FORGED = "forged_result"
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of the submission: its verdict, and a text for people and models."""
+
+    verdict: Verdict
+    summary: str
+    traceback: str = ""
+
+
+@dataclass(slots=True)
+class Said:
+    """All that was said. `answers`: for each call the line of its value, or what it raised."""
+
+    loaded: bool = False
+    reached: bool = False
+    done: bool = False
+    forged: bool = False
+    stopped: Raised | None = None
+    answers: list[bytes | Raised] = field(default_factory=list)
+
+
+def understand(lines: Iterable[bytes], calls: int = 0) -> Said:
+    """Reads the lines of a run that asked for `calls` calls.
+
+    A value stays an unparsed line: how much of it is worth parsing depends on what is expected.
+    """
+    said = Said()
+    for line in lines:
+        if said.done or said.stopped is not None:
+            said.forged = True
+            break
+        expected = b'["value",%d,' % len(said.answers)
+        if said.loaded and len(said.answers) < calls and line.startswith(expected):
+            said.answers.append(line[len(expected) : -1])
+            continue
+        try:
+            _take(said, loads(line) if len(line) < 65_536 else None, calls)
+        except (Malformed, TypeError, ValueError, IndexError, KeyError):
+            said.forged = True
+        if said.forged:
+            break
+    return said
+
+
+def _take(said: Said, frame: Any, calls: int) -> None:
+    match frame:
+        case ["loaded"] if not said.loaded:
+            said.loaded = True
+        case ["reached"] if not said.reached:
+            said.reached = True
+        case ["done"] if said.loaded and len(said.answers) == calls:
+            said.done = True
+        case ["syntax", str(message), str()] if not said.loaded:
+            said.stopped = Raised("syntax_error", f"SyntaxError: {message}")
+        case ["raised", "load", *rest] if not said.loaded:
+            said.stopped = raised(rest)
+        case ["exit", "load", int(code)] if not said.loaded:
+            said.stopped = left(code)
+        case ["raised", int(index), *rest] if said.loaded and index == len(said.answers) < calls:
+            said.answers.append(raised(rest))
+        case ["exit", int(index), int(code)] if said.loaded and index == len(said.answers) < calls:
+            said.stopped = left(code)
+        case _:
+            said.forged = True
+
+
+def raised(rest: list[Any]) -> Raised:
+    """From [type name, message, traceback, class names]. Raises ValueError when it is not that."""
+    name, message, traceback, names = rest
+    if not all(isinstance(text, str) for text in (name, message, traceback)):
+        raise ValueError("not an exception")
+    summary = f"{name}: {message}" if message else str(name)
+    return Raised(verdicts.of_exception(names), summary[:2000], traceback)
+
+
+def left(code: int) -> Raised:
+    """SystemExit before the end."""
+    return Raised("early_exit", f"the program left with SystemExit({code}) before its end")

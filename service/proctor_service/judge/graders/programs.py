@@ -1,0 +1,202 @@
+"""`exec`, `stdio` and `command`: whole programs, in Python or in another language.
+
+A Python program is run in the warm interpreter as a script. Another language is compiled once, in a
+sandbox of its own, and what came of it runs in a fresh sandbox for each case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from proctor_client.wire import (
+    MAX_FAILURES,
+    CommandGrader,
+    ExecGrader,
+    Failure,
+    StdioCase,
+    StdioGrader,
+    Verdict,
+)
+from proctor_service.inside.values import Malformed, loads
+from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.frames import Raised, understand
+from proctor_service.judge.run import Run, message, python_message, run, with_files
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.text import first_difference, same_output
+from proctor_service.languages import Language
+from proctor_service.sandbox.interface import Backend, Usage
+
+_STDOUT_AT_LEAST = 1 << 20
+_STDOUT_TIMES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A submission that is ready to run: as a script, or as a command with files around it."""
+
+    submission: Submission
+    argv: tuple[str, ...] | None = None
+    files: Mapping[str, str] | None = None
+    binaries: Mapping[str, str] | None = None
+
+    def job(self, stdin: str = "") -> bytes:
+        """The line that tells a sandbox to run it."""
+        if self.argv is None:
+            return python_message(self.submission, "script", stdin=stdin)
+        return message(
+            "command",
+            argv=self.argv,
+            files=dict(self.files or {}),
+            binaries=dict(self.binaries or {}),
+            stdin=stdin,
+        )
+
+
+async def judge_exec(
+    submission: Submission,
+    grader: ExecGrader,
+    backend: Backend,
+    languages: Mapping[str, Language],
+) -> Judgement:
+    """The program must reach its end, with code 0."""
+    program = await prepare(submission, backend, languages)
+    if isinstance(program, Judgement):
+        return program
+    finished = await run(backend, program.job(), submission.limits)
+    verdict, text = _ended_well(finished)
+    if verdict == "passed" and program.argv is None and not understand(finished.lines).reached:
+        verdict, text = "early_exit", "the program left before its end"
+    passed = int(verdict == "passed")
+    return finished.judgement(
+        verdict,
+        passed=passed,
+        total=1,
+        message=text,
+        integrity="in_process",
+        hack_signals=("early_exit",) if verdict == "early_exit" else (),
+    )
+
+
+async def judge_stdio(
+    submission: Submission,
+    grader: StdioGrader,
+    backend: Backend,
+    languages: Mapping[str, Language],
+) -> Judgement:
+    """Each case is a run of its own, in a fresh sandbox, with the limits for itself."""
+    program = await prepare(submission, backend, languages)
+    if isinstance(program, Judgement):
+        return program
+    passed, failures, usage = 0, [], Usage()
+    first: Judgement | None = None
+    for index, case in enumerate(grader.cases):
+        keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
+        finished = await run(backend, program.job(case.stdin), submission.limits, keep)
+        usage = usage + finished.ended.usage
+        verdict, text = _judge_case(finished, case, grader)
+        if verdict == "passed":
+            passed += 1
+            last = finished
+            continue
+        first = first or _cut(finished, submission, verdict, text)
+        if len(failures) < MAX_FAILURES:
+            failures.append(Failure(index=index, test=f"case {index}", message=text))
+        if submission.scoring == "all" and verdict == "timeout":
+            break  # the reward is settled, and each further case may cost as much time
+    if first is None:
+        first = _cut(last, submission, "passed", "")
+    return replace(
+        first, passed=passed, total=len(grader.cases), failures=tuple(failures), usage=usage
+    )
+
+
+async def judge_command(
+    submission: Submission,
+    grader: CommandGrader,
+    backend: Backend,
+    languages: Mapping[str, Language],
+) -> Judgement:
+    """The command must end with the expected code, with the submission's source in place."""
+    language = languages.get(submission.language)
+    name = "solution.py" if language is None else language.source
+    job = message("command", argv=grader.argv, files=with_files(submission, name, {}))
+    finished = await run(backend, job, submission.limits)
+    verdict, text = _ended_well(finished, grader.expect_exit_code)
+    return finished.judgement(
+        verdict,
+        passed=int(verdict == "passed"),
+        total=1,
+        message=text,
+        integrity="in_process",
+    )
+
+
+async def prepare(
+    submission: Submission, backend: Backend, languages: Mapping[str, Language]
+) -> Program | Judgement:
+    """A program that can run; or the judgement that it does not compile."""
+    if submission.language == "python":
+        return Program(submission)
+    language = languages[submission.language]
+    files = with_files(submission, language.source, {})
+    if language.compile is None:
+        return Program(submission, language.run, files)
+    job = message("compile", argv=language.compile, files=files)
+    compiled = await run(backend, job, submission.limits)
+    try:
+        answer = loads(compiled.lines[0]) if compiled.lines else None
+    except Malformed:
+        answer = None
+    match answer:
+        case ["compiled", 0, dict(binaries)]:
+            return Program(submission, language.run, submission.files, binaries)
+        case ["compiled", int(), dict()]:
+            text = verdicts.text_of(compiled.ended.stderr)
+            return compiled.judgement("syntax_error", message=text[-4000:])
+    verdict, text = verdicts.of_silence(compiled.ended)
+    return compiled.judgement(verdict, message=f"while compiling: {text}")
+
+
+def _ended_well(finished: Run, expected_code: int = 0) -> tuple[Verdict, str]:
+    limited = verdicts.of_limit(finished.ended)
+    if limited is not None:
+        return limited
+    said = understand(finished.lines)
+    code = finished.ended.exit_code
+    if code == expected_code:
+        return "passed", ""
+    if isinstance(said.stopped, Raised) and said.stopped.verdict != "early_exit":
+        return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
+    if code is None:
+        return verdicts.of_silence(finished.ended)
+    if code == 127 and expected_code != 127:
+        return "runtime_error", "the command was not found"
+    return "failed", f"the program ended with code {code}"
+
+
+def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
+    verdict, text = _ended_well(finished)
+    if verdict != "passed":
+        # A code that is not 0 is a crash in a contest, whatever the program printed.
+        return ("runtime_error" if verdict == "failed" else verdict), text
+    actual = finished.ended.stdout.decode("utf-8", "replace")
+    if same_output(actual, case.stdout, grader.compare, grader.tolerance):
+        return "passed", ""
+    difference = first_difference(
+        actual, case.stdout, grader.compare, grader.tolerance, reveal=grader.reveal
+    )
+    return "failed", difference
+
+
+def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> Judgement:
+    """A judgement with stdout cut to what the limits keep, since more was kept for comparing."""
+    room = submission.limits.output_kb << 10
+    out = finished.ended.stdout
+    return finished.judgement(
+        verdict,
+        message=text,
+        stdout=verdicts.text_of(out[:room]),
+        truncated=finished.ended.truncated or len(out) > room,
+    )
+

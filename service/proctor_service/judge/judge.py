@@ -1,0 +1,43 @@
+"""The judge: one submission, its grader, a place to run it; and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proctor_client.wire import (
+    AssertsGrader,
+    CallsGrader,
+    CommandGrader,
+    ExecGrader,
+    PytestGrader,
+    StdioGrader,
+)
+from proctor_service.judge.graders import asserts, calls, programs, pytests
+from proctor_service.judge.separation import Separator
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.languages import Language
+from proctor_service.sandbox.interface import Backend
+
+
+class Judge:
+    """Holds what is the same for all submissions: languages, and tests taken apart before."""
+
+    def __init__(self, languages: Mapping[str, Language]) -> None:
+        self._languages = languages
+        self._separator = Separator()
+
+    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+        """Raises a `Failure` when there can be no verdict; never makes one up."""
+        match submission.grader:
+            case AssertsGrader() as grader:
+                return await asserts.judge(submission, grader, backend, self._separator)
+            case CallsGrader() as grader:
+                return await calls.judge(submission, grader, backend)
+            case StdioGrader() as grader:
+                return await programs.judge_stdio(submission, grader, backend, self._languages)
+            case ExecGrader() as grader:
+                return await programs.judge_exec(submission, grader, backend, self._languages)
+            case PytestGrader() as grader:
+                return await pytests.judge(submission, grader, backend)
+            case CommandGrader() as grader:
+                return await programs.judge_command(submission, grader, backend, self._languages)

@@ -1,0 +1,199 @@
+"""The general path: the submission in one sandbox, the test code in another, and lines between them.
+
+    room A: the submission  ◀── relayed lines ──▶  room B: setup and tests ──▶ reports to the judge
+
+The tests hold stand-ins for the submission's names (`inside/room.py`). Room A never sees test code or
+expected values; what it sends is data that room B distrusts. Room B is the trainer's own code, and runs
+in a sandbox too.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Integrity, Verdict
+from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.inside.values import Malformed, loads
+from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.frames import Raised, Said, understand
+from proctor_service.judge.run import Run, message, python_message
+from proctor_service.judge.separation import parse
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Job, Sandbox
+
+_REPORT = b"!"
+_MAX_REPORTS = 20_000
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What room B told the judge."""
+
+    setup_failed: str | None = None
+    outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
+    signals: list[str] = field(default_factory=list)
+    objects_used: bool = False
+    done: bool = False
+
+    def take(self, line: bytes) -> None:
+        match loads(line):
+            case ["setup_failed", str(text)]:
+                self.setup_failed = text
+            case ["test", int(index), str(outcome), str(text), dict(more)]:
+                self.outcomes[index] = (outcome, text, more)
+            case ["signals", list(names)]:
+                self.signals = [str(name) for name in names]
+            case ["done", *_]:
+                self.done = True
+
+
+async def judge(submission: Submission, grader: AssertsGrader, backend: Backend) -> Judgement:
+    """Runs the tests as they are. Raises InvalidTask when the setup fails by itself."""
+    async with backend.lease(submission.limits) as room_a:
+        room_a.begin(Job(python_message(submission, "serve"), submission.limits))
+        heard = await _until_loaded(room_a)
+        if not heard.loaded:
+            room_a.kill() if heard.forged else None
+            finished = Run((), await room_a.ended(), room_a.id)
+            return _not_loaded(finished, heard, len(grader.tests))
+        async with backend.lease(submission.limits) as room_b:
+            reports = await _converse(room_a, room_b, _tests_job(submission, grader))
+            ended_b = await room_b.ended()
+        room_a.kill()
+        finished = Run((), await room_a.ended(), room_a.id)
+    if reports.setup_failed is not None:
+        raise InvalidTask(f"setup: {reports.setup_failed[:1000]}")
+    tests_run = Run((), ended_b, room_a.id)
+    return _conclude(finished, tests_run, reports, grader)
+
+
+def _tests_job(submission: Submission, grader: AssertsGrader) -> Job:
+    job = message(
+        "tests",
+        setup=grader.setup,
+        tests=grader.tests,
+        entry_point=grader.entry_point,
+        imports=_imports(submission.source),
+        reveal=grader.reveal,
+    )
+    return Job(job, submission.limits)
+
+
+def _imports(source: str) -> list[str]:
+    """The imports at the top level of the submission: names that tests may use without saying so."""
+    try:
+        body = parse(source, "submission").body
+    except InvalidTask:
+        return []
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [ast.unparse(node) for node in imports[:200]]
+
+
+async def _until_loaded(room: Sandbox) -> Said:
+    line = await room.receive()
+    return understand([] if line is None else [line])
+
+
+async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
+    """Relays lines until the tests are done or their room is gone."""
+    reports = _Reports()
+    room_b.begin(job)
+
+    async def from_a() -> None:
+        while (line := await room_a.receive()) is not None:
+            room_b.send(line + b"\n")
+        room_b.hang_up()
+
+    relay = asyncio.create_task(from_a())
+    try:
+        while not reports.done and (line := await room_b.receive()) is not None:
+            if not line.startswith(_REPORT):
+                room_a.send(line + b"\n")
+                continue
+            try:
+                reports.take(line[1:])
+            except (Malformed, ValueError):
+                break
+    finally:
+        relay.cancel()
+    return reports
+
+
+def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
+    limited = verdicts.of_limit(finished.ended)
+    verdict: Verdict
+    if limited is not None:
+        verdict, text = limited
+    elif said.stopped is not None:
+        verdict, text = said.stopped.verdict, said.stopped.traceback or said.stopped.summary
+    elif said.forged:
+        verdict, text = "failed", "what the program sent is no answer"
+    else:
+        verdict, text = verdicts.of_silence(finished.ended)
+    signals = ["forged_result"] if said.forged else []
+    signals += ["early_exit"] if verdict == "early_exit" else []
+    return finished.judgement(
+        verdict, total=total, message=text, hack_signals=tuple(signals)
+    )
+
+
+def _conclude(
+    finished: Run, tests_run: Run, reports: _Reports, grader: AssertsGrader
+) -> Judgement:
+    passed, failures, first = 0, [], None
+    for index, test in enumerate(grader.tests):
+        outcome, text, more = reports.outcomes.get(index, ("not reached", "not reached", {}))
+        if outcome == "passed":
+            passed += 1
+            continue
+        first = first or Raised(_verdict_of(outcome, more), text)
+        if len(failures) < MAX_FAILURES:
+            shown = test[:300] if grader.reveal else f"test {index}"
+            failures.append(Failure(index=index, test=shown, message=text[:2000]))
+    verdict, message_text = _verdict(finished, tests_run, reports, first)
+    signals = list(dict.fromkeys(reports.signals))
+    if verdict == "early_exit":
+        signals.append("early_exit")
+    integrity: Integrity = "in_process" if reports.objects_used else "separated"
+    return finished.judgement(
+        verdict,
+        passed=passed,
+        total=len(grader.tests),
+        failures=tuple(failures),
+        message=message_text,
+        integrity=integrity,
+        hack_signals=tuple(signals),
+        usage=finished.ended.usage + tests_run.ended.usage,
+    )
+
+
+def _verdict(
+    finished: Run, tests_run: Run, reports: _Reports, first: Raised | None
+) -> tuple[Verdict, str]:
+    limited = verdicts.of_limit(finished.ended)
+    if limited is not None:
+        return limited
+    if not reports.done:
+        # The tests did not come to their end with this submission: asking it for ever is its doing.
+        limited = verdicts.of_limit(tests_run.ended)
+        if limited is not None:
+            return limited
+        if finished.ended.ending != "killed":
+            return verdicts.of_silence(finished.ended)
+        raise JudgeFailed(f"the tests ended with {tests_run.ended.exit_code} and no report")
+    if first is None:
+        return "passed", ""
+    if finished.ended.ending != "killed" and first.summary == "not reached":
+        return verdicts.of_silence(finished.ended)
+    return first.verdict, first.summary
+
+
+def _verdict_of(outcome: str, more: dict[str, Any]) -> Verdict:
+    if outcome == "raised" and more.get("exit"):
+        return "early_exit"
+    if outcome == "raised" and more.get("names"):
+        return verdicts.of_exception(more["names"])
+    return "runtime_error" if outcome == "raised" else "failed"

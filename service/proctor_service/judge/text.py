@@ -1,0 +1,120 @@
+"""How a program's output is compared with the expected one.
+
+`tokens`: what stands between whitespace. `lines`: line by line, without trailing whitespace and
+trailing blank lines. `exact`: every character. With a tolerance, two decimal numbers are the same
+when they differ by at most `tolerance * max(1, |expected|)`; `exact` knows no tolerance.
+
+What a difference says is fed back to a model: it quotes the program's own output and never the
+expected one, unless it is to be revealed. All of it is linear in the two texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Literal
+
+from proctor_service.judge.tolerance import near
+
+Compare = Literal["tokens", "lines", "exact"]
+
+_NUMBER = re.compile(
+    r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
+)
+_NUMBER_CHARACTERS = 400  # more digits than a float has range
+_QUOTED_CHARACTERS = 80
+_SPACES = re.compile(r"(\s+)")
+
+
+def same_output(actual: str, expected: str, compare: Compare, tolerance: float) -> bool:
+    """Whether `actual` counts as `expected`."""
+    if actual == expected:
+        return True
+    ours, theirs = _parts(actual, compare), _parts(expected, compare)
+    if ours == theirs:
+        return True
+    if not tolerance or compare == "exact" or len(ours) != len(theirs):
+        return False
+    return all(map(_same, ours, theirs, [tolerance] * len(ours)))
+
+
+def first_difference(
+    actual: str, expected: str, compare: Compare, tolerance: float, *, reveal: bool = False
+) -> str:
+    """Where `actual` stops being `expected`, in words; empty when it counts as the same."""
+    if same_output(actual, expected, compare, tolerance):
+        return ""
+    ours, theirs = _parts(actual, compare), _parts(expected, compare)
+    allowed = 0.0 if compare == "exact" else tolerance
+    for number, (got, wanted) in enumerate(zip_longest(ours, theirs), 1):
+        if got is not None and wanted is not None and _same(got, wanted, allowed):
+            continue
+        place = _place(actual, number, compare)
+        said = _say(place, got, wanted, "token" if compare == "tokens" else "line")
+        return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
+    raise AssertionError("outputs that differ have a difference")
+
+
+def _parts(text: str, compare: Compare) -> Sequence[str]:
+    if compare == "tokens":
+        return text.split()
+    if compare == "lines":
+        return [line.rstrip() for line in text.rstrip().split("\n")]
+    return text.split("\n")
+
+
+def _same(got: str, wanted: str, tolerance: float) -> bool:
+    if got == wanted:
+        return True
+    if not tolerance:
+        return False
+    ours, theirs = _SPACES.split(got), _SPACES.split(wanted)
+    if len(ours) != len(theirs):
+        return False
+    return all(
+        one == other or _same_number(one, other, tolerance)
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def _same_number(got: str, wanted: str, tolerance: float) -> bool:
+    if max(len(got), len(wanted)) > _NUMBER_CHARACTERS:
+        return False
+    if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(wanted)):
+        return False
+    return _spells_infinity(got) == _spells_infinity(wanted) and near(
+        float(got), float(wanted), tolerance
+    )
+
+
+def _spells_infinity(token: str) -> bool:
+    """Whether it is infinite by its name, not because a float cannot hold it."""
+    return "inf" in token.lower()
+
+
+def _place(actual: str, number: int, compare: Compare) -> str:
+    """The part's place as people count it: a token is also named by its line."""
+    if compare != "tokens":
+        return f"line {number}"
+    for at, match in enumerate(re.finditer(r"\S+", actual), 1):
+        if at == number:
+            return f"token {number} (line {actual.count(chr(10), 0, match.start()) + 1})"
+    return f"token {number}"
+
+
+def _say(place: str, got: str | None, wanted: str | None, unit: str) -> str:
+    if got is None:
+        before = int(place.split()[1]) - 1
+        if not before:
+            return "nothing was printed"
+        return f"the output ends too early, after {before} {unit}{'s' * (before > 1)}"
+    if wanted is None:
+        return f"the output should have ended before {place}: got {_quote(got)}"
+    return f"{place} differs: got {_quote(got)}"
+
+
+def _quote(part: str) -> str:
+    if len(part) > _QUOTED_CHARACTERS:
+        return f"{part[:_QUOTED_CHARACTERS]!r}…"
+    return repr(part)

@@ -1,0 +1,179 @@
+"""When output counts as the expected one, and what is said when it does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from proctor_service.judge.text import Compare, first_difference, same_output
+from proctor_service.judge.tolerance import close
+
+MODES: tuple[Compare, ...] = ("tokens", "lines", "exact")
+
+SAME: list[tuple[Compare, float, str, str]] = [
+    ("tokens", 0, "1 2\n3", "1\n2   3\n\n"),
+    ("tokens", 0, "", " \n"),
+    ("tokens", 0, "1\r\n2", "1\n2\n"),
+    ("tokens", 1e-6, "0.3333333", "0.33333331"),
+    ("tokens", 1e-6, "3", "3.0"),
+    ("tokens", 1e-6, "1e3 -.5", "1000 -0.50"),
+    ("tokens", 1e-6, "1000000.5", "1000000.9"),
+    ("tokens", 1e-6, "NaN inf -Infinity", "nan INF -inf"),
+    ("tokens", 1e-6, "yes 0.5000001", "yes 0.5"),
+    ("lines", 0, "a b  \nc\r\n\n\n", "a b\nc"),
+    ("lines", 0, "", "\n\n"),
+    ("lines", 1e-3, "x = 0.5001 m", "x = 0.5 m"),
+    ("exact", 0, "a\n", "a\n"),
+    ("exact", 1e-3, "", ""),
+]
+DIFFERENT: list[tuple[Compare, float, str, str]] = [
+    ("tokens", 0, "1 2", "1 2 3"),
+    ("tokens", 0, "1 2 3", "1 2"),
+    ("tokens", 0, "3", "3.0"),
+    ("tokens", 1e-6, "0.333", "0.334"),
+    ("tokens", 1e-6, "nan", "1"),
+    ("tokens", 1e-6, "inf", "-inf"),
+    ("tokens", 1e-6, "inf", "1e999"),
+    ("tokens", 1e-6, "1e400", "2e400"),
+    ("tokens", 1e-6, "1" * 500, "1" * 499 + "2"),
+    ("tokens", 1e-6, "1_0", "10"),
+    ("tokens", 1e-6, "0x10", "16"),
+    ("tokens", 1e-6, "١", "1"),
+    ("tokens", 1e-6, "1e99", "1"),
+    ("tokens", 1e-6, "", "1"),
+    ("lines", 0, "a b\nc", "a  b\nc"),
+    ("lines", 0, " a", "a"),
+    ("lines", 0, "a\n\nb", "a\nb"),
+    ("lines", 1e-3, "0.5  1", "0.5 1"),
+    ("exact", 0, "a", "a\n"),
+    ("exact", 0, "a\r\n", "a\n"),
+    ("exact", 1.0, "1", "1.0"),
+]
+
+
+@pytest.mark.parametrize(("compare", "tolerance", "actual", "expected"), SAME)
+def test_same(compare: Compare, tolerance: float, actual: str, expected: str) -> None:
+    assert same_output(actual, expected, compare, tolerance)
+    assert first_difference(actual, expected, compare, tolerance) == ""
+
+
+@pytest.mark.parametrize(("compare", "tolerance", "actual", "expected"), DIFFERENT)
+def test_different(compare: Compare, tolerance: float, actual: str, expected: str) -> None:
+    assert not same_output(actual, expected, compare, tolerance)
+    assert first_difference(actual, expected, compare, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("compare", "actual", "expected", "hidden", "revealed"),
+    [
+        ("tokens", "1 2\n7", "1 2 8", "token 3 (line 2) differs: got '7'", ", expected '8'"),
+        ("tokens", "1", "1 8", "the output ends too early, after 1 token", ", expected '8'"),
+        ("tokens", "", "8", "nothing was printed", ", expected '8'"),
+        ("tokens", "1 2", "1", "the output should have ended before token 2 (line 1): got '2'", ""),
+        ("lines", "a\nb", "a\nc", "line 2 differs: got 'b'", ", expected 'c'"),
+        (
+            "lines",
+            "a\nb",
+            "a\nb\nc\nd",
+            "the output ends too early, after 2 lines",
+            ", expected 'c'",
+        ),
+        ("exact", "a ", "a", "line 1 differs: got 'a '", ", expected 'a'"),
+        ("exact", "a\n", "a", "the output should have ended before line 2: got ''", ""),
+    ],
+)
+def test_what_is_said(
+    compare: Compare, actual: str, expected: str, hidden: str, revealed: str
+) -> None:
+    assert first_difference(actual, expected, compare, 0) == hidden
+    assert first_difference(actual, expected, compare, 0, reveal=True) == hidden + revealed
+
+
+def test_a_long_token_is_cut_short() -> None:
+    said = first_difference("x" * 1_000_000, "y", "tokens", 0)
+    assert len(said) < 200
+    assert said.endswith("x'…")
+
+
+@given(st.text(), st.sampled_from(MODES))
+def test_the_expected_output_is_never_quoted(actual: str, compare: Compare) -> None:
+    secret = "\N{SNOWMAN}secret"
+    assert secret not in first_difference(actual.replace("\N{SNOWMAN}", ""), secret, compare, 0)
+
+
+@given(st.text(), st.text(), st.sampled_from(MODES), st.sampled_from([0.0, 1e-6, 1.0]))
+def test_a_difference_is_described_exactly_when_there_is_one(
+    actual: str, expected: str, compare: Compare, tolerance: float
+) -> None:
+    same = same_output(actual, expected, compare, tolerance)
+    assert same is (first_difference(actual, expected, compare, tolerance) == "")
+    assert same_output(actual, actual, compare, tolerance)
+
+
+@pytest.mark.parametrize("compare", MODES)
+@pytest.mark.parametrize(
+    "text", ["x" * 4_000_000, " " * 4_000_000, "1 " * 1_000_000, "\n" * 4_000_000]
+)
+def test_large_outputs_come_to_an_end(text: str, compare: Compare) -> None:
+    assert not same_output(text + "1", text + "2", compare, 0.0)
+    assert first_difference(text + "1", text + "2", compare, 1e-9)
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "tolerance", "same"),
+    [
+        (1, 1, 0.0, True),
+        (True, 1, 0.0, True),
+        (1, 2, 1.0, False),
+        (1.0000001, 1, 1e-6, True),
+        (1, 1.0000001, 1e-6, True),
+        (1.1, 1.0, 1e-6, False),
+        (1.0, 1.0, 0.0, True),
+        (float("nan"), float("nan"), 0.0, True),
+        (float("nan"), 1.0, 1.0, False),
+        (float("inf"), float("inf"), 0.0, True),
+        (float("inf"), 1e308, 1.0, False),
+        (10**400, 1.0, 1.0, False),
+        ("a", "a", 0.0, True),
+        ("1.0", 1.0, 1.0, False),
+        (None, None, 0.0, True),
+        (None, 0, 1.0, False),
+        ([1.0, [2.0]], [1.0, [2.0000001]], 1e-6, True),
+        ((1, 2), [1, 2], 0.0, True),
+        ([1, 2], [1], 0.0, False),
+        ([1], {"a": 1}, 0.0, False),
+        ({"a": 1.0}, {"a": 1.0000001}, 1e-6, True),
+        ({"a": 1, "b": 2}, {"a": 1}, 0.0, False),
+        ({1: 1}, {"1": 1}, 0.0, False),
+        ("ab", ["a", "b"], 0.0, False),
+        (object(), 1, 1.0, False),
+    ],
+)
+def test_close(got: object, wanted: object, tolerance: float, same: bool) -> None:
+    assert close(got, wanted, tolerance) is same
+
+
+def test_a_value_that_never_ends_is_compared_as_far_as_the_expected_one_goes() -> None:
+    endless: list[object] = []
+    endless.append(endless)
+    wanted: list[object] = []
+    for _ in range(100_000):
+        wanted = [wanted]
+    assert not close(endless, wanted, 0.0)
+    assert close(wanted, wanted, 0.0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_every_value_is_close_to_itself(value: object) -> None:
+    assert close(value, value, 0.0)
+    assert not close([value], value, 1.0)
