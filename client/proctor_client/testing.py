@@ -289,6 +289,8 @@ def _result(index: int, submission: wire.Submission, judged: Judged) -> wire.Res
         id=submission.id,
         group=submission.group,
         evaluation_id=f"ev_fake_{index}",
+        integrity="separated",
+        cache="miss",
     )
     if isinstance(judged, wire.ItemError):
         return blank.model_copy(update={"error": judged})

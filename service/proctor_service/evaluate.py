@@ -1,7 +1,7 @@
 """The corridor: admit, lease a sandbox, judge the submission in it, verdict, reward.
 
-The first file to open. Nothing here knows a backend, a route or a grader. Out comes a judgement with
-its reward, or the failure that prevented one, and never both.
+The first file to open. Nothing here knows a backend, a route or a grader. Out comes a judgement
+with its reward, or the failure that prevented one, and never both.
 """
 
 from __future__ import annotations

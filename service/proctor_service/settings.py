@@ -28,50 +28,91 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="PROCTOR_", frozen=True, extra="forbid")
 
-    host: str = Field("127.0.0.1", description="Address to listen on. Others than loopback need a token.")
+    host: str = Field(
+        "127.0.0.1", description="Address to listen on. Others than loopback need a token."
+    )
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     tokens: SecretStr = Field(SecretStr(""), description="JSON object from tenant to token.")
     tokens_file: Path | None = Field(None, description="File that holds such an object.")
     metrics_public: bool = Field(False, description="Serve /metrics without a token.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
-    log_format: Literal["console", "json"] = Field("console", description="For people, or for a collector.")
-    grace_seconds: float = Field(25.0, gt=0, description="After SIGTERM, what runs may finish within this.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level logged."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console", description="For people, or for a collector."
+    )
+    grace_seconds: float = Field(
+        25.0, gt=0, description="After SIGTERM, what runs may finish within this."
+    )
     max_body_mb: int = Field(32, gt=0, description="A larger request body is a 413.")
 
-    slots: int = Field(0, ge=0, description="Evaluations at once; 0: one more than there are cores, so that none idles while a sandbox is made.")
-    max_queued: int = Field(20_000, gt=0, description="Submissions that may wait; beyond it a request is a 429.")
-    cache_entries: int = Field(10_000, ge=0, description="Results kept for identical work; 0 turns the cache off.")
+    slots: int = Field(
+        0,
+        ge=0,
+        description="Evaluations at once; 0: one more than cores, so that none idles meanwhile.",
+    )
+    max_queued: int = Field(
+        20_000, gt=0, description="Submissions that may wait; beyond it a request is a 429."
+    )
+    cache_entries: int = Field(
+        10_000, ge=0, description="Results kept for identical work; 0 turns the cache off."
+    )
     cache_mb: int = Field(256, gt=0, description="Memory for those results, about.")
-    idempotency_seconds: float = Field(3600.0, gt=0, description="How long an Idempotency-Key is remembered.")
-    idempotency_mb: int = Field(256, gt=0, description="Memory for answers remembered by key; the oldest go first.")
-    orphan_seconds: float = Field(30.0, ge=0, description="With a key, work goes on this long after its client went away.")
+    idempotency_seconds: float = Field(
+        3600.0, gt=0, description="How long an Idempotency-Key is remembered."
+    )
+    idempotency_mb: int = Field(
+        256, gt=0, description="Memory for answers remembered by key; the oldest go first."
+    )
+    orphan_seconds: float = Field(
+        30.0, ge=0, description="With a key, work goes on this long after its client went away."
+    )
 
-    sandbox_python: Path | None = Field(None, description="Interpreter of the sandboxes; default: the base interpreter of this venv.")
-    sandbox_paths: list[Path] = Field([], description="More directories to show read-only in every sandbox.")
+    sandbox_python: Path | None = Field(
+        None,
+        description="Interpreter of the sandboxes; default: the base interpreter of this venv.",
+    )
+    sandbox_paths: list[Path] = Field(
+        [], description="More directories to show read-only in every sandbox."
+    )
     sandbox_preload: list[str] = Field(
         ["bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json",
          "math", "operator", "random", "re", "string", "traceback", "typing"],
         description="Modules that are warm in every sandbox; more make a fork dearer.",
     )  # fmt: skip
-    sandbox_uid: int = Field(61_000, gt=0, lt=65_534, description="User and group id that submissions have.")
-    sandbox_nice: int = Field(5, ge=0, le=19, description="How far sandboxes step back for the service.")
-    max_sandboxes: int = Field(512, gt=0, description="Forkservers at most, one for each sandbox at once.")
-    allow_degraded: bool = Field(False, description="Start although isolation is incomplete; every result says so.")
+    sandbox_uid: int = Field(
+        61_000, gt=0, lt=65_534, description="User and group id that submissions have."
+    )
+    sandbox_nice: int = Field(
+        5, ge=0, le=19, description="How far sandboxes step back for the service."
+    )
+    max_sandboxes: int = Field(
+        512, gt=0, description="Forkservers at most, one for each sandbox at once."
+    )
+    allow_degraded: bool = Field(
+        False, description="Start although isolation is incomplete; every result says so."
+    )
     allow_network: bool = Field(False, description="Let a submission ask for `network: true`.")
 
     cpu_seconds: float = Field(10.0, gt=0, description="Default limit: CPU time of a submission.")
-    wall_seconds: float = Field(60.0, gt=0, description="Default limit: wall time in which it idles.")
+    wall_seconds: float = Field(
+        60.0, gt=0, description="Default limit: wall time in which it idles."
+    )
     memory_mb: int = Field(512, gt=0, description="Default limit: memory of all its processes.")
     output_kb: int = Field(64, gt=0, description="Default limit: kept of each output stream.")
     processes: int = Field(64, gt=0, description="Default limit: processes and threads at once.")
-    disk_mb: int = Field(64, gt=0, description="Default limit: files in the working directory and /tmp.")
+    disk_mb: int = Field(
+        64, gt=0, description="Default limit: files in the working directory and /tmp."
+    )
     max_cpu_seconds: float = Field(600.0, gt=0, description="Ceiling of `cpu_seconds`.")
     max_wall_seconds: float = Field(3600.0, gt=0, description="Ceiling of `wall_seconds`.")
     max_memory_mb: int = Field(8192, gt=0, description="Ceiling of `memory_mb`.")
     max_output_kb: int = Field(16_384, gt=0, description="Ceiling of `output_kb`.")
     max_processes: int = Field(1024, gt=0, description="Ceiling of `processes`.")
     max_disk_mb: int = Field(4096, gt=0, description="Ceiling of `disk_mb`.")
-    flood_mb: int = Field(64, gt=0, description="Output beyond this ends a program with output_limit.")
+    flood_mb: int = Field(
+        64, gt=0, description="Output beyond this ends a program with output_limit."
+    )
 
     languages: dict[str, Language] = Field(
         default_factory=lambda: dict(LANGUAGES),

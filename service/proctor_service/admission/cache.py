@@ -1,9 +1,9 @@
 """Identical work, judged once: what was judged is kept, what is being judged is joined.
 
 The key is a hash of everything that decides the verdict, and of the tenant, since tenants share
-nothing. A failure is never kept. When the one who does the work is cancelled, or runs out of its own
-time, that says nothing about those who joined it: one of them takes over. Other failures, a lost
-sandbox say, are theirs as well.
+nothing. A failure is never kept. When the one who does the work is cancelled, or runs out of its
+own time, that says nothing about those who joined it: one of them takes over. Other failures, a
+lost sandbox say, are theirs as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deadlines of those who wait, kept by one timer, and gentle wake-ups.
 
-A timer for each of 20,000 waiting items would cost more than their waiting. Deadlines are rounded up
-to a tick, those of a tick share a bucket, and one timer sleeps until the earliest bucket. Whoever
-wakes many at once does it in slices, so that the loop answers others in between.
+A timer for each of 20,000 waiting items would cost more than their waiting. Deadlines are rounded
+up to a tick, those of a tick share a bucket, and one timer sleeps until the earliest bucket.
+Whoever wakes many at once does it in slices, so that the loop answers others in between.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Start-time fair queueing, twice. Each tenant, and each of its jobs, is a lane with an account of the
 slot time that it had. The lane that had least comes first. A lane that was idle starts at the level
-of those that were not, so that nobody saves up turns. A ticket is charged by the lane's typical time
-when it is given, and corrected when it comes back: turn by turn, a job whose submissions loop for ten
-seconds would leave next to nothing for one whose submissions take five milliseconds.
+of those that were not, so that nobody saves up turns. A ticket is charged by the lane's typical
+time when it is given, and corrected when it comes back: turn by turn, a job whose submissions loop
+for ten seconds would leave next to nothing for one whose submissions take five milliseconds.
 
 Tenants come first, since a tenant could otherwise have a larger share by inventing jobs.
 """
@@ -25,7 +25,7 @@ MOST_IDLE_LANES = 256
 
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """An account: slot seconds had, per weight, and how long a ticket of its kind is typically out."""
+    """An account: slot seconds had, per weight, and how long its tickets are typically out."""
 
     level: float = 0.0
     weight: float = 1.0

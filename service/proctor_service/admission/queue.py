@@ -1,8 +1,8 @@
 """The bounded, fair queue in front of the sandboxes.
 
 A request first reserves places for all its items, or is refused as a whole (`Busy`); then each item
-is admitted in its turn and holds a ticket while it is judged. Tickets go by free cores, so a limit on
-time means the same under load as on an idle machine. A waiting item leaves at once when it is
+is admitted in its turn and holds a ticket while it is judged. Tickets go by free cores, so a limit
+on time means the same under load as on an idle machine. A waiting item leaves at once when it is
 cancelled, when its deadline passes, and when the service drains.
 """
 

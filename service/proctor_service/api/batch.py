@@ -1,8 +1,8 @@
 """A batch at work: a task for each item, its results as lines, and those who read them.
 
 It belongs to no request: with an idempotency key a second request may join it, and it goes on for a
-while after its client went away. When nobody reads any more it is cancelled, and every item that has
-no result then gets the error `cancelled`.
+while after its client went away. When nobody reads any more it is cancelled, and every item that
+has no result then gets the error `cancelled`.
 """
 
 from __future__ import annotations

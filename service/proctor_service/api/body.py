@@ -1,17 +1,17 @@
 """Reading a request's body: bounded, sliced, and with errors that name the field.
 
 pydantic's own JSON parser refuses lone surrogates, and a model may well write one; the standard
-library's lets them through, at the same speed. A large body is parsed and validated in slices, since
-a parser in C holds the interpreter's lock however many threads there are.
+library's lets them through, at the same speed. A large body is parsed and validated in slices,
+since a parser in C holds the interpreter's lock however many threads there are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping
-from json.decoder import WHITESPACE
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +25,7 @@ SLICED_BODY_BYTES = 512 * 1024
 SLICED_SUBMISSIONS = 128
 MOST_ERRORS = 5
 MEBIBYTE = 1024 * 1024
+_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Pacer:
@@ -213,7 +214,7 @@ class _Slices:
 
     def _peek(self) -> str:
         """The next character after white space; empty at the end."""
-        space = WHITESPACE.match(self._text, self._at)
+        space = _WHITE_SPACE.match(self._text, self._at)
         assert space is not None, "the pattern matches the empty string"
         self._at = space.end()
         return self._text[self._at : self._at + 1]

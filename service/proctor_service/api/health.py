@@ -4,28 +4,40 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.requests import Request
 from starlette.responses import Response
 
-from proctor_client.wire import Capacity, Health, ProblemBody
+from proctor_client.wire import Capacity, Health
 from proctor_service.admission.queue import DRAINING, FairQueue
-from proctor_service.api.examples import answers
+from proctor_service.api.examples import Answers, answers, problems
 from proctor_service.api.problems import problem
 from proctor_service.metrics import Metrics
+
+METRICS_ANSWERS: Answers = {
+    200: {"content": {"text/plain": {"example": "proctor_slots 3.0\n"}}},
+    **problems(401),
+}
+CAPACITY = {
+    "slots": 3,
+    "busy": 2,
+    "queued": 120,
+    "max_queued": 20000,
+    "draining": False,
+    "recent_rewards_per_second": 187.5,
+}
 
 
 def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
     """The routes around the work itself."""
     routes = APIRouter()
 
-    @routes.get("/healthz", responses=answers(Health, {"status": "ok"}))
+    @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}))
     async def healthz() -> Health:
         """The process lives."""
         return Health(status="ok")
 
     @routes.get(
         "/readyz",
-        responses=answers(Health, {"status": "ready"}, {503: ProblemBody}),
+        responses=answers({"status": "ready", "reason": None}, 503),
         response_model=Health,
     )
     async def readyz() -> Response | Health:
@@ -36,8 +48,8 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
             return _not_ready("busy", "the queue is full")
         return Health(status="ready")
 
-    @routes.get("/capacity", responses=answers(Capacity, CAPACITY))
-    async def capacity(request: Request) -> Capacity:
+    @routes.get("/capacity", responses=answers(CAPACITY, 401))
+    async def capacity() -> Capacity:
         """What a trainer sizes its batch by."""
         return Capacity(
             slots=queue.slots,
@@ -48,22 +60,12 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
             recent_rewards_per_second=round(metrics.recent.per_second(), 3),
         )
 
-    @routes.get("/metrics", response_class=Response, responses=_METRICS_TEXT)
+    @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)
     async def scrape() -> Response:
         """Prometheus text."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return routes
-
-
-CAPACITY = {
-    "slots": 3,
-    "busy": 2,
-    "queued": 120,
-    "max_queued": 20000,
-    "draining": False,
-    "recent_rewards_per_second": 187.5,
-}
 
 
 def _not_ready(reason: str, message: str) -> Response:

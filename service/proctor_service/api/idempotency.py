@@ -1,10 +1,10 @@
 """Repeated requests: by tenant and Idempotency-Key, the batch that the first one started.
 
 A repeated request gets the first one's answer, and joins what is under way. Refusals are not kept:
-they were no answer. Of an answer in which some items carry a retryable error, the judged items stand
-and the others are judged anew when it is asked for again: a client that sends the same request once
-more wants those items, and must not see other verdicts for the rest. Memory is bounded: of the
-finished answers the oldest go first.
+they were no answer. Of an answer in which some items carry a retryable error, the judged items
+stand and the others are judged anew when it is asked for again: a client that sends the same
+request once more wants those items, and must not see other verdicts for the rest. Memory is
+bounded: of the finished answers the oldest go first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors on the wire: one table from what went wrong to a status and a body.
 
-Every 4xx and 5xx of the service has the same body, whoever raised it: a route, the router (404, 405)
-or a bug, of which nothing but the word `internal` is told.
+Every 4xx and 5xx of the service has the same body, whoever raised it: a route, the router (404,
+405) or a bug, of which nothing but the word `internal` is told.
 """
 
 from __future__ import annotations

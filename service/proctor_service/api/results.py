@@ -49,9 +49,7 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
     return Line(encode(body), outcome.reward, judgement.verdict)
 
 
-def _failed(
-    entry: Entry, failure: NotJudged, outcome: Outcome, degraded: tuple[str, ...]
-) -> Line:
+def _failed(entry: Entry, failure: NotJudged, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
     body = _body(entry, _NOTHING, outcome, degraded)
     body["error"] = {
         "reason": failure.reason,

@@ -1,7 +1,7 @@
 """POST /reward: from the request's bytes to the answer's, as one JSON object or line by line.
 
-A refusal is the answer to the whole request, and comes before anything runs. After that the answer is
-a 200, and what could not be judged says so in its own item.
+A refusal is the answer to the whole request, and comes before anything runs. After that the answer
+is a 200, and what could not be judged says so in its own item.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from proctor_client.wire import RewardRequest, RewardResponse
-from proctor_service.admission.queue import DRAINING, FairQueue
+from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
 from proctor_service.api.batch import Batch
 from proctor_service.api.body import Pacer, parse_reward_request, read_body
 from proctor_service.api.examples import NDJSON, reward_docs
@@ -58,7 +58,7 @@ class RewardDesk:
         if (known := self._known(name)) is not None:
             return known
         if self._queue.draining:
-            raise Draining(DRAINING)
+            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
         request = await parse_reward_request(body)
         entries = await self._translate(request, tenant, begun + request.deadline_seconds)
         # From here to the end nothing waits: of two requests with one key one starts the batch.
@@ -71,9 +71,7 @@ class RewardDesk:
         batch = None if name is None else self._ledger.find(name)
         return None if batch is None or batch.retryable else batch
 
-    async def _translate(
-        self, request: RewardRequest, tenant: str, deadline: float
-    ) -> list[Entry]:
+    async def _translate(self, request: RewardRequest, tenant: str, deadline: float) -> list[Entry]:
         translation = Translation(self._machine, request, tenant, deadline)
         entries: list[Entry] = []
         pacer = Pacer()

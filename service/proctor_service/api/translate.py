@@ -1,7 +1,8 @@
 """Wire to domain: what a request asks for, as items for the corridor. Pure, no I/O.
 
-Here a request meets the server: defaults are filled in, ceilings are kept, and what makes no sense on
-this machine is refused, always naming the field. Nothing after this point sees the wire's request.
+Here a request meets the server: defaults are filled in, ceilings are kept, and what makes no sense
+on this machine is refused, always naming the field. Nothing after this point sees the wire's
+request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from proctor_service.errors import InvalidRequest
 from proctor_service.evaluate import Item, NoCode
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Submission
-from proctor_service.sandbox.interface import Limits, Traits
+from proctor_service.sandbox.interface import Backend, Limits, Traits
 from proctor_service.settings import Settings
 
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
@@ -60,7 +61,12 @@ class Machine:
     """What this server allows and has: the same for every request."""
 
     settings: Settings
-    traits: Traits
+    backend: Backend
+
+    @property
+    def traits(self) -> Traits:
+        """What the backend is; known once it is open."""
+        return self.backend.traits
 
     def limits(self, asked: WireLimits | None, where: str) -> Limits:
         """The limits asked for, or the server's. Raises InvalidRequest above a ceiling."""
@@ -236,7 +242,7 @@ def check_files(files: Mapping[str, str], where: str) -> None:
         parent = path.rpartition("/")[0]
         while parent:
             if parent in files:
-                raise InvalidRequest(f"{where}: {ascii(parent)} is both a file and a folder")
+                raise InvalidRequest(f"{where}: {parent!a} is both a file and a folder")
             parent = parent.rpartition("/")[0]
 
 

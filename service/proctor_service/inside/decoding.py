@@ -217,8 +217,8 @@ class Decoder:
 def decode(wire: Any, resolve_handle: ResolveHandle | None = None) -> Any:
     """The value of an encoding, or ``Malformed``.
 
-    ``resolve_handle(reference, content)`` turns references into objects. Without it a reference to an
-    instance of a subclass of a built-in type is that type's content, and any other reference an
+    ``resolve_handle(reference, content)`` turns references into objects. Without it a reference to
+    an instance of a subclass of a built-in type is that type's content, and any other reference an
     ``Opaque``.
     """
     return Decoder(resolve_handle).decode(wire)

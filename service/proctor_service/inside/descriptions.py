@@ -24,6 +24,7 @@ _bases = type.__dict__["__bases__"].__get__
 _members = type.__dict__["__dict__"].__get__
 _args: Callable[[BaseException], Any] = vars(BaseException)["args"].__get__
 _drop_traceback = vars(BaseException)["__traceback__"].__set__
+_traceback: Callable[[BaseException], Any] = vars(BaseException)["__traceback__"].__get__
 _exception_text = BaseException.__str__
 
 _KINDS = {
@@ -110,7 +111,7 @@ class Owned:
             _drop_traceback(value, None)
         for base in class_mro(cls):
             if base in MUTABLE:
-                self._shared.track(["h", number], base, value)
+                self._shared.track(["p", number], base, value)
                 break
         return ["h", number, info]
 
@@ -183,3 +184,16 @@ def message_of(error: BaseException) -> str:
         return _exception_text(error)[:2000]
     except Exception:
         return ""
+
+
+def where(error: BaseException) -> str:
+    """The last places of a failure, innermost last."""
+    places: list[tuple[str, str]] = []
+    trace = _traceback(error)
+    while trace is not None and len(places) < 2000:
+        code = trace.tb_frame.f_code
+        places.append((code.co_filename, f"line {trace.tb_lineno} in {code.co_name}"))
+        trace = trace.tb_next
+    own = where.__code__.co_filename.rpartition("/")[0]
+    shown = [place for file, place in places if file.rpartition("/")[0] != own]
+    return ", ".join(shown[-3:])

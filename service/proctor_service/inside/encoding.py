@@ -67,8 +67,8 @@ class Encoder:
     """One encoding: the back-references, and the budget that is left.
 
     ``kept`` holds the containers in the order of their numbers; a peer shares the mutable ones
-    afterwards. ``known`` may answer a wire form for a container that the other side already has, and
-    ``reopen`` one for an object that is met within its own content.
+    afterwards. ``known`` may answer a wire form for a container that the other side already has,
+    and ``reopen`` one for an object that is met within its own content.
     """
 
     def __init__(

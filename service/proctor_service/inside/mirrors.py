@@ -1,9 +1,10 @@
 """Stand-ins for objects of the other side.
 
-Each class over there gets one class here, with the same name, base classes and special methods, so ``isinstance``,
-``type(x) is C``, ``except C`` and ``callable`` tell the truth. An instance of a subclass of a built-in type is here an
-instance of that type, with its content. What the special methods do is up to a policy: the side of the tests
-compares by its own rules (``trust``), the side of the submission asks.
+Each class over there gets one class here, with the same name, base classes and special methods, so
+``isinstance``, ``type(x) is C``, ``except C`` and ``callable`` tell the truth. An instance of a
+subclass of a built-in type is here an instance of that type, with its content. What the special
+methods do is up to a policy: the side of the tests compares by its own rules (``trust``), the side
+of the submission asks.
 """
 
 import decimal

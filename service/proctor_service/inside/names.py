@@ -1,7 +1,8 @@
 """Functions, classes and modules of the standard library cross by name.
 
-Test code goes anywhere by any name: the interpreter of the submission could import the same. In the other direction
-only a short list of modules without side effects is followed, and no name that runs code or reaches into objects.
+Test code goes anywhere by any name: the interpreter of the submission could import the same. In the
+other direction only a short list of modules without side effects is followed, and no name that runs
+code or reaches into objects.
 """
 
 import importlib
@@ -184,7 +185,7 @@ def name_of(value: Any) -> list[Any] | None:
     """``["n", module, name]`` for what an importable module has under that name, else None."""
     kind = _type(value)
     if kind is types.ModuleType:
-        name = _get_module(value).get("__name__")
+        name: Any = _get_module(value).get("__name__")
         return ["n", name, ""] if _type(name) is _str and _modules.get(name) is value else None
     try:
         if kind in _FUNCTIONS:

@@ -1,7 +1,7 @@
 """What one side may ask of an object of the other: the operations, and the methods that stand for them.
 
-The owner of the object carries an operation out with ``OPERATIONS``; a stand-in has for each of its class's special
-methods one of ``forwarders``, which asks for the operation.
+The owner of the object carries an operation out with ``OPERATIONS``; a stand-in has for each of its
+class's special methods one of ``forwarders``, which asks for the operation.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Runs pytest on the grader's files beside the submission, and reports each test as it ends.
 
-Outcomes are taken where the test function is called, not from pytest's reports, which a submission in
-the same process can rewrite; what it can do beyond that is why this grader is `in_process`.
+Outcomes are taken where the test function is called, not from pytest's reports, which a submission
+in the same process can rewrite; what it can do beyond that is why this grader is `in_process`.
 """
 
 import os

@@ -118,7 +118,7 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
             break
         except (values.ValueTooLarge, values.ValueTooDeep) as error:
             line = values.dumps(["raised", index, "ValueError", str(error), "", []])
-        except KeyError as error:
+        except KeyError:
             if name not in namespace:
                 error = NameError(f"name {name!r} is not defined")  # type: ignore[assignment]
             line = values.dumps(["raised", index, *explain(error)])

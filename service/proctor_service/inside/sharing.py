@@ -1,9 +1,10 @@
 """Containers that both interpreters hold a copy of, kept alike.
 
-A list that crosses is copied, yet both sides go on using it: a function sorts the list that a test passed to it, or a
-test appends to ``node.children``. Each side remembers the contents at the last message; what changed since then goes
-along with the next one, and is put into the other side's copy in place. So identity and mutation look as if there was
-one list. A copy that nothing but this table refers to is forgotten.
+A list that crosses is copied, yet both sides go on using it: a function sorts the list that a test
+passed to it, or a test appends to ``node.children``. Each side remembers the contents at the last
+message; what changed since then goes along with the next one, and is put into the other side's copy
+in place. So identity and mutation look as if there was one list. A copy that nothing but this table
+refers to is forgotten.
 """
 
 import collections
@@ -74,19 +75,19 @@ class Entry:
 
 
 class Shared:
-    """The table of one side. ``first`` is 1 for one side and 2 for the other, so keys never clash."""
+    """The table of one side. ``first`` is 1 for one side, 2 for the other: keys never clash."""
 
     def __init__(self, first: int, forgets: bool) -> None:
-        self._next = first
+        self.next_key = first
         self._parity = first % 2
         self._forgets = forgets
         self._entries: dict[int, Entry] = {}
         self._values: dict[int, Any] = {}
 
     def token(self, value: Any) -> Any:
-        """How a message names a shared container; None if it isn't shared."""
+        """How a message names a shared container; None if it isn't shared by key."""
         entry = self._entries.get(id(value))
-        return None if entry is None else entry.token
+        return entry.token if entry is not None and entry.token[0] == "m" else None
 
     def value(self, key: Any) -> Any:
         """The container of a key; ``KeyError`` if there is none."""
@@ -106,14 +107,12 @@ class Shared:
         for entry in entries:
             entry.snapshot = contents(entry.base, entry.value)
 
-    def offer(self, kept: Iterable[Any]) -> int:
-        """Share the containers of an outgoing message; answers the key of the first."""
-        first = self._next
+    def offer(self, kept: Iterable[Any]) -> None:
+        """Share the containers of an outgoing message, from ``next_key`` on."""
         for value in kept:
             if type(value) in MUTABLE:
-                self._add(self._next, value)
-                self._next += 2
-        return first
+                self._add(self.next_key, value)
+                self.next_key += 2
 
     def accept(self, kept: Iterable[Any], first: int) -> None:
         """Share the containers of an incoming message; ``ValueError`` if its keys make no sense."""

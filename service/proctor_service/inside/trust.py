@@ -1,9 +1,10 @@
 """How the side of the tests compares what it can't see into.
 
-A submission may return an object whose ``__eq__`` says yes to everything. So a comparison asks the submission's class
-only where the tests themselves mention that class; then the same question is put several times in random order, among
-decoys that no honest object is equal to, and an answer that contradicts itself counts as no. An object of any other
-class is equal to itself and to nothing else. What is or derives from a built-in value is compared by its content.
+A submission may return an object whose ``__eq__`` says yes to everything. So a comparison asks the
+submission's class only where the tests themselves mention that class; then the same question is put
+several times in random order, among decoys that no honest object is equal to, and an answer that
+contradicts itself counts as no. An object of any other class is equal to itself and to nothing
+else. What is or derives from a built-in value is compared by its content.
 """
 
 import random

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proctor_client.wire import Scoring
+
 from proctor_service.judge.submission import Judgement
 
 

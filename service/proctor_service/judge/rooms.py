@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Integrity, Verdict
+
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
@@ -135,15 +136,13 @@ def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
         verdict, text = verdicts.of_silence(finished.ended)
     signals = ["forged_result"] if said.forged else []
     signals += ["early_exit"] if verdict == "early_exit" else []
-    return finished.judgement(
-        verdict, total=total, message=text, hack_signals=tuple(signals)
-    )
+    return finished.judgement(verdict, total=total, message=text, hack_signals=tuple(signals))
 
 
-def _conclude(
-    finished: Run, tests_run: Run, reports: _Reports, grader: AssertsGrader
-) -> Judgement:
-    passed, failures, first = 0, [], None
+def _conclude(finished: Run, tests_run: Run, reports: _Reports, grader: AssertsGrader) -> Judgement:
+    passed = 0
+    failures: list[Failure] = []
+    first: Raised | None = None
     for index, test in enumerate(grader.tests):
         outcome, text, more = reports.outcomes.get(index, ("not reached", "not reached", {}))
         if outcome == "passed":

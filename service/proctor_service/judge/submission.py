@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proctor_client.wire import Failure, Grader, Integrity, Scoring, Verdict
+
 from proctor_service.sandbox.interface import Limits, Usage
 
 
@@ -39,5 +40,5 @@ class Judgement:
     exit_code: int | None = None
     integrity: Integrity = "separated"
     hack_signals: tuple[str, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None

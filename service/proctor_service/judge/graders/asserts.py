@@ -7,6 +7,7 @@ when an object of the submission's own comes back, the test code runs in a secon
 from __future__ import annotations
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Verdict
+
 from proctor_service.inside.values import Malformed
 from proctor_service.judge import compare, rooms
 from proctor_service.judge import verdict as verdicts
@@ -35,7 +36,9 @@ async def judge(
 def conclude(finished: Run, wanted: tuple[Expectation, ...], *, reveal: bool) -> Judgement:
     """Compares each answer with what is expected of it. Raises NeedsRooms."""
     said = understand(finished.lines, len(wanted))
-    passed, failures, first = 0, [], None
+    passed = 0
+    failures: list[Failure] = []
+    first: Raised | None = None
     for index, expectation in enumerate(wanted):
         problem = _problem(said, index, expectation, reveal=reveal)
         if problem is None:
@@ -100,5 +103,3 @@ def _problem(said: Said, index: int, wanted: Expectation, *, reveal: bool) -> Ra
     if reveal and wanted.compare is not None:
         text += f", and not {wanted.symbol} {wanted.expected!r}"[:300]
     return Raised("failed", text)
-
-

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader, Failure
+
 from proctor_service.inside import values
 from proctor_service.judge import compare
 from proctor_service.judge.frames import Raised, understand
@@ -32,7 +33,9 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
     job = python_message(submission, "calls", calls=calls, imports=[])
     finished = await run(backend, job, submission.limits)
     said = understand(finished.lines, len(calls))
-    passed, failures, first = 0, [], None
+    passed = 0
+    failures: list[Failure] = []
+    first: Raised | None = None
     for index, case in enumerate(grader.cases):
         answer = said.answers[index] if index < len(said.answers) else None
         problem = _problem(answer, case, grader)

@@ -18,6 +18,7 @@ from proctor_client.wire import (
     StdioGrader,
     Verdict,
 )
+
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import Raised, understand
@@ -88,7 +89,9 @@ async def judge_stdio(
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
-    passed, failures, usage = 0, [], Usage()
+    passed = 0
+    failures: list[Failure] = []
+    usage = Usage()
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
@@ -199,4 +202,3 @@ def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> 
         stdout=verdicts.text_of(out[:room]),
         truncated=finished.ended.truncated or len(out) > room,
     )
-

@@ -1,9 +1,9 @@
 """The local backend: a fresh sandbox costs a fork. Nothing outside imports more than this.
 
-    launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
-                            │          │
-                 control    ▼          ▼ channel, stdout, stderr
-                        forkserver ─ fork ─▶ the submission
+launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
+                        │          │
+             control    ▼          ▼ channel, stdout, stderr
+                    forkserver ─ fork ─▶ the submission
 """
 
 from __future__ import annotations

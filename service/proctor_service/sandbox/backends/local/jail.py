@@ -81,7 +81,9 @@ def build_root(config: dict[str, object]) -> None:
     _make_etc(f"{new}/etc", config)
     # The forkserver's own /proc: each sandbox mounts one over it, which the kernel lets a user
     # namespace do only where one is to be seen already.
-    kernel.mount("proc", f"{new}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    kernel.mount(
+        "proc", f"{new}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    )
     kernel.pivot_root(new)
     kernel.libc.sethostname(b"sandbox", 7)
     kernel.mount(

@@ -125,25 +125,22 @@ def drop_capabilities() -> None:
     """Gives up every capability of the calling process."""
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    check(
-        libc.syscall(_number["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset"
-    )
+    check(libc.syscall(_number["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset")
 
 
 class _FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-def load_seccomp(program: bytes) -> object:
+def load_seccomp(program: bytes) -> tuple[ctypes.Structure, object]:
     """Prepares a BPF program (8 bytes an instruction) for `install_seccomp`; keep what it returns."""
     buffer = ctypes.create_string_buffer(program, len(program))
     return _FilterProgram(len(program) // 8, ctypes.addressof(buffer)), buffer
 
 
-def install_seccomp(loaded: object) -> None:
+def install_seccomp(loaded: tuple[ctypes.Structure, object]) -> None:
     """From here on the calling process makes only the calls that the program allows."""
-    program, _ = loaded  # type: ignore[misc]
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(loaded[0]))
 
 
 def bring_loopback_up() -> None:

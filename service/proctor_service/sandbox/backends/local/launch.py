@@ -141,7 +141,11 @@ def _interpreter(settings: Settings) -> _Interpreter:
     chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
     try:
         asked = subprocess.run(
-            [str(chosen), "-P", "-s", "-c", _ASK], capture_output=True, text=True, check=True, env={}
+            [str(chosen), "-P", "-s", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={},
         )
         prefix, base_prefix, version = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:

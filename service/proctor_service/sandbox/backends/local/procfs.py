@@ -65,11 +65,25 @@ def cpu_seconds(pids: list[int]) -> float:
     return total * _TICK_SECONDS
 
 
-def resident_mb(pids: list[int]) -> float:
-    """Memory of these processes that is theirs alone or in shared mappings of their own."""
-    pages = 0
-    for pid in pids:
-        words = _read(f"/proc/{pid}/statm").split()
-        if len(words) >= 3:
-            pages += int(words[1])
-    return pages * _PAGE_BYTES / (1 << 20)
+def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
+    """Whether these processes together hold more than `limit_mb`.
+
+    Pages that a fork shares count once for each process in the cheap sum, so what is over the limit by
+    it is looked at again, with shared pages divided among their holders (smaps_rollup).
+    """
+    resident = sum(_resident_bytes(pid) for pid in pids)
+    if resident <= limit_mb * (1 << 20):
+        return False
+    return sum(_proportional_bytes(pid) for pid in pids) > limit_mb * (1 << 20)
+
+
+def _resident_bytes(pid: int) -> int:
+    words = _read(f"/proc/{pid}/statm").split()
+    return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    for line in _read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) << 10
+    return _resident_bytes(pid)

@@ -80,5 +80,5 @@ class Watch:
             sandbox.stop("cpu_limit")
         elif seen.idle_seconds > limits.wall_seconds:
             sandbox.stop("wall_limit")
-        elif not self._memory_is_counted and procfs.resident_mb(pids) > limits.memory_mb:
+        elif not self._memory_is_counted and procfs.exceeds_memory(pids, limits.memory_mb):
             sandbox.stop("memory_limit")

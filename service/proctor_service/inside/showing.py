@@ -1,0 +1,67 @@
+"""Values as text for a message: short, and without running anybody's code."""
+
+from typing import Any
+
+_PLAIN = (int, float, complex, bool, type(None), type(...), range)
+_BRACKETS: dict[Any, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+    dict: ("{", "}"),
+}
+
+
+def show(value: Any, limit: int = 200) -> str:
+    """Like ``repr``, cut at ``limit`` characters; objects of other classes only by their class."""
+    parts: list[str] = []
+    _write(value, parts, [limit], 0)
+    text = "".join(parts)
+    return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
+
+
+def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
+    if left[0] < 0:
+        return
+    kind = type(value)
+    if kind in _BRACKETS:
+        _write_items(value, parts, left, depth)
+        return
+    if kind in (str, bytes, bytearray):
+        # A lone surrogate can't be written out, so it is shown escaped.
+        text = repr(value[: left[0] + 8]).encode("utf-8", "backslashreplace").decode()
+    elif kind is int and value.bit_length() > 1000:
+        text = f"<an integer of {value.bit_length()} bits>"
+    elif kind in _PLAIN or kind.__module__ in ("decimal", "fractions", "datetime"):
+        text = repr(value)
+    elif isinstance(value, type) and type(value) is type:
+        text = type.__dict__["__qualname__"].__get__(value)
+    else:
+        text = f"<{type.__dict__['__qualname__'].__get__(kind)} object>"
+    left[0] -= len(text)
+    parts.append(text)
+
+
+def _write_items(value: Any, parts: list[str], left: list[int], depth: int) -> None:
+    kind = type(value)
+    opening, closing = _BRACKETS[kind]
+    if not value and kind in (set, frozenset):
+        opening, closing = kind.__name__ + "(", ")"
+    parts.append(opening)
+    left[0] -= len(opening) + len(closing)
+    for index, item in enumerate(value.items() if kind is dict else value):
+        if left[0] < 0 or depth > 20:
+            parts.append("…")
+            break
+        if index:
+            parts.append(", ")
+            left[0] -= 2
+        if kind is dict:
+            _write(item[0], parts, left, depth + 1)
+            parts.append(": ")
+            _write(item[1], parts, left, depth + 1)
+        else:
+            _write(item, parts, left, depth + 1)
+    if kind is tuple and len(value) == 1:
+        parts.append(",")
+    parts.append(closing)
