@@ -126,7 +126,13 @@ def lines(*parts: bytes, breaks: bool) -> Act:
 def result(index: int) -> wire.Result:
     """A pass whose output would trip what splits lines as Python does."""
     return wire.Result(
-        index=index, evaluation_id=f"ev_{index}", reward=1.0, verdict="passed", stdout="é\u2028é"
+        index=index,
+        evaluation_id=f"ev_{index}",
+        reward=1.0,
+        verdict="passed",
+        stdout="é\u2028é",
+        integrity="separated",
+        cache="miss",
     )
 
 

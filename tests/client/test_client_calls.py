@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 import httpx
 import pytest
+
 from proctor_client import (
     AnySubmission,
     AsyncClient,
@@ -252,7 +253,14 @@ def test_leaving_a_stream_early_closes_the_answer() -> None:
         closings = 0
 
         def __iter__(self) -> Iterator[bytes]:
-            result = wire.Result(index=0, evaluation_id="ev_0", reward=1.0, verdict="passed")
+            result = wire.Result(
+                index=0,
+                evaluation_id="ev_0",
+                reward=1.0,
+                verdict="passed",
+                integrity="separated",
+                cache="miss",
+            )
             yield result.model_dump_json().encode() + b"\n"
             pytest.fail("read on after the stream was left")
 

@@ -8,6 +8,7 @@ from typing import get_args
 
 import httpx
 import pytest
+
 from proctor_client import errors, wire
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT

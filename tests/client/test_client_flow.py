@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 import pytest
+
 from proctor_client import errors, wire
 from proctor_client._answers import Lines
 from proctor_client._flow import (
@@ -194,7 +195,14 @@ def test_the_time_of_a_call_ends() -> None:
 
 
 def line(index: int, **more: object) -> bytes:
-    said = {"index": index, "evaluation_id": f"ev_{index}", "reward": 1.0, "verdict": "passed"}
+    said = {
+        "index": index,
+        "evaluation_id": f"ev_{index}",
+        "reward": 1.0,
+        "verdict": "passed",
+        "integrity": "separated",
+        "cache": "miss",
+    }
     return json.dumps({**said, **more}, ensure_ascii=False).encode() + b"\n"
 
 

@@ -28,6 +28,7 @@ from client_loopback import (
     refuse,
     send,
 )
+
 from proctor_client import (
     AsyncClient,
     Client,

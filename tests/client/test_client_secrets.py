@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 
 import pytest
+
 from proctor_client import AsyncClient, Client, ProctorError
 from proctor_client._flow import Policy
 from proctor_client.testing import FakeProctor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from proctor_client import Client, NotFoundError
 from proctor_client.testing import FakeProctor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+
 from proctor_client import InvalidRequestError, NotFoundError, UnauthorizedError, wire
 from proctor_client.testing import URL, FakeProctor, Judged
 
@@ -28,6 +29,8 @@ def test_a_judge_may_say_a_whole_result() -> None:
     said = wire.Result(
         index=99,
         evaluation_id="ev_mine",
+        integrity="separated",
+        cache="miss",
         reward=0.0,
         verdict="early_exit",
         hack_signals=["early_exit"],

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
 
 from proctor_client.wire import (
     AssertsGrader,
@@ -199,8 +200,12 @@ class Translation:
 
 
 def _digest(model: BaseModel) -> bytes:
-    # repr tells 1 from 1.0 and True, escapes what UTF-8 cannot hold, and is made without copies.
-    return hashlib.blake2b(f"{type(model).__name__} {model!r}".encode(), digest_size=20).digest()
+    # Both tell 1 from 1.0 and True, and NaN from None.
+    try:
+        whole = to_json(model, inf_nan_mode="constants")
+    except PydanticSerializationError:  # a lone surrogate
+        whole = repr(model).encode()
+    return hashlib.blake2b(whole, digest_size=20).digest()
 
 
 def completion_text(asked: WireSubmission, where: str) -> str:

@@ -53,6 +53,10 @@ class Owned:
         """The object of a number; ``KeyError`` if the other side doesn't hold it."""
         return self._objects[number]
 
+    def number(self, value: Any) -> int:
+        """The number by which the other side will know an object."""
+        return self._export(value)
+
     def holds(self, value: Any) -> bool:
         """Whether the other side may refer to an object."""
         return _id(value) in self._ids

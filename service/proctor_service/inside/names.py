@@ -153,7 +153,7 @@ _NEVER = frozenset(
     ]
 )
 # Importing these does something.
-_NEVER_MODULES = frozenset(
+NEVER_MODULES = frozenset(
     [
         "antigravity",
         "this",
@@ -261,7 +261,7 @@ def may_name(module: str, name: str) -> bool:
 def resolve_module(name: str) -> Any:
     """A module, imported here by name; ``Malformed`` if it may not be."""
     top = name.partition(".")[0]
-    if top in _NEVER_MODULES or top.startswith("_") or not name.replace(".", "").isidentifier():
+    if top in NEVER_MODULES or top.startswith("_") or not name.replace(".", "").isidentifier():
         raise Malformed("a module that may not be imported")
     return resolve_any(name, "")
 
@@ -270,6 +270,6 @@ def usual_module(name: str) -> str | None:
     """The module that people mean by a name, as in ``np``; None if it means none."""
     if name in _ALIASES:
         return _ALIASES[name]
-    if name in sys.stdlib_module_names and name not in _NEVER_MODULES and name[0] != "_":
+    if name in sys.stdlib_module_names and name not in NEVER_MODULES and name[0] != "_":
         return name
     return None

@@ -54,8 +54,9 @@ class Unusable(Exception):
 class Side(Protocol):
     """What the two sides do differently."""
 
-    policy: Policy
-    trusts_names: bool
+    @property
+    def policy(self) -> Policy:
+        """Chooses the special methods of stand-ins."""
 
     def perform(self, peer: Any, operation: str, operands: tuple[Any, ...], options: Any) -> Any:
         """Carry out a request; may raise anything."""
@@ -115,13 +116,15 @@ class Peer:
             self._channel.send(values.dumps(["bye"]))
 
     def _wait(self, number: int) -> Any:
-        for _ in range(_MAX_STRAYS):
+        strays = 0
+        while strays < _MAX_STRAYS:
             frame = self._receive()
             if frame is None:
                 self.gone = True
                 raise Gone
             if len(frame) == 5 and frame[0] == "a" and frame[1] == number:
                 return self._answer(frame)
+            strays += not frame or frame[0] != "q"
             self._take(frame)
         raise Unusable("the answer never came")
 

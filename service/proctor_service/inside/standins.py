@@ -46,7 +46,7 @@ class StandIns:
         if type(number) is not int:
             raise Malformed("not a reference")
         present = self._classes.get(number)
-        present = self.stand_ins.alive(number) if present is None else present
+        present = self.alive(number) if present is None else present
         info = wire[2] if len(wire) == 3 else None
         if type(info) is not dict:
             return self._peer.request("again", number) if present is None else present

@@ -12,7 +12,6 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
-
 from proctor_service.judge.graders import asserts, calls, programs, pytests
 from proctor_service.judge.separation import Separator
 from proctor_service.judge.submission import Judgement, Submission

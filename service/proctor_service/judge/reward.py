@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proctor_client.wire import Scoring
-
 from proctor_service.judge.submission import Judgement
 
 

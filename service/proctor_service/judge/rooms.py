@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Integrity, Verdict
-
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts

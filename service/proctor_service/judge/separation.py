@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
-
 from proctor_service.errors import InvalidTask
 from proctor_service.inside import values
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proctor_client.wire import Failure, Grader, Integrity, Scoring, Verdict
-
 from proctor_service.sandbox.interface import Limits, Usage
 
 

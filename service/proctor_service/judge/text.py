@@ -10,6 +10,7 @@ expected one, unless it is to be revealed. All of it is linear in the two texts.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -83,14 +84,15 @@ def _same_number(got: str, wanted: str, tolerance: float) -> bool:
         return False
     if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(wanted)):
         return False
-    return _spells_infinity(got) == _spells_infinity(wanted) and near(
-        float(got), float(wanted), tolerance
-    )
+    one, other = float(got), float(wanted)
+    if _overflowed(got, one) or _overflowed(wanted, other):
+        return False
+    return near(one, other, tolerance)
 
 
-def _spells_infinity(token: str) -> bool:
-    """Whether it is infinite by its name, not because a float cannot hold it."""
-    return "inf" in token.lower()
+def _overflowed(token: str, value: float) -> bool:
+    """Whether it is infinite only because a float cannot hold it."""
+    return math.isinf(value) and "inf" not in token.lower()
 
 
 def _place(actual: str, number: int, compare: Compare) -> str:

@@ -23,7 +23,8 @@ def close(got: object, wanted: object, tolerance: float) -> bool:
 
     `wanted` is JSON: None, bool, int, float, str, lists, and dicts with strings as keys. The walk
     follows it, so whatever `got` is, cyclic or huge, ends with it. Two integers are compared
-    exactly, and True is 1. A tuple counts as a list, for JSON has none. Everything else is Python's `==`.
+    exactly, and True is 1. A tuple counts as a list, for JSON has none. Everything else is
+    Python's `==`.
     """
     pairs = [(got, wanted)]
     while pairs:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 from proctor_client.wire import Verdict
-
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.interface import Ended
 

@@ -7,7 +7,6 @@ when an object of the submission's own comes back, the test code runs in a secon
 from __future__ import annotations
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Verdict
-
 from proctor_service.inside.values import Malformed
 from proctor_service.judge import compare, rooms
 from proctor_service.judge import verdict as verdicts

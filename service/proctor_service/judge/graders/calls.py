@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader, Failure
-
 from proctor_service.inside import values
 from proctor_service.judge import compare
 from proctor_service.judge.frames import Raised, understand

@@ -18,7 +18,6 @@ from proctor_client.wire import (
     StdioGrader,
     Verdict,
 )
-
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import Raised, understand

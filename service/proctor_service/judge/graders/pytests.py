@@ -6,7 +6,6 @@ Tests and submission share a process here, so the result is `in_process`.
 from __future__ import annotations
 
 from proctor_client.wire import MAX_FAILURES, Failure, PytestGrader, Verdict
-
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import FORGED
