@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +46,9 @@ class NoBackend:
     async def close(self) -> None:
         """Nothing to end."""
         self.closed = True
+
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """Nothing here sleeps."""
 
     def census(self) -> dict[str, int]:
         """None at all."""
@@ -138,13 +141,43 @@ def running_service(
         assert not thread.is_alive(), "the service did not stop"
 
 
-Script = Callable[[str], Awaitable[Judgement]]
+class Gate:
+    """A judge that holds every submission until it is let go; sources are noted as they pass."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.cancelled: list[str] = []
+        self._open = False
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+        """Passes, once it is let go."""
+        source = submission.source
+        self.entered.append(source)
+        if not self._open:
+            try:
+                await self._waiting.setdefault(source, asyncio.Event()).wait()
+            except asyncio.CancelledError:
+                self.cancelled.append(source)
+                raise
+        return Judgement("passed", passed=1, total=1, message=source)
+
+    def release(self, source: str) -> None:
+        """Lets one source go; in the service's loop."""
+        self._waiting.setdefault(source, asyncio.Event()).set()
+
+    def open(self) -> None:
+        """Lets everything go from now on; in the service's loop."""
+        self._open = True
+        for event in self._waiting.values():
+            event.set()
 
 
-def by_source(script: Script) -> Judge:
-    """A judge that goes by the submission's source alone."""
-
-    async def judge(submission: Submission, backend: Backend) -> Judgement:
-        return await script(submission.source)
-
-    return judge
+def exec_request(*sources: str, **fields: Any) -> dict[str, Any]:
+    """The body of a request that judges these sources as they stand."""
+    return {
+        "submissions": [{"completion": source} for source in sources],
+        "grader": {"kind": "exec"},
+        "extract": "none",
+        **fields,
+    }

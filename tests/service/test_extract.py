@@ -7,6 +7,7 @@ import ast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from proctor_client.wire import Extract
 from proctor_service.judge.extract import MAX_MARKS, MAX_PARSED_CHARACTERS, extract
 

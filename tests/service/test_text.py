@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from proctor_service.judge.text import Compare, first_difference, same_output
 from proctor_service.judge.tolerance import close
 

@@ -29,6 +29,7 @@ from proctor_service.errors import Draining
 from proctor_service.evaluate import Evaluate
 
 SENT_AT_ONCE = 256
+HASHED_IN_THREAD_BYTES = 1024 * 1024
 
 
 class RewardDesk:
@@ -54,7 +55,7 @@ class RewardDesk:
         Raises Refusal: InvalidRequest, Busy or Draining.
         """
         begun = time.monotonic()
-        name = None if key is None else name_request(tenant, key, body)
+        name = None if key is None else await _name(tenant, key, body)
         if (known := self._known(name)) is not None:
             return known
         if self._queue.draining:
@@ -96,6 +97,12 @@ class RewardDesk:
         if name is not None:
             self._ledger.remember(name, batch)
         return batch
+
+
+async def _name(tenant: str, key: str, body: bytes) -> RequestName:
+    if len(body) < HASHED_IN_THREAD_BYTES:
+        return name_request(tenant, key, body)
+    return await asyncio.to_thread(name_request, tenant, key, body)
 
 
 class Answer(Response):

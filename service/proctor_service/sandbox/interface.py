@@ -7,6 +7,7 @@ hostile code may say; how it ended comes from the kernel and is to be trusted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -133,6 +134,9 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """Ends every sandbox and everything that made them."""
+
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """Calls `tell(asleep, lent)` when it changes how many of the lent sandboxes use no core."""
 
     def census(self) -> dict[str, int]:
         """How many sandboxes there are, by status, for the metrics."""

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.sandbox.backends.local.cgroups import Groups
@@ -25,6 +25,7 @@ from proctor_service.sandbox.interface import Limits, Sandbox, Traits
 _log = logging.getLogger(__name__)
 _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
+_SURPLUS_SECONDS = 20.0
 _STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once
 
 
@@ -43,6 +44,8 @@ class LocalBackend:
         self._stillborn = 0
         self._made = 0
         self._last_error = ""
+        self._surplus_since = time.monotonic()
+        self._tell_asleep: Callable[[int, int], None] | None = None
         self._graves: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,9 +102,21 @@ class LocalBackend:
             self._groups.close()
             self._groups = None
 
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """See `Backend.when_asleep`; told from the sweep."""
+        self._tell_asleep = tell
+
     def census(self) -> dict[str, int]:
         """Slots by state."""
         return dict(Counter(slot.state for slot in self._slots))
+
+    def forkserver_of(self, sandbox: Sandbox) -> int:
+        """The pid above a sandbox that is lent, for faults on purpose. Raises LookupError."""
+        return next(slot.pid for slot in self._slots if slot.sandbox is sandbox)
+
+    def busy_slots(self) -> list[int]:
+        """The pids above all sandboxes that are lent, for faults on purpose."""
+        return [slot.pid for slot in self._slots if slot.state == "leased"]
 
     # ------------------------------------------------------------ slots
 
@@ -152,7 +167,7 @@ class LocalBackend:
 
     def _bury(self, slot: Slot) -> None:
         self._slots.remove(slot)
-        if not self._closing:
+        if not (self._closing or slot.closed):
             self._stillborn += 1
             self._last_error = slot.error
             _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
@@ -170,6 +185,19 @@ class LocalBackend:
             await asyncio.wait_for(waiter, seconds)
 
     async def _sweep(self) -> None:
+        told = 0
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self._watch.look(time.monotonic())
+            asleep, lent = self._watch.rest()
+            if (asleep or told) and self._tell_asleep is not None:
+                self._tell_asleep(asleep, lent)
+                told = asleep
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Closes a slot that was made for a rush, once it has been over for a while."""
+        if len(self._ready) <= self._plan.warm_slots:
+            self._surplus_since = time.monotonic()
+        elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:
+            self._ready.popleft().close()

@@ -97,7 +97,11 @@ class _Forkserver:
         self.wait_for(pid, pidfd)
 
     def report(self, message: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
-        socket.send_fds(self.control, [json.dumps(message).encode() + b"\n"], list(descriptors))
+        try:
+            line = json.dumps(message).encode() + b"\n"
+            socket.send_fds(self.control, [line], list(descriptors))
+        except OSError:
+            os._exit(0)  # the service is gone
 
     def wait_for(self, pid: int, pidfd: int) -> None:
         poll = select.poll()

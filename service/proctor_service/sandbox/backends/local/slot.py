@@ -49,6 +49,7 @@ class Slot:
     ) -> None:
         self.state: State = "starting"
         self.error = ""
+        self.closed = False
         self.sandbox: LocalSandbox | None = None
         self.disk_mb = launch.disk_mb
         self.group = group
@@ -102,6 +103,7 @@ class Slot:
 
     def close(self) -> None:
         """Ends the forkserver; the kernel ends all below it."""
+        self.closed = True
         self._die("closed")
 
     def wait_closed(self) -> None:

@@ -44,9 +44,9 @@ class Watch:
         self._running.discard(sandbox)
         self._seen.pop(sandbox, None)
 
-    def asleep(self) -> int:
-        """How many sandboxes used no core at the last look."""
-        return sum(seen.asleep for seen in self._seen.values())
+    def rest(self) -> tuple[int, int]:
+        """How many sandboxes used no core at the last look, and how many there are."""
+        return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
     def look(self, now: float) -> None:
         """One sweep over what has run for more than a moment."""

@@ -1,0 +1,49 @@
+"""The command line, one module a command. Starting it imports no more than the command needs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from proctor_service.cli.bench import bench
+from proctor_service.cli.console import service_version
+from proctor_service.cli.demo import demo
+from proctor_service.cli.doctor import doctor
+from proctor_service.cli.evaluation import evaluation
+from proctor_service.cli.serve import serve
+
+
+def build() -> typer.Typer:
+    """The command line, ready to be called."""
+    app = typer.Typer(
+        name="proctor",
+        help="Judges model-written code in sandboxes, and says what it was worth.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Every setting of the service is also a variable, PROCTOR_…",
+    )
+    app.callback()(_options)
+    app.command()(serve)
+    app.command()(doctor)
+    app.command("eval")(evaluation)
+    app.command()(bench)
+    app.command()(demo)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"proctor {service_version()}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Judges model-written code in sandboxes, and says what it was worth."""

@@ -1,0 +1,70 @@
+"""`proctor serve`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from proctor_service.cli.console import Trouble, friendly, settings_from
+
+PR_SET_PDEATHSIG = 1
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [PROCTOR_HOST]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on. [PROCTOR_PORT]")] = None,
+    slots: Annotated[
+        int | None, typer.Option(help="Evaluations at once; 0: by the cores. [PROCTOR_SLOTS]")
+    ] = None,
+    max_queued: Annotated[
+        int | None, typer.Option(help="Submissions that may wait. [PROCTOR_MAX_QUEUED]")
+    ] = None,
+    tokens_file: Annotated[
+        Path | None,
+        typer.Option(help="JSON object from tenant to token. [PROCTOR_TOKENS_FILE]"),
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option(help="Least level logged. [PROCTOR_LOG_LEVEL]"),
+    ] = None,
+    log_format: Annotated[
+        Literal["console", "json"] | None,
+        typer.Option(help="For people, or for a collector. [PROCTOR_LOG_FORMAT]"),
+    ] = None,
+    allow_degraded: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-degraded",
+            help="Start although isolation is incomplete. [PROCTOR_ALLOW_DEGRADED]",
+        ),
+    ] = None,
+    end_with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run the service until Ctrl-C or SIGTERM; what runs may then finish, within the grace."""
+    with friendly():
+        if end_with_parent is not None:
+            _end_with(end_with_parent)
+        settings = settings_from(
+            host=host,
+            port=port,
+            slots=slots,
+            max_queued=max_queued,
+            tokens_file=tokens_file,
+            log_level=log_level,
+            log_format=log_format,
+            allow_degraded=allow_degraded,
+        )
+        from proctor_service.app import serve as run
+
+        run(settings)
+
+
+def _end_with(parent: int) -> None:
+    """Has the kernel send SIGTERM when the parent dies, however it dies."""
+    if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) or os.getppid() != parent:
+        raise Trouble("the command that wanted this service is gone")

@@ -1,0 +1,70 @@
+"""Which service a command talks to.
+
+The one that --url or PROCTOR_URL names; else the one at the default address, if one answers there;
+else one of the command's own, for as long as it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from proctor_client import Client, ProctorError
+from proctor_service.cli.console import Trouble
+from proctor_service.cli.temporary import temporary_service
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_PROBE_SECONDS = 2.0
+
+
+@contextmanager
+def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Iterator[Client]:
+    """A client for the service. Raises Trouble when the one that was named does not answer."""
+    named = url or os.environ.get("PROCTOR_URL")
+    token = os.environ.get("PROCTOR_TOKEN")
+    address = named or DEFAULT_URL
+    answer = _probe(address, token)
+    if answer is None:
+        console.print(f"using the service at {address}", style="dim")
+        with Client(address, token=token) as client:
+            client.capacity()  # a wrong token shows here, before anything is read or sent
+            yield client
+    elif named:
+        raise Trouble(f"no service answers at {address}: {answer}\nstart one with: proctor serve")
+    else:
+        with own(console, allow_degraded=allow_degraded) as client:
+            yield client
+
+
+@contextmanager
+def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
+    """A client for a service of the command's own. Raises Trouble when it does not start."""
+    with console.status("starting a service for this run"):
+        service = temporary_service(allow_degraded=allow_degraded)
+        running = service.__enter__()
+    try:
+        with Client(running.url, token=running.token) as client:
+            yield client
+    finally:
+        service.__exit__(None, None, None)
+
+
+def _probe(url: str, token: str | None) -> str | None:
+    """None when a service answers, else what happened instead. Raises Trouble for no URL at all."""
+    try:
+        with Client(
+            url,
+            token=token,
+            max_attempts=1,
+            timeout_seconds=_PROBE_SECONDS,
+            connect_timeout_seconds=_PROBE_SECONDS,
+        ) as client:
+            client.health()
+    except ValueError as error:
+        raise Trouble(str(error)) from None
+    except ProctorError as error:
+        return error.message
+    return None

@@ -1,0 +1,112 @@
+"""A service of the command's own: for one run, on a free port, for nobody else.
+
+It is the real one, in a child process. It ends with the block, and, should this process be killed,
+with this process. Ctrl-C in a terminal reaches every process of the foreground group; the child has a
+session of its own, so that it ends when we say so and not before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO
+
+import httpx
+
+from proctor_service.cli.console import Trouble
+
+START_SECONDS = 60.0
+END_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+_SHOWN_BYTES = 4000
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where the service is, and the token that it was given."""
+
+    url: str
+    pid: int
+    token: str = field(repr=False)
+
+
+@contextmanager
+def temporary_service(*, allow_degraded: bool = False) -> Iterator[Running]:
+    """Runs a service until the block ends. Raises Trouble, with its last words, if it cannot."""
+    port, token = _free_port(), secrets.token_urlsafe(24)
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "proctor_service", "serve"]
+    command += ["--end-with-parent", str(os.getpid())]
+    command += ["--allow-degraded"] if allow_degraded else []
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(
+            command,
+            env=_environment(port, token),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as child,
+    ):
+        try:
+            _wait_until_ready(child, url, log)
+            yield Running(url, child.pid, token)
+        finally:
+            _end(child)
+
+
+def _environment(port: int, token: str) -> dict[str, str]:
+    environment = {**os.environ, "PROCTOR_HOST": "127.0.0.1", "PROCTOR_PORT": str(port)}
+    environment["PROCTOR_TOKENS"] = json.dumps({"local": token})
+    environment.pop("PROCTOR_TOKENS_FILE", None)
+    return environment
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes], url: str, log: IO[bytes]) -> None:
+    end = time.monotonic() + START_SECONDS
+    with httpx.Client(trust_env=False, timeout=1.0) as http:
+        while time.monotonic() < end:
+            if child.poll() is not None:
+                raise Trouble(f"the service did not start:\n{_last_words(log)}")
+            try:
+                if http.get(f"{url}/readyz").status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            time.sleep(_LOOK_SECONDS)
+    raise Trouble(f"the service was not ready within {START_SECONDS:.0f} s:\n{_last_words(log)}")
+
+
+def _last_words(log: IO[bytes]) -> str:
+    size = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size - _SHOWN_BYTES))
+    return log.read().decode(errors="replace").strip() or "(it said nothing)"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then once more: the second ends it at once. SIGKILL only for one that hangs."""
+    for sign, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGTERM, END_SECONDS / 3)):
+        try:
+            child.send_signal(sign)
+            child.wait(seconds)
+            return
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            continue
+    child.kill()

@@ -1,0 +1,267 @@
+"""The same questions for every backend: what a program finds, what it cannot do, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from contract.rooms_for_tests import LIMITS, Place, inside
+from proctor_service.errors import SandboxLost
+from proctor_service.judge.run import message
+from proctor_service.sandbox.interface import Job
+
+
+def stdout_of(source: str, stdin: str = "", **limits: float) -> str:
+    found: list[str] = []
+
+    async def question(place: Place) -> None:
+        finished = await place.script(source, stdin, **limits)
+        assert finished.ended.exit_code == 0, finished
+        found.append(finished.ended.stdout.decode())
+
+    inside(question)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "ending", "code"),
+    [
+        ("print('hi')", "exited", 0),
+        ("raise SystemExit(3)", "exited", 3),
+        ("import os; os._exit(7)", "exited", 7),
+        ("1 / 0", "exited", 1),
+        ("import ctypes; ctypes.string_at(0)", "signalled", None),
+        ("while True: pass", "cpu_limit", None),
+        ("import time; time.sleep(1000)", "wall_limit", None),
+        ("import threading; threading.Event().wait()", "wall_limit", None),
+        ("b = []\nwhile True: b.append(bytearray(1 << 24))", "memory_limit", None),
+        ("while True: print('x' * 10000)", "output_limit", None),
+    ],
+)
+def test_how_a_program_ends_is_told_apart(source: str, ending: str, code: int | None) -> None:
+    async def question(place: Place) -> None:
+        finished = await place.script(source, cpu_seconds=1, wall_seconds=1)
+        assert (finished.ended.ending, finished.ended.exit_code) == (ending, code)
+
+    inside(question)
+
+
+def test_time_of_all_processes_counts() -> None:
+    source = "import os, time\nfor _ in range(4):\n    if not os.fork():\n        while True: pass\ntime.sleep(99)"
+
+    async def question(place: Place) -> None:
+        finished = await place.script(source, cpu_seconds=1, wall_seconds=60)
+        assert finished.ended.ending == "cpu_limit"
+
+    inside(question)
+
+
+def test_memory_of_all_processes_counts_together() -> None:
+    source = (
+        "import os, time\nfor _ in range(8):\n"
+        "    if not os.fork():\n        b = bytearray(80 << 20); time.sleep(60)\ntime.sleep(60)"
+    )
+
+    async def question(place: Place) -> None:
+        finished = await place.script(source, wall_seconds=30)
+        assert finished.ended.ending == "memory_limit"
+
+    inside(question)
+
+
+def test_output_is_kept_up_to_the_limit_and_drained_beyond() -> None:
+    async def question(place: Place) -> None:
+        finished = await place.script("print('x' * 300_000); print('end')", output_kb=1)
+        assert finished.ended.ending == "exited"
+        assert finished.ended.truncated
+        assert finished.ended.stdout == b"x" * 1024
+
+    inside(question)
+
+
+def test_stdin_reaches_the_program() -> None:
+    text = "line\n" * 50_000
+    assert stdout_of("import sys; print(len(sys.stdin.read()))", text).strip() == str(len(text))
+
+
+def test_a_program_finds_what_a_plain_python_has() -> None:
+    source = """
+import multiprocessing, os, socket, sqlite3, subprocess, sys, tempfile, threading
+from concurrent.futures import ThreadPoolExecutor
+with multiprocessing.get_context("fork").Pool(2) as pool: assert pool.map(abs, [-1, 2]) == [1, 2]
+with ThreadPoolExecutor(2) as pool: assert list(pool.map(abs, [-3])) == [3]
+assert subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True).stdout == b"42\\n"
+with tempfile.NamedTemporaryFile("w") as file: file.write("x")
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+assert os.cpu_count() and os.getcwd() == os.path.dirname(__file__)
+assert threading.Lock() and sqlite3.connect(":memory:").execute("select 1").fetchone() == (1,)
+multiprocessing.Lock()
+print("all there")
+"""
+    assert stdout_of(source) == "all there\n"
+
+
+def test_nothing_of_the_host_can_be_seen() -> None:
+    os.environ["PROCTOR_TEST_SECRET"] = "do-not-tell"
+    here = str(Path(__file__).resolve().parents[2])
+    source = f"""
+import glob, os
+assert not os.path.exists({here!r})
+assert not os.path.exists("/etc/shadow")
+assert [n for n in os.listdir("/home")] == []
+assert not os.path.exists("/root/.bashrc") and not os.path.exists("/sys/fs")
+assert sorted(n for n in os.listdir("/proc") if n.isdigit()) == ["1"]
+assert "SECRET" not in str(os.environ) and b"SECRET" not in open("/proc/self/environ", "rb").read()
+assert os.getuid() != 0
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+assert status["NoNewPrivs"].strip() == "1" and status["Seccomp"].strip() == "2"
+print("nothing")
+"""
+    try:
+        assert stdout_of(source) == "nothing\n"
+    finally:
+        del os.environ["PROCTOR_TEST_SECRET"]
+
+
+def test_only_its_own_place_can_be_written() -> None:
+    source = """
+import os, sys
+for path in ("/x", "/usr/x", "/etc/passwd", sys.executable, os.__file__, "/dev/x", "/proc/self/oom_score_adj"):
+    try: open(path, "a").close()
+    except OSError: continue
+    print("WROTE", path)
+for path in ("x", "/tmp/x", "/dev/shm/x"): open(path, "w").close()
+try: open("big", "wb").write(bytes(20 << 20))
+except OSError as error: print(error.errno)
+"""
+    assert stdout_of(source) == "28\n"
+
+
+def test_network_ends_at_the_sandbox() -> None:
+    source = """
+import socket
+for address in (("127.0.0.1", 22), ("1.1.1.1", 53), ("10.0.0.1", 80)):
+    try: socket.create_connection(address, 0.2); print("CONNECTED", address)
+    except OSError: pass
+for family in (16, 17, 38, 40):
+    try: socket.socket(family, socket.SOCK_RAW); print("CONNECTED", family)
+    except OSError: pass
+"""
+    assert "CONNECTED" not in stdout_of(source)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["mount", "umount2", "unshare", "setns", "ptrace", "bpf", "keyctl", "userfaultfd", "chroot",
+     "perf_event_open", "io_uring_setup", "clone3", "process_vm_readv", "seccomp", "pivot_root"],
+)  # fmt: skip
+def test_system_calls_that_no_honest_program_needs_are_refused(call: str) -> None:
+    from proctor_service.sandbox.backends.local.syscalls import X86_64
+
+    numbers = {**X86_64, "io_uring_setup": 425, "clone3": 435}
+    source = f"""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall({numbers[call]}, 0, 0, 0, 0, 0) == -1
+print(ctypes.get_errno() in (1, 38))
+"""
+    assert stdout_of(source) == "True\n"
+
+
+def test_a_new_namespace_cannot_be_had_by_clone() -> None:
+    source = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+for flag in (0x10000000, 0x20000, 0x20000000, 0x40000000):
+    if libc.syscall(56, flag | 17, 0, 0, 0, 0) == 0: os._exit(0)
+    print(ctypes.get_errno())
+"""
+    assert stdout_of(source) == "1\n" * 4
+
+
+def test_nothing_is_left_for_the_next() -> None:
+    async def question(place: Place) -> None:
+        for _ in range(6):
+            finished = await place.script(
+                "import os, time\nopen('/tmp/mark', 'x').close(); open('mark', 'x').close()\n"
+                "if not os.fork():\n    os.setsid(); time.sleep(1000)\nprint('fresh')"
+            )
+            assert finished.ended.stdout == b"fresh\n", finished
+
+    inside(question)
+
+
+def test_values_cross_by_exact_type() -> None:
+    async def question(place: Place) -> None:
+        value = [1, 1.5, True, None, (1, 2), {3}, b"\xff", {"a": 10**5000, 2: "\ud800"}, 1j]
+        back = await place.call("def f(x): return x", "f", value)
+        assert back == value
+        assert [type(item) for item in back] == [type(item) for item in value]
+
+    inside(question)
+
+
+def test_a_disk_limit_of_ones_own() -> None:
+    async def question(place: Place) -> None:
+        source = "open('big', 'wb').write(bytes(20 << 20)); print('fits')"
+        finished = await place.script(source, disk_mb=32)
+        assert finished.ended.stdout == b"fits\n"
+
+    inside(question)
+
+
+def test_killing_a_sandbox_is_no_ending_of_its_own() -> None:
+    async def question(place: Place) -> None:
+        async with place.backend.lease(LIMITS) as sandbox:
+            job = message("python", mode="script", source="while True: pass", files={})
+            sandbox.begin(Job(job, LIMITS))
+            sandbox.kill()
+            assert (await sandbox.ended()).ending == "killed"
+
+    inside(question)
+
+
+def test_many_at_once_do_not_see_each_other() -> None:
+    async def question(place: Place) -> None:
+        async def one(number: int) -> None:
+            finished = await place.script(
+                f"import os, time\nopen('/tmp/n', 'w').write('{number}'); time.sleep(0.05)\n"
+                "print(open('/tmp/n').read(), len(os.listdir('/tmp')))"
+            )
+            assert finished.ended.stdout == f"{number} 1\n".encode()
+
+        await asyncio.gather(*(one(number) for number in range(24)))
+
+    inside(question)
+
+
+def test_a_leased_sandbox_that_is_not_used_costs_nothing() -> None:
+    async def question(place: Place) -> None:
+        for _ in range(5):
+            async with place.backend.lease(LIMITS):
+                pass
+        assert (await place.script("print(1)")).ended.stdout == b"1\n"
+
+    inside(question)
+
+
+def test_losing_a_sandbox_is_a_failure_and_not_an_ending() -> None:
+    async def question(place: Place) -> None:
+        from proctor_service.sandbox.backends.local import LocalBackend
+
+        backend = place.backend
+        assert isinstance(backend, LocalBackend)
+        async with backend.lease(LIMITS) as sandbox:
+            job = message("python", mode="script", source="while True: pass", files={})
+            sandbox.begin(Job(job, LIMITS))
+            os.kill(backend.forkserver_of(sandbox), 9)
+            with pytest.raises(SandboxLost):
+                await sandbox.ended()
+        assert (await place.script("print(1)")).ended.stdout == b"1\n"
+
+    inside(question)

@@ -1,0 +1,156 @@
+"""What a fault does to rewards: nothing. And what stays on the machine: nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Service, running_service
+from proctor_service.sandbox.backends.local import LocalBackend
+from proctor_service.settings import Settings
+
+GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
+SQUARE = "def f(x):\n    return x * x  # "
+SLOW_SQUARE = "import time\ntime.sleep(0.05)\n" + SQUARE
+WRONG = "def f(x):\n    return x  # "
+
+
+def submissions(source: str, count: int) -> list[dict[str, Any]]:
+    return [{"completion": f"{source}{index}", "grader": GRADER} for index in range(count)]
+
+
+def judge(service: Service, items: list[dict[str, Any]], **fields: Any) -> list[dict[str, Any]]:
+    with service.client() as client:
+        body = {"submissions": items, "extract": "none", "cache": False, **fields}
+        answer = client.post("/reward", json=body)
+        assert answer.status_code == 200, answer.text
+        results: list[dict[str, Any]] = answer.json()["results"]
+        return results
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+def holdings() -> dict[str, int]:
+    """What this process and this machine hold of what a sandbox is made of."""
+    cgroups = sum(1 for _ in Path("/sys/fs/cgroup").glob("**/slot-*"))
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "processes": sum(name.isdigit() for name in os.listdir("/proc")),
+        "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        "cgroups": cgroups,
+    }
+
+
+def test_rewards_in_a_row_leave_nothing(service: Service) -> None:
+    judge(service, submissions(SQUARE, 200))
+    gc.collect()
+    before = holdings()
+    for _ in range(5):
+        results = judge(service, submissions(SQUARE, 200))
+        assert all(result["reward"] == 1.0 for result in results)
+    gc.collect()
+    after = holdings()
+    assert after["descriptors"] <= before["descriptors"] + 2  # a connection that is kept alive
+    assert after["mounts"] == before["mounts"]
+    assert after["cgroups"] == before["cgroups"]
+    assert after["processes"] <= before["processes"] + 2
+
+
+def test_a_killed_forkserver_is_replaced_and_no_reward_is_wrong(service: Service) -> None:
+    backend = service.rooms.backend
+    assert isinstance(backend, LocalBackend)
+    items = submissions(SLOW_SQUARE, 60) + submissions(WRONG, 60)
+    killed = 0
+
+    def kill_one() -> bool:
+        nonlocal killed
+        for slot in backend.busy_slots():
+            os.kill(slot, signal.SIGKILL)
+            killed += 1
+            return True
+        return False
+
+    import threading
+
+    found: list[list[dict[str, Any]]] = []
+    thread = threading.Thread(target=lambda: found.append(judge(service, items)))
+    thread.start()
+    for _ in range(6):
+        service.until(kill_one)
+    thread.join()
+    assert killed == 6
+    (results,) = found
+    for index, result in enumerate(results):
+        if result["error"] is None:
+            assert result["reward"] == (1.0 if index < 60 else 0.0)
+        else:  # killed twice over, which is for the trainer to ask again
+            assert result["error"]["reason"] == "sandbox_lost"
+            assert result["reward"] is None
+    assert sum(result["error"] is not None for result in results) <= 2
+    assert all(result["reward"] == 1.0 for result in judge(service, submissions(SQUARE, 50)))
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_service(how: signal.Signals) -> None:
+    program = (
+        "from proctor_service.settings import Settings\n"
+        "from proctor_service.app import build_app, make_server\n"
+        "import threading, sys\n"
+        "server = make_server(build_app(Settings(port=0)))\n"
+        "threading.Thread(target=lambda: (sys.stdin.readline(), print('up', flush=True)), daemon=True).start()\n"
+        "server.run()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        children = _children_when_there(process.pid)
+        process.send_signal(how)
+        process.stdin.close()
+        process.wait(30)
+    for child in children:
+        _wait_gone(child)
+
+
+def _children_when_there(pid: int) -> list[int]:
+    """The descendants of a service, once its sandboxes are made."""
+    from proctor_service.sandbox.backends.local import procfs
+
+    deadline = _Patience()
+    while True:
+        descendants = procfs.tree(pid)[1:]
+        if len(descendants) >= 3 * 3:
+            return descendants
+        deadline.spend(f"only {len(descendants)} processes below the service")
+
+
+def _wait_gone(pid: int) -> None:
+    deadline = _Patience()
+    while Path(f"/proc/{pid}").exists():
+        deadline.spend(f"{pid} is still there")
+
+
+class _Patience:
+    """Waits a turn at a time for what has no event, up to a bound."""
+
+    def __init__(self) -> None:
+        self.turns = 2000
+
+    def spend(self, why: str) -> None:
+        import threading
+
+        self.turns -= 1
+        assert self.turns > 0, why
+        threading.Event().wait(0.01)
