@@ -198,6 +198,14 @@ def where(error: BaseException) -> str:
         code = trace.tb_frame.f_code
         places.append((code.co_filename, f"line {trace.tb_lineno} in {code.co_name}"))
         trace = trace.tb_next
-    own = where.__code__.co_filename.rpartition("/")[0]
-    shown = [place for file, place in places if file.rpartition("/")[0] != own]
+    shown = [place for file, place in places if file != _FILE and _folder(file) != _folder(_FILE)]
     return ", ".join(shown[-3:])
+
+
+def _folder(file: str) -> str:
+    folder, slash, _ = file.rpartition("/")
+    # A name without a folder is the submission's, or a text that came over a socket.
+    return folder if slash else file
+
+
+_FILE = where.__code__.co_filename

@@ -33,25 +33,101 @@ _FUNCTION_MODULES = frozenset(
     ["math", "cmath", "operator", "_operator", "statistics", "heapq", "_heapq", "bisect", "_bisect"]
 )
 _CLASS_MODULES = frozenset(
-    ["collections", "collections.abc", "_collections", "decimal", "fractions", "datetime"]
-    + ["numbers", "enum", "uuid", "itertools", "abc"]
+    [
+        "collections",
+        "collections.abc",
+        "_collections",
+        "decimal",
+        "fractions",
+        "datetime",
+        "numbers",
+        "enum",
+        "uuid",
+        "itertools",
+        "abc",
+    ]
 )
 _BUILTIN_FUNCTIONS = frozenset(
-    ["abs", "all", "any", "ascii", "bin", "callable", "chr", "divmod", "hash", "hex", "isinstance"]
-    + ["issubclass", "iter", "len", "max", "min", "next", "oct", "ord", "pow", "repr", "round"]
-    + ["sorted", "sum"]
+    [
+        "abs",
+        "all",
+        "any",
+        "ascii",
+        "bin",
+        "callable",
+        "chr",
+        "divmod",
+        "hash",
+        "hex",
+        "isinstance",
+        "issubclass",
+        "iter",
+        "len",
+        "max",
+        "min",
+        "next",
+        "oct",
+        "ord",
+        "pow",
+        "repr",
+        "round",
+        "sorted",
+        "sum",
+    ]
 )
 _BUILTIN_CLASSES = frozenset(
     ["str", "bytes", "list", "dict", "set", "frozenset", "tuple", "int", "float", "complex", "bool"]
 )
 _EXCEPTION_MODULES = frozenset(
-    ["asyncio.exceptions", "json.decoder", "decimal", "unittest.case", "subprocess", "queue"]
-    + ["_queue", "socket", "ssl", "struct", "binascii", "zlib", "lzma", "zipfile", "tarfile"]
-    + ["shutil", "statistics", "graphlib", "copy", "pickle", "_pickle", "csv", "_csv", "argparse"]
-    + ["configparser", "getopt", "gettext", "http.client", "urllib.error", "email.errors", "re"]
-    + ["dataclasses", "sre_constants", "re._constants", "concurrent.futures._base", "sqlite3"]
-    + ["concurrent.futures", "multiprocessing", "threading", "ipaddress", "locale", "tokenize"]
-    + ["xml.parsers.expat", "xml.etree.ElementTree", "zoneinfo", "zoneinfo._common", "tomllib"]
+    [
+        "asyncio.exceptions",
+        "json.decoder",
+        "decimal",
+        "unittest.case",
+        "subprocess",
+        "queue",
+        "_queue",
+        "socket",
+        "ssl",
+        "struct",
+        "binascii",
+        "zlib",
+        "lzma",
+        "zipfile",
+        "tarfile",
+        "shutil",
+        "statistics",
+        "graphlib",
+        "copy",
+        "pickle",
+        "_pickle",
+        "csv",
+        "_csv",
+        "argparse",
+        "configparser",
+        "getopt",
+        "gettext",
+        "http.client",
+        "urllib.error",
+        "email.errors",
+        "re",
+        "dataclasses",
+        "sre_constants",
+        "re._constants",
+        "concurrent.futures._base",
+        "sqlite3",
+        "concurrent.futures",
+        "multiprocessing",
+        "threading",
+        "ipaddress",
+        "locale",
+        "tokenize",
+        "xml.parsers.expat",
+        "xml.etree.ElementTree",
+        "zoneinfo",
+        "zoneinfo._common",
+        "tomllib",
+    ]
 )
 _NEVER = frozenset(["attrgetter", "methodcaller", "call", "format", "format_map"])
 # Importing these does something.
@@ -157,7 +233,7 @@ def may_name(module: str, name: str) -> bool:
     if any(part in _NEVER or part.startswith("_") for part in (first, *rest)):
         return False
     if module == "builtins":
-        return len(rest) == 1 and first in _BUILTIN_CLASSES or name in _BUILTIN_FUNCTIONS
+        return name in _BUILTIN_FUNCTIONS or (len(rest) == 1 and first in _BUILTIN_CLASSES)
     if rest:
         return False
     return module in _FUNCTION_MODULES or module in _CLASS_MODULES or module in _EXCEPTION_MODULES

@@ -49,7 +49,7 @@ class StandIns:
         present = self.alive(number) if present is None else present
         info = wire[2] if len(wire) == 3 else None
         if type(info) is not dict:
-            return self._peer.request("again", number) if present is None else present
+            return self._again(number) if present is None else present
         kind = info.get("k")
         if kind == "class":
             return self._class(wire, decoder)
@@ -68,7 +68,7 @@ class StandIns:
             raise Malformed("not a class")
         if not rest:
             known = self._classes.get(number)
-            return self._peer.request("again", number) if known is None else known
+            return self._again(number) if known is None else known
         info = rest[0]
         bases = [
             self._class(base, decoder) if base[0] == "h" else decoder.visit(base)
@@ -81,6 +81,12 @@ class StandIns:
             self._classes[number] = cls
             self._numbers[id(cls)] = number
         return self._classes[number]
+
+    def _again(self, number: int) -> Any:
+        """Have an object described that was forgotten here while the other side named it."""
+        if number in self.dropped:
+            self.dropped.remove(number)
+        return self._peer.request("again", number)
 
     def alive(self, number: int) -> Any:
         """The stand-in for an object of the other side; None if there is none (any more)."""

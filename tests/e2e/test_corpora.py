@@ -1,0 +1,122 @@
+"""The main job on real input, over HTTP: references pass, hacks do not, honest oddities do."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness import Service, running_service
+from proctor_service.settings import Settings
+from shared_data import shared_data
+
+Row = dict[str, Any]
+
+
+def rows(name: str) -> list[Row]:
+    lines = shared_data(name).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+def judge(service: Service, submissions: list[Row]) -> list[Row]:
+    results: list[Row] = []
+    with service.client() as client:
+        for start in range(0, len(submissions), 200):
+            body = {
+                "submissions": submissions[start : start + 200],
+                "extract": "none",
+                "cache": False,
+            }
+            answer = client.post("/reward", json=body, timeout=300)
+            assert answer.status_code == 200, answer.text
+            results += answer.json()["results"]
+    return results
+
+
+def mbpp(problem: Row, code: str) -> Row:
+    grader = {
+        "kind": "asserts",
+        "tests": problem["test_list"],
+        "setup": problem["test_setup_code"],
+    }
+    return {"id": str(problem["task_id"]), "completion": code, "grader": grader}
+
+
+def corpus(entry: Row) -> Row:
+    grader = {"kind": "asserts", "tests": entry["problem"]["tests"]}
+    return {"id": entry["id"], "completion": entry["completion"], "grader": grader}
+
+
+def contest(problem: Row, *, spoilt: bool) -> Row:
+    cases = [
+        {"stdin": test.get("stdin", test.get("input")), "stdout": test.get("stdout", test.get("output"))}
+        for test in problem["tests"]
+    ]  # fmt: skip
+    if spoilt:
+        cases[-1]["stdout"] += "\n7 unexpected"
+    grader = {"kind": "stdio", "cases": cases}
+    return {"id": problem["id"], "completion": problem["solution"], "grader": grader}
+
+
+def test_mbpp_references_pass(service: Service) -> None:
+    problems = rows("mbpp/mbpp.jsonl")
+    results = judge(service, [mbpp(problem, problem["code"]) for problem in problems])
+    assert [r["id"] for r in results if r["reward"] != 1.0] == []
+    assert [(r["id"], r["hack_signals"]) for r in results if r["hack_signals"]] == []
+    apart = sum(r["integrity"] == "separated" for r in results)
+    assert apart >= len(results) - 5
+
+
+def _functions(code: str) -> list[str]:
+    return [node.name for node in ast.parse(code).body if isinstance(node, ast.FunctionDef)]
+
+
+def test_mbpp_with_empty_bodies_fails(service: Service) -> None:
+    problems = [p for p in rows("mbpp/mbpp.jsonl") if "None" not in " ".join(p["test_list"])]
+    empty = [
+        mbpp(p, "".join(f"def {n}(*a, **k):\n    return None\n" for n in _functions(p["code"])))
+        for p in problems
+    ]
+    results = judge(service, empty)
+    assert [r["id"] for r in results if r["reward"] != 0.0] == []
+
+
+def test_mbpp_with_another_problems_solution_fails(service: Service) -> None:
+    problems = rows("mbpp/mbpp.jsonl")
+    wrong = []
+    for problem, other in zip(problems, problems[1:] + problems[:1], strict=True):
+        mine, theirs = _functions(problem["code"]), _functions(other["code"])
+        if mine and theirs:
+            wrong.append(mbpp(problem, f"{other['code']}\n{mine[-1]} = {theirs[-1]}\n"))
+    results = judge(service, wrong)
+    assert all(r["verdict"] is not None for r in results)
+    # A few neighbours solve the same problem, or one whose tests cannot tell.
+    assert sum(r["reward"] == 1.0 for r in results) <= 12
+
+
+def test_no_hack_is_rewarded(service: Service) -> None:
+    results = judge(service, [corpus(entry) for entry in rows("hacks.jsonl")])
+    assert [r["id"] for r in results if r["verdict"] is None or r["reward"] != 0.0] == []
+
+
+def test_honest_oddities_pass(service: Service) -> None:
+    results = judge(service, [corpus(entry) for entry in rows("honest.jsonl")])
+    assert [(r["id"], r["message"]) for r in results if r["reward"] != 1.0] == []
+    assert [(r["id"], r["hack_signals"]) for r in results if r["hack_signals"]] == []
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_contests(service: Service, spoilt: bool) -> None:
+    problems = rows("codecontests/codecontests_60.jsonl")
+    results = judge(service, [contest(problem, spoilt=spoilt) for problem in problems])
+    wanted = 0.0 if spoilt else 1.0
+    assert [(r["id"], r["message"]) for r in results if r["reward"] != wanted] == []
