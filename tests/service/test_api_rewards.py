@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import Gate, exec_request, running_service
 
+from harness import Gate, NoBackend, exec_request, running_service
 from proctor_client import wire
 from proctor_service.errors import Failure as NotJudged
 from proctor_service.errors import InvalidTask, JudgeFailed, Overloaded, SandboxLost
@@ -64,11 +64,14 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         answer = ask(
             client,
             {
-                "submissions": [{"id": "a", "group": "g", "completion": "x", "scoring": "fraction"}],
+                "submissions": [
+                    {"id": "a", "group": "g", "completion": "x", "scoring": "fraction"}
+                ],
                 "grader": ASSERTS,
                 "extract": "none",
             },
         )
+    assert wire.RewardResponse.model_validate(answer).summary.mean_reward == 0.5
     [result] = answer["results"]
     assert set(result) == set(wire.Result.model_fields)
     assert set(answer["summary"]) == set(wire.Summary.model_fields)
@@ -98,7 +101,6 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "sandbox_id": "sb_1",
         "degraded": [],
     }
-    assert wire.RewardResponse.model_validate(answer).summary.mean_reward == 0.5
 
 
 def test_what_a_submission_lacks_comes_from_the_request_and_then_from_the_server() -> None:
@@ -307,8 +309,6 @@ def test_a_full_batch_is_answered_in_order() -> None:
 
 
 def test_every_result_says_what_the_machine_cannot_enforce() -> None:
-    from harness import NoBackend
-
     backend = NoBackend(Traits("none", degraded=("cgroups",)))
     with running_service(backend=backend) as service, service.client() as client:
         assert ask(client, exec_request("x"))["results"][0]["degraded"] == ["cgroups"]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from harness import NoBackend
 
+from harness import NoBackend
 from proctor_client.wire import ExecGrader, Scoring
 from proctor_service.admission.cache import Cache
 from proctor_service.admission.deadlines import Deadlines
@@ -46,9 +46,7 @@ class Scripted:
         return end
 
 
-def item(
-    deadline: float = 1e9, scoring: Scoring = "all", cache_key: bytes | None = None
-) -> Item:
+def item(deadline: float = 1e9, scoring: Scoring = "all", cache_key: bytes | None = None) -> Item:
     submission = Submission("x = 1", ExecGrader(kind="exec"), LIMITS, scoring)
     return Item("ev_1", submission, "t", "j", deadline, cache_key)
 
@@ -100,9 +98,7 @@ def test_nothing_else_is_retried_and_no_failure_has_a_reward(failure: Failure) -
 
 
 @pytest.mark.parametrize("bug", [ValueError("secret"), TimeoutError("secret"), MemoryError()])
-def test_a_bug_is_judge_failed_and_logged(
-    bug: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_is_judge_failed_and_logged(bug: Exception, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         outcome = evaluate(Scripted(bug), item())
     assert isinstance(outcome.failure, JudgeFailed)

@@ -24,6 +24,8 @@ SLICE_SECONDS = 0.005
 SLICED_BODY_BYTES = 512 * 1024
 SLICED_SUBMISSIONS = 128
 MOST_ERRORS = 5
+DISCARDED_TIMES = 8
+DISCARD_SECONDS = 10.0
 MEBIBYTE = 1024 * 1024
 _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -43,11 +45,16 @@ class Pacer:
 
 
 async def read_body(request: Request, max_mb: int) -> bytes:
-    """The whole body. Raises TooLarge as soon as it is known to be longer than `max_mb`."""
+    """The whole body. Raises TooLarge when it is longer than `max_mb`; nothing of it is kept then.
+
+    The rest is read and thrown away, within bounds: most clients send all before they listen, and
+    would find a connection that was reset instead of the answer.
+    """
     most = max_mb * MEBIBYTE
     declared = request.headers.get("content-length", "")
     # Python takes signs, underscores and foreign digits for numbers; HTTP does not.
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
+        await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
     chunks: list[bytes] = []
     length = 0
@@ -55,11 +62,27 @@ async def read_body(request: Request, max_mb: int) -> bytes:
         async for chunk in request.stream():
             length += len(chunk)
             if length > most:
+                chunks.clear()
+                await _discard(request, most * DISCARDED_TIMES)
                 raise TooLarge(f"the body is longer than {max_mb} MB")
             chunks.append(chunk)
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     return b"".join(chunks)
+
+
+async def _discard(request: Request, most: int) -> None:
+    """Reads what is left of a body, at most so many bytes and seconds of it."""
+    length = 0
+    try:
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while length <= most:
+                message = await request.receive()
+                length += len(message.get("body", b""))
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    return
+    except TimeoutError:
+        return
 
 
 async def parse_reward_request(body: bytes) -> RewardRequest:

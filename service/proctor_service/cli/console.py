@@ -67,7 +67,12 @@ def aside() -> Console:
 
 
 def plain(text: str, width: int = 200) -> str:
-    """Text that a program wrote, safe for a terminal: one line, no control characters, cut short."""
+    """Text that a program wrote, safe for a terminal: one line, no control characters, cut short.
+
+    Of a traceback it is the last line, which says what went wrong.
+    """
+    if text.startswith("Traceback "):
+        text = text.rstrip().rpartition("\n")[2]
     line = " ".join(text[: 4 * width].split())
     line = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
     return line if len(line) <= width else line[: width - 1] + "…"

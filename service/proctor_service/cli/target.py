@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 
@@ -42,14 +42,10 @@ def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Ite
 @contextmanager
 def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
     """A client for a service of the command's own. Raises Trouble when it does not start."""
-    with console.status("starting a service for this run"):
-        service = temporary_service(allow_degraded=allow_degraded)
-        running = service.__enter__()
-    try:
-        with Client(running.url, token=running.token) as client:
-            yield client
-    finally:
-        service.__exit__(None, None, None)
+    with ExitStack() as stack:
+        with console.status("starting a service for this run"):
+            running = stack.enter_context(temporary_service(allow_degraded=allow_degraded))
+        yield stack.enter_context(Client(running.url, token=running.token))
 
 
 def _probe(url: str, token: str | None) -> str | None:

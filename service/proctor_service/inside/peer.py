@@ -195,6 +195,9 @@ class Peer:
                 text = str(error) if refused else type(error).__name__
                 failure = RuntimeError(f"the result can't be handed over: {text}")
                 self._send(["a", number, "x"], failure, {})
+            finally:
+                # Its traceback refers to this frame.
+                result = None
 
     def _send(self, head: list[Any], value: Any, news: dict[str, Any]) -> None:
         changed = self.shared.changed()

@@ -7,7 +7,7 @@ reports to the service are lines that begin with ``!``; every other line is for 
     ["setup_failed", text]                            the setup is broken by itself
     ["test", index, outcome, message, extra]          passed, failed (an assertion), or raised
     ["signals", [names]]                              what the submission tried
-    ["done"]
+    ["done", {"objects": whether an outcome rested on the submission's own comparisons}]
 """
 
 import ast
@@ -64,7 +64,7 @@ class Exam:
             pass
         if self._side.signals:
             self._report(["signals", self._side.signals])
-        self._report(["done"])
+        self._report(["done", {"objects": self._side.judging.delegated}])
         self._peer.close()
 
     def _report(self, report: list[Any]) -> None:
@@ -101,7 +101,28 @@ class Exam:
             for index in range(len(self._tests)):
                 self._tell(index, error, "in the setup")
             return False
+        shapes = tuple(self._data_classes().items())
+        if shapes:
+            self._peer.request("define", shapes)
         return True
+
+    def _data_classes(self) -> dict[str, type]:
+        """The classes of the setup that the submission's code may use by name, as in `ListNode(0)`.
+
+        Only those with no methods but special ones: a method could hold the answer.
+        """
+        return {
+            name: value
+            for name, value in self._namespace.items()
+            if type(value) is type
+            and value.__module__ == "__main__"
+            and "__call__" not in vars(value)
+            and not any(
+                callable(part) or isinstance(part, property | staticmethod | classmethod)
+                for key, part in vars(value).items()
+                if not key.startswith("__")
+            )
+        }
 
     def _test(self, index: int, test: str) -> None:
         self._peer.forget_last()
@@ -165,6 +186,8 @@ class Exam:
         if context:
             message = f"{message}; {context}" if self._reveal else f"{message} ({context})"
         extra["from_submission"] = not own
+        if not own:
+            extra["names"] = [base.__name__ for base in type(error).__mro__]
         extra["exit"] = not own and isinstance(error, SystemExit)
         outcome = "failed" if own and _is_failure(error) else "raised"
         self._report(["test", index, outcome, message[:_MESSAGE_CHARACTERS], extra])

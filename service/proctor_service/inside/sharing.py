@@ -19,6 +19,8 @@ _whole = slice(None)
 _deque, _ordered = collections.deque, collections.OrderedDict
 
 DICTS: tuple[type, ...] = (dict, _ordered, collections.Counter, collections.defaultdict)
+# A message with more containers than this shares none of them.
+_MOST = 50_000
 MUTABLE: tuple[type, ...] = (list, set, bytearray, _deque, *DICTS)
 
 
@@ -109,21 +111,19 @@ class Shared:
 
     def offer(self, kept: Iterable[Any]) -> None:
         """Share the containers of an outgoing message, from ``next_key`` on."""
-        for value in kept:
-            if type(value) in MUTABLE:
-                self._add(self.next_key, value)
-                self.next_key += 2
+        for value in _shareable(kept):
+            self._add(self.next_key, value)
+            self.next_key += 2
 
     def accept(self, kept: Iterable[Any], first: int) -> None:
         """Share the containers of an incoming message; ``ValueError`` if its keys make no sense."""
         if type(first) is not int or first % 2 == self._parity:
             raise ValueError("not a key")
-        for value in kept:
-            if type(value) in MUTABLE:
-                if first in self._values:
-                    raise ValueError("a key twice")
-                self._add(first, value)
-                first += 2
+        for value in _shareable(kept):
+            if first in self._values:
+                raise ValueError("a key twice")
+            self._add(first, value)
+            first += 2
 
     def _add(self, key: int, value: Any) -> None:
         self._entries[id(value)] = Entry(["m", key], type(value), value)
@@ -162,3 +162,9 @@ class Shared:
                 dropped.append(key)
         self.forget(dropped)
         return dropped
+
+
+def _shareable(kept: Iterable[Any]) -> list[Any]:
+    """The mutable ones; none when there are so many that keeping them alike would cost too much."""
+    found = [value for value in kept if type(value) in MUTABLE]
+    return found if len(found) <= _MOST else []

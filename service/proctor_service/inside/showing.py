@@ -1,7 +1,19 @@
 """Values as text for a message: short, and without running anybody's code."""
 
+from collections.abc import Callable
 from typing import Any
 
+_whole = slice(None)
+_COPIES: dict[Any, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda value: bytes.__getitem__(value, _whole),
+    tuple: lambda value: tuple.__getitem__(value, _whole),
+    list: lambda value: list.__getitem__(value, _whole),
+    dict: lambda value: dict(dict.items(value)),
+    set: lambda value: set(set.__iter__(value)),
+}
 _PLAIN = (int, float, complex, bool, type(None), type(...), range)
 _BRACKETS: dict[Any, tuple[str, str]] = {
     list: ("[", "]"),
@@ -37,7 +49,13 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
     elif isinstance(value, type) and type(value) is type:
         text = type.__dict__["__qualname__"].__get__(value)
     else:
-        text = f"<{type.__dict__['__qualname__'].__get__(kind)} object>"
+        name = type.__dict__["__qualname__"].__get__(kind)
+        base = next(
+            (base for base in type.__dict__["__mro__"].__get__(kind) if base in _COPIES), None
+        )
+        text = (
+            f"<{name} object>" if base is None else f"{name}({show(_COPIES[base](value), left[0])})"
+        )
     left[0] -= len(text)
     parts.append(text)
 

@@ -38,6 +38,10 @@ class SubmissionSide:
             return tuple(self._kinds(peer, operands[0]))
         if operation == "imports":
             return self._import(operands[0])
+        if operation == "define":
+            for name, value in operands[0]:
+                self._namespace.setdefault(name, value)
+            return None
         if operation == "decoy":
             return _Decoy()
         if operation == "again":

@@ -30,6 +30,8 @@ class Judging:
         self._trusted: set[int] = set()
         self._suspected: set[int] = set()
         self._signal = signal
+        # Whether an outcome rested on what the submission's own classes said.
+        self.delegated = False
 
     def mention(self, number: int) -> None:
         """The tests name this class; to be told before any class is built."""
@@ -131,22 +133,28 @@ class Judging:
 
     def equal(self, left: Any, right: Any) -> bool:
         """``left == right`` as the submission's class says, unless it contradicts itself."""
+        self.delegated = True
         ask = _asker(left)
-        if _truth(ask("eq", left, right)) is False:
+        decoys = decoys_of(right) + decoys_of(right)
+        if not decoys and not _truth(ask("eq", left, right)):
             return False
-        questions = [("ne", left, right, False), ("eq", right, left, True)]
-        questions.append(("eq", left, ask("decoy"), False))
-        questions += [("eq", left, decoy, False) for decoy in decoys_of(right)]
-        questions.append(("eq", left, right, True))
+        meant = [("eq", left, right, True), ("ne", left, right, False), ("eq", right, left, True)]
+        others = [("eq", left, other, False) for other in [ask("decoy"), *decoys]]
+        # Which question is meant is not to be seen from the order in which they come.
+        questions = [(True, question) for question in meant]
+        questions += [(False, question) for question in others]
         _random.shuffle(questions)
-        for name, one, other, expected in questions:
-            if _answer(ask, name, one, other) is not expected:
-                self._signal("lying_equality")
-                return False
-        return True
+        kept = {True: 0, False: 0}
+        for is_meant, (name, one, other, expected) in questions:
+            kept[is_meant] += _answer(ask, name, one, other) is expected
+        if kept[False] == len(others) and kept[True] in (0, len(meant)):
+            return kept[True] > 0
+        self._signal("lying_equality")
+        return False
 
     def unequal(self, left: Any, right: Any) -> bool:
         """``left != right``; raises ``Lie`` where the class contradicts itself."""
+        self.delegated = True
         ask = _asker(left)
         differs = _truth(ask("ne", left, right))
         if differs is _truth(ask("eq", left, right)):
@@ -158,6 +166,7 @@ class Judging:
 
     def ordered(self, name: str, left: Any, right: Any) -> bool:
         """An ordering; raises ``Lie`` where the class contradicts itself."""
+        self.delegated = True
         ask = _asker(left)
         holds = _truth(ask(name, left, right))
         questions = [(_REFLECTED[name], right, left, holds), (name, left, right, holds)]

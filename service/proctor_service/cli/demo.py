@@ -1,0 +1,139 @@
+"""`proctor demo`: a handful of completions, judged in front of your eyes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proctor_client import wire
+from proctor_service.cli.console import TROUBLE, UNSOUND, aside, friendly, plain, screen
+from proctor_service.cli.target import connected, own
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    """A completion, the tests that it is judged by, and the verdict that it has coming."""
+
+    name: str
+    completion: str
+    tests: list[str]
+    verdict: wire.Verdict = "passed"
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    def submission(self) -> dict[str, Any]:
+        """As it is sent."""
+        grader = {"kind": "asserts", "tests": self.tests}
+        sent: dict[str, Any] = {"id": self.name, "completion": self.completion, "grader": grader}
+        return sent | ({"limits": dict(self.limits)} if self.limits else {})
+
+
+def toys() -> Iterator[Toy]:
+    """What the demo judges."""
+    add = ["assert add(2, 3) == 5", "assert add(-1, 1) == 0"]
+    yield Toy("addition", "<answer>\ndef add(a, b):\n    return a + b\n</answer>", add)
+    yield Toy(
+        "factorial",
+        "Here it is:\n```python\ndef fact(n):\n    return 1 if n < 2 else n * fact(n - 1)\n```",
+        ["assert fact(0) == 1", "assert fact(5) == 120"],
+    )
+    yield Toy(
+        "reversed words",
+        "def words(s):\n    return ' '.join(reversed(s.split()))\n",
+        ["assert words('a b c') == 'c b a'", "assert words('') == ''"],
+    )
+    yield Toy("wrong sum", "def add(a, b):\n    return a - b\n", add, "failed")
+    yield Toy(
+        "syntax error", "```python\ndef add(a, b)\n    return a + b\n```", add, "syntax_error"
+    )
+    yield Toy(
+        "runtime error", "def add(a, b):\n    return a / 0\n\nadd(1, 2)\n", add, "runtime_error"
+    )
+    yield Toy(
+        "endless loop",
+        "def add(a, b):\n    while True:\n        pass\n",
+        add,
+        "timeout",
+        {"cpu_seconds": 1},
+    )
+    yield Toy("leaves early", "import os\n\ndef add(a, b):\n    os._exit(0)\n", add, "early_exit")
+    yield Toy("no code at all", "I would add the two numbers.", add, "no_code")
+
+
+def demo(
+    url: Annotated[
+        str | None, typer.Option(help="A service that runs; default: one of the demo's own.")
+    ] = None,
+    allow_degraded: Annotated[
+        bool, typer.Option("--allow-degraded", help="As in `proctor serve`.")
+    ] = False,
+) -> None:
+    """Judge a handful of completions, right and wrong, and show what they are worth."""
+    with friendly():
+        asked = list(toys())
+        out, console = screen(), aside()
+        service = connected if url else None
+        with (
+            service(url, console, allow_degraded=allow_degraded)
+            if service
+            else own(console, allow_degraded=allow_degraded) as client
+        ):
+            results: dict[int, wire.Result] = {}
+            with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:
+                for result in stream:
+                    results[result.index] = result
+                    _show_one(out, asked[result.index], result)
+            _show_all(out, asked, results, stream.summary)
+        _end(out, asked, results)
+
+
+def _show_one(out: Console, toy: Toy, result: wire.Result) -> None:
+    passed = result.verdict == "passed"
+    line = Text("✓ " if passed else "✗ ", style="green" if passed else "red")
+    line.append(f"{toy.name:16}", style="default")
+    line.append(f"{_verdict(result):14}", style="default")
+    line.append(f"{result.usage.wall_seconds:6.3f} s  {plain(_why(result), 60)}", style="dim")
+    out.print(line, overflow="ellipsis", no_wrap=True)
+
+
+def _show_all(
+    out: Console, asked: list[Toy], results: Mapping[int, wire.Result], summary: wire.Summary
+) -> None:
+    table = Table(box=None, pad_edge=False, title="\nIn the order of the request")
+    table.title_justify = "left"
+    for column in ("completion", "verdict", "reward", "tests"):
+        table.add_column(column, justify="right" if column == "reward" else "left")
+    for index, toy in enumerate(asked):
+        result = results[index]
+        reward = "-" if result.reward is None else f"{result.reward:.1f}"
+        tests = f"{result.tests.passed} of {result.tests.total}" if result.tests.total else ""
+        table.add_row(toy.name, _verdict(result), reward, tests)
+    out.print(table)
+    total = sum(result.reward or 0.0 for result in results.values())
+    rate = 100 * summary.passed / summary.judged if summary.judged else 0.0
+    out.print(
+        f"\ntotal reward {total:.1f}, pass rate {rate:.0f} % ({summary.passed} of {summary.judged})"
+    )
+
+
+def _end(out: Console, asked: list[Toy], results: Mapping[int, wire.Result]) -> None:
+    """Ends with a status other than 0 when a completion did not get what it had coming."""
+    if any(result.error for result in results.values()):
+        raise typer.Exit(TROUBLE)
+    for index, toy in enumerate(asked):
+        if results[index].verdict != toy.verdict:
+            out.print(f"{toy.name}: {results[index].verdict}, not {toy.verdict}", style="red")
+            raise typer.Exit(UNSOUND)
+
+
+def _verdict(result: wire.Result) -> str:
+    return f"error: {result.error.reason}" if result.error else result.verdict or ""
+
+
+def _why(result: wire.Result) -> str:
+    return result.error.message if result.error else result.message

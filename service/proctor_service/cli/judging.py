@@ -1,0 +1,61 @@
+"""Sending many submissions: in batches that a service takes, each result handed on as it comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proctor_client import Client, wire
+from proctor_service.datasets import Completion, Task
+
+BATCH = 1000
+BATCH_CHARACTERS = 8_000_000
+DEADLINE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One completion of a task; `sample` counts the task's completions from 0."""
+
+    task: Task
+    completion: Completion
+    sample: int = 0
+
+
+def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
+    """The pairs, with each task's completions counted."""
+    seen: dict[str, int] = {}
+    made = []
+    for task, completion in pairs:
+        sample = seen.get(task.id, 0)
+        seen[task.id] = sample + 1
+        made.append(Attempt(task, completion, sample))
+    return made
+
+
+def judged(
+    client: Client, items: Sequence[Attempt], *, extract: wire.Extract, job: str
+) -> Iterator[tuple[Attempt, wire.Result]]:
+    """Each attempt with its result, as they finish. Raises ProctorError."""
+    for batch in _batches(items):
+        submissions = [each.task.submission(each.completion) for each in batch]
+        with client.reward_stream(
+            submissions, extract=extract, job=job, deadline_seconds=DEADLINE_SECONDS
+        ) as results:
+            for result in results:
+                yield batch[result.index], result
+
+
+def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
+    batch: list[Attempt] = []
+    room = BATCH_CHARACTERS
+    for item in items:
+        size = len(json.dumps(item.task.submission(item.completion)))
+        if batch and (len(batch) == BATCH or size > room):
+            yield batch
+            batch, room = [], BATCH_CHARACTERS
+        batch.append(item)
+        room -= size
+    if batch:
+        yield batch

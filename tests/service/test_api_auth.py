@@ -1,0 +1,95 @@
+"""Who may ask: a token on every route but two, and tenants that share nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from harness import Service, exec_request, running_service
+from proctor_service.settings import Settings
+
+TOKENS = SecretStr(json.dumps({"red": "red-tökén", "blue": "blue-token"}))
+CLOSED = ("/reward", "/capacity", "/metrics", "/docs", "/openapi.json", "/nothing")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(tokens=TOKENS)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    with service.client() as opened:
+        yield opened
+
+
+def bearer(token: str) -> dict[bytes, bytes]:
+    return {b"Authorization": b"Bearer " + token.encode()}
+
+
+@pytest.mark.parametrize("path", CLOSED)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("wrong"),
+        {b"Authorization": b"Bearer"},
+        bearer("red-t"),
+        {b"Authorization": b"Basic blue-token"},
+        {b"Authorization": b"blue-token"},
+    ],
+)
+def test_no_token_or_a_wrong_one_is_a_401_everywhere(
+    client: httpx.Client, path: str, headers: dict[bytes, bytes]
+) -> None:
+    method = "POST" if path == "/reward" else "GET"
+    answer = client.request(method, path, headers=headers)
+    assert answer.status_code == 401
+    assert answer.json()["error"]["reason"] == "unauthorized"
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("path", CLOSED[1:])
+@pytest.mark.parametrize("token", ["red-tökén", "blue-token"])
+def test_a_tenants_token_opens_every_route(client: httpx.Client, path: str, token: str) -> None:
+    expected = 404 if path == "/nothing" else 200
+    assert client.get(path, headers=bearer(token)).status_code == expected
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_health_needs_no_token(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
+def test_metrics_may_be_public() -> None:
+    settings = Settings(tokens=TOKENS, metrics_public=True)
+    with running_service(settings) as service, service.client() as client:
+        assert client.get("/metrics").status_code == 200
+        assert client.get("/capacity").status_code == 401
+
+
+def test_tenants_share_neither_results_nor_keys(client: httpx.Client) -> None:
+    hows = []
+    for token in ("red-tökén", "blue-token", "red-tökén"):
+        headers = bearer(token)
+        answer = client.post("/reward", json=exec_request("tenants"), headers=headers)
+        hows.append(answer.json()["results"][0]["cache"])
+    assert hows == ["miss", "miss", "hit"]
+
+    ids = set()
+    for token in ("red-tökén", "blue-token"):
+        headers = bearer(token) | {b"Idempotency-Key": b"k"}
+        answer = client.post("/reward", json=exec_request("keys"), headers=headers)
+        ids.add(answer.json()["results"][0]["evaluation_id"])
+    assert len(ids) == 2
+
+
+def test_without_a_token_only_loopback_is_listened_on() -> None:
+    with pytest.raises(ValidationError, match="PROCTOR_TOKENS"):
+        Settings(host="0.0.0.0")
+    Settings(host="0.0.0.0", tokens=TOKENS)

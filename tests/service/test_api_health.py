@@ -1,0 +1,124 @@
+"""The routes around the work, and what the OpenAPI page says about all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+from fastapi.routing import APIRoute
+
+from harness import Gate, NoBackend, exec_request, running_service
+from proctor_client import wire
+from proctor_service.app import build_app
+from proctor_service.evaluate import Outcome
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.metrics import Metrics
+from proctor_service.sandbox.interface import Backend
+from proctor_service.settings import Settings
+
+
+def test_health_and_capacity_answer_while_a_large_batch_runs() -> None:
+    gate = Gate()
+    with running_service(Settings(slots=2), judge=gate) as service, service.client() as client:
+
+        async def test() -> None:
+            body = exec_request(*[str(number) for number in range(2000)])
+            asked = asyncio.create_task(asyncio.to_thread(client.post, "/reward", json=body))
+            await asyncio.to_thread(service.until, lambda: service.rooms.queue.queued == 1998)
+            assert (await asyncio.to_thread(client.get, "/healthz")).json()["status"] == "ok"
+            assert (await asyncio.to_thread(client.get, "/readyz")).json()["status"] == "ready"
+            found = (await asyncio.to_thread(client.get, "/capacity")).json()
+            capacity = wire.Capacity.model_validate(found)
+            assert (capacity.slots, capacity.busy, capacity.queued) == (2, 2, 1998)
+            service.call(gate.open)
+            await asked
+
+        asyncio.run(test())
+        found = client.get("/capacity").json()
+        assert (found["busy"], found["queued"]) == (0, 0)
+        assert found["recent_rewards_per_second"] > 0
+
+
+async def cheats(submission: Submission, backend: Backend) -> Judgement:
+    return Judgement("early_exit", hack_signals=("early_exit",))
+
+
+def test_the_metrics_count_what_happened() -> None:
+    with running_service(judge=cheats) as service, service.client() as client:
+        client.post("/reward", json=exec_request("a", "a", job="run-1"))
+        client.post("/reward", json=exec_request("a", wrong=1))
+        client.get("/nothing/at/all")
+        text = client.get("/metrics").text
+    for line in (
+        'proctor_rewards_total{job="run-1",verdict="early_exit"} 2.0',
+        'proctor_reward_bucket{job="run-1",le="0.0"} 2.0',
+        'proctor_hack_signals_total{kind="early_exit"} 2.0',
+        'proctor_phase_seconds_count{phase="queue"} 1.0',
+        'proctor_phase_seconds_count{phase="sandbox"} 1.0',
+        'proctor_phase_seconds_count{phase="judge"} 1.0',
+        'proctor_http_requests_total{method="POST",route="/reward",status="200"} 1.0',
+        'proctor_http_requests_total{method="POST",route="/reward",status="422"} 1.0',
+        'proctor_http_requests_total{method="any",route="none",status="404"} 1.0',
+        'proctor_http_request_seconds_count{route="/reward"} 2.0',
+        'proctor_sandboxes{status="running"} 0.0',
+        "proctor_slots_busy 0.0",
+        "proctor_queue_depth 0.0",
+    ):
+        assert line in text.splitlines(), text
+    assert 'proctor_cache_total{result="miss"} 1.0' in text
+
+
+def test_a_trainer_cannot_flood_the_labels() -> None:
+    metrics = Metrics()
+    for number in range(150):
+        metrics.evaluated(f"job-{number}", Outcome(Judgement("passed"), 1.0))
+    jobs = {
+        sample.labels["job"]
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "proctor_rewards_total"
+    }
+    assert len(jobs) == 101
+    assert "other" in jobs
+
+
+def test_two_apps_share_no_metrics() -> None:
+    async def judge(submission: Submission, backend: Backend) -> Judgement:
+        return Judgement("passed")
+
+    first, second = (build_app(Settings(), NoBackend(), judge) for _ in range(2))
+    assert first.state.rooms.metrics.registry is not second.state.rooms.metrics.registry
+
+
+def examples_of(operation: dict[str, Any]) -> list[Any]:
+    contents = [answer.get("content", {}) for answer in operation["responses"].values()]
+    contents.append(operation.get("requestBody", {}).get("content", {}))
+    return [form.get("example") for content in contents for form in content.values()]
+
+
+def test_the_openapi_page_has_an_example_for_every_route() -> None:
+    with running_service() as service, service.client() as client:
+        schema = client.get("/openapi.json").json()
+        assert "swagger" in client.get("/docs").text
+        routes = {route.path for route in service.app.routes if isinstance(route, APIRoute)}
+    assert routes <= set(schema["paths"])
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            examples = examples_of(operation)
+            assert examples, path
+            assert None not in examples, path
+    reward = schema["paths"]["/reward"]["post"]
+    body = reward["requestBody"]["content"]["application/json"]
+    wire.RewardRequest.model_validate(body["example"])
+    assert body["schema"]["$ref"].rpartition("/")[2] in schema["components"]["schemas"]
+    answer = reward["responses"]["200"]["content"]["application/json"]["example"]
+    wire.RewardResponse.model_validate(answer)
+
+
+def test_the_example_of_the_openapi_page_is_answered() -> None:
+    with running_service() as service, service.client() as client:
+        schema = client.get("/openapi.json").json()
+        content = schema["paths"]["/reward"]["post"]["requestBody"]["content"]
+        answer: httpx.Response = client.post("/reward", json=content["application/json"]["example"])
+    assert answer.status_code == 200

@@ -1,0 +1,210 @@
+"""What is refused, with which status, and that the message names what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+from proctor_client import wire
+from proctor_service.api import body as bodies
+from proctor_service.errors import InvalidRequest
+from proctor_service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(max_body_mb=1, max_cpu_seconds=20)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    with service.client() as opened:
+        yield opened
+
+
+def problem(answer: httpx.Response) -> wire.Problem:
+    """The problem in an answer, held against the contract."""
+    assert set(answer.json()["error"]) == set(wire.Problem.model_fields)
+    return wire.ProblemBody.model_validate_json(answer.content).error
+
+
+def one(**fields: Any) -> dict[str, Any]:
+    """A request with one submission that has these fields as well."""
+    return {"submissions": [{"completion": "x", **fields}], "grader": {"kind": "exec"}}
+
+
+PYTEST = {"kind": "pytest", "files": {"../t.py": "x"}}
+ASSERTS: dict[str, Any] = {"kind": "asserts", "tests": ["assert 1"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({}, "submissions: "),
+        ({"submissions": []}, "submissions: "),
+        (exec_request(*["x"] * 4097), "submissions: 4097"),
+        ({"submissions": [{"completion": "x"}]}, "submissions.0.grader: "),
+        (one(completionn="y"), "submissions.0.completionn: unknown field"),
+        (exec_request("x", jobb="y"), "jobb: unknown field"),
+        (one(limits={"cpu_second": 1}), "submissions.0.limits.cpu_second: unknown field"),
+        (one(limits={"cpu_seconds": 0}), "submissions.0.limits.cpu_seconds: "),
+        (one(limits={"cpu_seconds": 21}), "submissions.0.limits.cpu_seconds: "),
+        (one(limits={"cpu_seconds": float("nan")}), "submissions.0.limits.cpu_seconds: "),
+        (one(limits={"cpu_seconds": float("inf")}), "submissions.0.limits.cpu_seconds: "),
+        (exec_request("x", limits={"memory_mb": 10**9}), "limits.memory_mb: "),
+        (one(limits={"network": True}), "submissions.0.limits.network: "),
+        (one(grader={"kind": "guess"}), "submissions.0.grader: "),
+        (one(grader={**ASSERTS, "tests": []}), "submissions.0.grader.tests: "),
+        (one(grader={**ASSERTS, "testz": []}), "submissions.0.grader.testz: unknown field"),
+        (one(grader=PYTEST), "submissions.0.grader.files: "),
+        (one(completion=7), "submissions.0.completion: "),
+        (one(completion=[{"role": "user", "content": "x"}]), "submissions.0.completion: "),
+        (one(completion=[{"content": "x"}]), "submissions.0.completion.0.role: "),
+        (one(files={"/etc/x": ""}), "submissions.0.files: '/etc/x'"),
+        (one(files={"a/../../x": ""}), "submissions.0.files: 'a/../../x'"),
+        (one(files={"": ""}), "submissions.0.files: ''"),
+        (one(files={"a\0": ""}), "submissions.0.files: "),
+        (one(files={"\ud800": ""}), "submissions.0.files: "),
+        (one(files={"a//b": ""}), "submissions.0.files: "),
+        (one(files={"x" * 256: ""}), "submissions.0.files: "),
+        (one(files={"a": "", "a/b/c": ""}), "submissions.0.files: 'a' is both"),
+        (one(files={str(i): "" for i in range(1001)}), "submissions.0.files: 1001"),
+        (one(language="cobol"), "submissions.0.language: no 'cobol' here, only: python, bash"),
+        (one(language="bash", grader=ASSERTS), "submissions.0.language: "),
+        (exec_request("x", deadline_seconds=-1), "deadline_seconds: "),
+        (exec_request("x", job=""), "job: "),
+        (exec_request("x", extract="magic"), "extract: "),
+        ([], "the body"),
+    ],
+)
+def test_what_makes_no_sense_is_a_422_that_names_the_field(
+    client: httpx.Client, body: Any, named: str
+) -> None:
+    answer = client.post("/reward", content=json.dumps(body))
+    assert answer.status_code == 422, answer.text
+    found = problem(answer)
+    assert (found.reason, found.retryable) == ("invalid_request", False)
+    assert named in found.message
+
+
+def test_a_fault_late_in_a_large_batch_is_named_by_its_own_index(client: httpx.Client) -> None:
+    body = exec_request(*["x"] * 300)
+    body["submissions"][299]["langauge"] = "python"
+    answer = client.post("/reward", json=body)
+    assert problem(answer).message == "submissions.299.langauge: unknown field"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b'{"submissions": [{"completion": "x"}], "grader": {"kind": "exec"}} x',
+        b'{"submissions": [{"completion": "\xff"}], "grader": {"kind": "exec"}}',
+        b'{"a":' * 100_000,
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"deadline_seconds": ' + b"9" * 5000 + b"}",
+        json.dumps(one()).encode("utf-16"),
+    ],
+)
+def test_what_is_no_json_is_a_422(client: httpx.Client, content: bytes) -> None:
+    answer = client.post("/reward", content=content)
+    assert answer.status_code == 422, answer.text
+    assert problem(answer).message.startswith("the body ")
+
+
+def test_values_nested_deeply_are_a_422_and_never_a_500(client: httpx.Client) -> None:
+    for depth in (100, 200, 300, 900, 5000):
+        value = "[" * depth + "]" * depth
+        grader = f'{{"kind": "calls", "entry_point": "f", "cases": [{{"expected": {value}}}]}}'
+        content = f'{{"submissions": [{{"completion": "x"}}], "grader": {grader}}}'
+        answer = client.post("/reward", content=content)
+        assert answer.status_code == (200 if depth <= 200 else 422), answer.text[:500]
+        assert len(answer.content) < 2000
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 1000000000\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n180000\r\n" + b" " * 0x180000 + b"\r\n",
+    ],
+)
+def test_a_body_that_is_too_large_is_a_413_before_it_is_read(service: Service, sent: bytes) -> None:
+    address = httpx.URL(service.url)
+    with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
+        connection.sendall(b"POST /reward HTTP/1.1\r\nHost: proctor\r\n" + sent)
+        answer = connection.recv(65536)  # although the body never ends
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert json.loads(body)["error"]["reason"] == "invalid_request"
+
+
+def test_large_bodies_are_parsed_in_slices_to_the_same_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "SLICED_BODY_BYTES", 0)
+    whole = exec_request(*[f"x\ud800 {number}" for number in range(300)], tags=["a"])
+    texts = [json.dumps(whole), json.dumps(whole, indent=3), "\ufeff" + json.dumps(whole)]
+    for text in texts:
+        parsed = asyncio.run(bodies.parse_reward_request(text.encode()))
+        assert parsed == wire.RewardRequest.model_validate(whole)
+    for broken in ("{", "{}x", '{"a" 1}', '{"a": 1,}', '{"submissions": [1 2]}', "[", '{"a": 1'):
+        with pytest.raises(InvalidRequest):
+            asyncio.run(bodies.parse_reward_request(broken.encode()))
+
+
+def test_routes_that_are_not_there_and_methods_that_do_not_fit(client: httpx.Client) -> None:
+    missing = client.get("/nothing/here")
+    assert (missing.status_code, problem(missing).reason) == (404, "not_found")
+    wrong = client.get("/reward")
+    assert (wrong.status_code, problem(wrong).reason) == (405, "invalid_request")
+    assert wrong.headers["allow"] == "POST"
+
+
+def test_a_bug_in_a_route_is_a_500_that_tells_nothing(
+    service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(type(service.rooms.desk), "take", broken)
+    answer = client.post("/reward", json=exec_request("x"))
+    assert (answer.status_code, problem(answer).reason) == (500, "internal")
+    assert "secret" not in answer.text
+
+
+def test_a_full_queue_is_a_429_that_says_when_to_come_back() -> None:
+    gate = Gate()
+    settings = Settings(slots=1, max_queued=2)
+    with running_service(settings, judge=gate) as service, service.client() as client:
+
+        async def test() -> None:
+            asked = asyncio.to_thread(client.post, "/reward", json=exec_request("a", "b", "c"))
+            first = asyncio.create_task(asked)
+            await asyncio.to_thread(service.until, lambda: gate.entered == ["a"])
+            answer = await asyncio.to_thread(client.post, "/reward", json=exec_request("d"))
+            assert answer.status_code == 429
+            found = problem(answer)
+            assert (found.reason, found.retryable) == ("busy", True)
+            assert int(answer.headers["retry-after"]) >= 1
+            assert found.retry_after_seconds is not None
+            ready = await asyncio.to_thread(client.get, "/readyz")
+            assert (ready.status_code, problem(ready).reason) == (503, "busy")
+            assert int(ready.headers["retry-after"]) >= 1
+            capacity = (await asyncio.to_thread(client.get, "/capacity")).json()
+            assert (capacity["busy"], capacity["queued"], capacity["max_queued"]) == (1, 2, 2)
+            service.call(gate.open)
+            assert (await first).json()["summary"]["passed"] == 3
+            again = await asyncio.to_thread(client.post, "/reward", json=exec_request("d"))
+            assert again.json()["summary"]["passed"] == 1
+
+        asyncio.run(test())
