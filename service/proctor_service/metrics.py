@@ -27,6 +27,7 @@ from proctor_service.sandbox.interface import Backend
 MOST_JOBS = 100
 MOST_SIGNALS = 64
 OTHER = "other"
+CLIENT_GONE_STATUS = 499  # nginx's number for a client that went away before its answer
 SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -231,19 +232,41 @@ class MeasuredApp:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = time.perf_counter()
-        status = 499  # nginx's number for a client that went away before its answer
+        request = _Request(self._metrics, scope)
 
         async def noting(message: Message) -> None:
-            nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
+                request.status = message["status"]
+            elif not message.get("more_body", False):
+                # Before the client has its answer, so that it finds itself counted after it.
+                request.end()
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         finally:
-            route: Any = scope.get("route")
-            template = getattr(route, "path", None) or "none"
-            method = scope["method"] if template != "none" else "any"
-            self._metrics.answered(method, template, status, time.perf_counter() - begun)
+            request.end()
+
+
+class _Request:
+    """One request, recorded once, at its end."""
+
+    def __init__(self, metrics: Metrics, scope: Scope) -> None:
+        self.status = CLIENT_GONE_STATUS
+        self._metrics = metrics
+        self._scope = scope
+        self._begun = time.perf_counter()
+        self._ended = False
+
+    def end(self) -> None:
+        """Records it; nothing happens the second time."""
+        if self._ended:
+            return
+        self._ended = True
+        route: Any = self._scope.get("route")
+        template = getattr(route, "path", None)
+        seconds = time.perf_counter() - self._begun
+        if template is None:
+            self._metrics.answered("any", "none", self.status, seconds)
+        else:
+            self._metrics.answered(self._scope["method"], template, self.status, seconds)

@@ -65,7 +65,7 @@ def test_the_metrics_count_what_happened() -> None:
         "proctor_slots_busy 0.0",
         "proctor_queue_depth 0.0",
     ):
-        assert line in text.splitlines(), text
+        assert line in text.splitlines(), line
     assert 'proctor_cache_total{result="miss"} 1.0' in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import httpx
@@ -218,7 +219,7 @@ def test_lines_come_as_they_finish_and_the_object_in_the_order_of_the_request() 
             lines = answer.iter_lines()
             seen = []
             for source in ("c", "a", "b"):
-                service.call(lambda source=source: gate.release(source))
+                service.call(partial(gate.release, source))
                 seen.append(json.loads(next(lines)))
             assert [each["message"] for each in seen] == ["c", "a", "b"]
             assert [each["index"] for each in seen] == [2, 0, 1]

@@ -17,7 +17,8 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     script.write_files({"solution.py": job["source"]})
     script.write_files(job.get("files") or {})
     script.write_files(job["tests"])
-    sys.path.insert(0, script.DIRECTORY)
+    directory = os.getcwd()
+    sys.path.insert(0, directory)
     sys.path.extend(job["tools"])
     sys.argv = ["pytest"]
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -25,7 +26,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
 
     reporter = _make_reporter(channel)
     files = sorted(path for path in job["tests"] if path.endswith(".py") and _is_test(path))
-    options = ["-q", "-p", "no:cacheprovider", "--rootdir", script.DIRECTORY, "--color=no"]
+    options = ["-q", "-p", "no:cacheprovider", "--rootdir", directory, "--color=no"]
     status = int(pytest.main([*options, *(files or ["."])], plugins=[reporter]))
     channel.send(values.dumps(["finished", status]))
     script.leave(status)

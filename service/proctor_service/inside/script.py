@@ -17,8 +17,7 @@ from typing import Any
 from . import values
 from .channel import Channel
 
-DIRECTORY = "/box/work"
-FILE = DIRECTORY + "/solution.py"
+_NAME = "/solution.py"
 _TEXT_LIMIT = 4000
 
 _exit = os._exit
@@ -37,7 +36,7 @@ def prepare(job: dict[str, Any]) -> None:
         feed_stdin(job["stdin"])
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
-    sys.path.insert(0, DIRECTORY)
+    sys.path.insert(0, os.getcwd())
 
 
 def write_files(files: dict[str, str]) -> None:
@@ -73,17 +72,17 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     source = job["source"]
     main = types.ModuleType("__main__")
     namespace = main.__dict__
-    namespace["__file__"] = FILE
+    path = namespace["__file__"] = os.getcwd() + _NAME
     namespace["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = main
     try:
-        with open(FILE, "wb") as file:
+        with open(path, "wb") as file:
             file.write(to_bytes(source))
-        code = compile(source, FILE, "exec", dont_inherit=True)
+        code = compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError) as error:  # ValueError: NUL, lone surrogates
         _tell(channel, ["syntax", describe(error), ""])
         raise Left from None
-    linecache.cache[FILE] = (len(source), None, source.splitlines(True), FILE)
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     try:
         exec(code, namespace)
     except SystemExit as error:
@@ -206,7 +205,7 @@ def describe(error: BaseException) -> str:
 def _traceback(error: BaseException) -> str:
     try:
         frames = error.__traceback__
-        while frames is not None and frames.tb_frame.f_code.co_filename != FILE:
+        while frames is not None and not frames.tb_frame.f_code.co_filename.endswith(_NAME):
             frames = frames.tb_next
         text = "".join(_format_exception(type(error), error, frames, limit=-12))
         return text if len(text) <= _TEXT_LIMIT else "…" + text[-_TEXT_LIMIT:]

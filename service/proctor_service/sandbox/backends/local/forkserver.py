@@ -17,6 +17,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -32,17 +33,23 @@ def main(control: socket.socket, config: dict[str, object], inside_main: object)
     """Builds the walls, then serves; returns only inside a sandbox, never in the forkserver."""
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
     uid, gid = int(str(config["uid"])), int(str(config["gid"]))
+    contained = bool(config["namespaces"])
     if config["user_namespace"]:
         jail.enter_user_namespace(uid, gid)
-    jail.enter_namespaces(bool(config["network"]))
+    if contained:
+        jail.enter_namespaces(bool(config["network"]))
     forkserver = os.fork()
     if forkserver:
         control.close()
         os.waitpid(forkserver, 0)
         os._exit(0)
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    jail.build_root(config)
-    kernel.drop_bounding_set()
+    if contained:
+        jail.build_root(config)
+    else:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    if os.geteuid() == 0 or contained:
+        kernel.drop_bounding_set()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     _Forkserver(control, config, inside_main).serve()
 
@@ -53,7 +60,8 @@ class _Forkserver:
     ) -> None:
         self.control = control
         self.uid, self.gid = int(str(config["uid"])), int(str(config["gid"]))
-        self.drops_user = not config["user_namespace"]
+        self.drops_user = bool(config["drops_user"])
+        self.contained = bool(config["namespaces"])
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp"])))
         self.descriptors = int(str(config["descriptors"]))
         self.inside_main = inside_main
@@ -78,6 +86,9 @@ class _Forkserver:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+        place = None if self.contained else jail.make_place(self.uid, self.gid, self.drops_user)
+        if not self.contained:
+            flags = 0
         try:
             pid = kernel.clone(flags)
         except OSError as error:
@@ -86,7 +97,7 @@ class _Forkserver:
                 os.close(descriptor)
             return
         if pid == 0:
-            self.become_sandbox(channel, out_write, err_write, disk_mb)
+            self.become_sandbox(channel, out_write, err_write, disk_mb, place)
         for descriptor in (channel, out_write, err_write):
             os.close(descriptor)
         pidfd = os.pidfd_open(pid)
@@ -94,7 +105,7 @@ class _Forkserver:
         self.report({"ready": True, "disk_mb": disk_mb}, lent)
         for descriptor in lent[:3]:
             os.close(descriptor)
-        self.wait_for(pid, pidfd)
+        self.wait_for(pid, pidfd, place)
 
     def report(self, message: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
         try:
@@ -103,14 +114,21 @@ class _Forkserver:
         except OSError:
             os._exit(0)  # the service is gone
 
-    def wait_for(self, pid: int, pidfd: int) -> None:
+    def wait_for(self, pid: int, pidfd: int, place: str | None) -> None:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.control.fileno(), 0)  # only a hang-up
         for descriptor, _ in poll.poll():
-            if descriptor != pidfd:
+            if descriptor != pidfd:  # the service is gone
+                if place is not None:
+                    os.kill(pid, signal.SIGKILL)
+                    _end_orphans()
+                    shutil.rmtree(place, ignore_errors=True)
                 os._exit(0)  # the kernel then ends all in this pid namespace
         _, status, used = os.wait4(pid, 0)
+        if place is not None:
+            _end_orphans()
+            shutil.rmtree(place, ignore_errors=True)
         while _reap_other():
             pass
         os.close(pidfd)
@@ -122,10 +140,12 @@ class _Forkserver:
             }
         )
 
-    def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
+    def become_sandbox(
+        self, channel: int, out: int, err: int, disk_mb: int, place: str | None
+    ) -> None:
         """In the child: closes all doors, then waits for a job. Never returns."""
         try:
-            self.lock_down(channel, out, err, disk_mb)
+            self.lock_down(channel, out, err, disk_mb, place)
         except BaseException as error:
             os.write(channel, b"!lockdown " + repr(error).encode()[:500] + b"\n")
             os._exit(70)
@@ -136,7 +156,9 @@ class _Forkserver:
             inside_main(CHANNEL)
         os._exit(71)
 
-    def lock_down(self, channel: int, out: int, err: int, disk_mb: int) -> None:
+    def lock_down(
+        self, channel: int, out: int, err: int, disk_mb: int, place: str | None
+    ) -> None:
         os.dup2(channel, CHANNEL, inheritable=False)
         os.dup2(self.null, 0)
         os.dup2(out, 1)
@@ -145,8 +167,11 @@ class _Forkserver:
         os.setsid()
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # the first to go when the sandbox's memory is used up
-        jail.furnish(disk_mb, _INODES, self.uid, self.gid)
-        os.chdir(jail.BOX + "/work")
+        if place is None:
+            jail.furnish(disk_mb, _INODES, self.uid, self.gid)
+        else:
+            os.environ.update(HOME=f"{place}/home", TMPDIR=f"{place}/tmp")
+        os.chdir(f"{place or jail.BOX}/work")
         for name, value in (
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_NOFILE, self.descriptors),
@@ -180,6 +205,18 @@ def _apply_limits() -> bool:
     if processes:
         resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     return True
+
+
+def _end_orphans() -> None:
+    """Without a pid namespace, what a sandbox leaves behind falls to us, its subreaper."""
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            children = file.read().split()
+        if not children:
+            return
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+            os.waitpid(int(child), 0)
 
 
 def _reap_other() -> bool:

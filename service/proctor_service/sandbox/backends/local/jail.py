@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 
 from . import kernel
 
@@ -113,6 +114,17 @@ def furnish(disk_mb: int, inodes: int, uid: int, gid: int) -> None:
         kernel.mount("proc", "/proc", "proc", flags, "subset=pid")
     except OSError:
         kernel.mount("proc", "/proc", "proc", flags)  # before Linux 5.8
+
+
+def make_place(uid: int, gid: int, owned: bool) -> str:
+    """Where there are no namespaces: a directory of the host, which is no wall at all."""
+    place = tempfile.mkdtemp(prefix="proctor-")
+    os.chmod(place, 0o755)
+    for name in ("work", "tmp", "home"):
+        os.mkdir(f"{place}/{name}")
+        if owned:
+            os.chown(f"{place}/{name}", uid, gid)
+    return place
 
 
 def _show(path: str, root: str) -> None:

@@ -67,7 +67,7 @@ def make_plan(settings: Settings) -> Plan:
     """Looks at the machine. Raises StartError only when the sandboxes' interpreter is not there."""
     interpreter = _interpreter(settings)
     hierarchy, why_not = cgroups.find()
-    walls, user_namespace = _namespaces()
+    walls, user_namespace = _namespaces(settings.sandbox_uid)
     memory_counted = hierarchy is not None and hierarchy.counts("memory")
     languages = _languages(settings, interpreter)
     checks = (
@@ -77,7 +77,13 @@ def make_plan(settings: Settings) -> Plan:
         Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
         *_language_checks(settings, languages),
     )
-    launch = _launch(settings, interpreter, user_namespace, memory_counted)
+    config: dict[str, object] = {
+        "namespaces": walls[0].ok,
+        "user_namespace": user_namespace,
+        "drops_user": not user_namespace and _can_become(settings.sandbox_uid),
+        "memory_counted": memory_counted,
+    }
+    launch = _launch(settings, interpreter, config)
     return Plan(
         launch=launch,
         traits=Traits(
@@ -102,20 +108,19 @@ def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
         raise StartError(f"this machine cannot isolate sandboxes: {lines}")
 
 
-def _launch(
-    settings: Settings, interpreter: _Interpreter, user_namespace: bool, memory_counted: bool
-) -> Launch:
-    bin_directory = str(Path(interpreter.executable).parent)
+def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, object]) -> Launch:
+    memory_counted = bool(known["memory_counted"])
     config: dict[str, object] = {
+        **known,
         "uid": settings.sandbox_uid,
         "gid": settings.sandbox_uid,
-        "user_namespace": user_namespace,
         "network": False,
         "tools": _tool_paths(),
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
         "seccomp": seccomp.program(os.uname().machine, memory_counted).hex(),
         "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
     }
+    bin_directory = str(Path(interpreter.executable).parent)
     return Launch(
         python=interpreter.executable,
         environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
@@ -124,6 +129,7 @@ def _launch(
         flood_bytes=settings.flood_mb << 20,
         nice=settings.sandbox_nice,
         memory_is_counted=memory_counted,
+        contained=bool(known["namespaces"]),
     )
 
 
@@ -164,10 +170,17 @@ def _can_unshare(flags: int) -> bool:
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
 
 
-def _namespaces() -> tuple[list[Check], bool]:
+def _can_become(uid: int) -> bool:
+    """Whether this process may take that user's id: root may, where the id is mapped."""
+    ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    mapped = any(int(start) <= uid < int(start) + int(count) for start, _, count in ranges)
+    return os.geteuid() == 0 and mapped
+
+
+def _namespaces(uid: int) -> tuple[list[Check], bool]:
     """The checks of namespaces and seccomp, and whether a user namespace is needed."""
     wanted = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
-    as_root = os.geteuid() == 0 and _can_unshare(wanted)
+    as_root = _can_become(uid) and _can_unshare(wanted)
     as_user = not as_root and _can_unshare(wanted | kernel.NEWUSER)
     how = "as root" if as_root else "in a user namespace" if as_user else "refused by the kernel"
     machine = os.uname().machine

@@ -10,7 +10,6 @@ sandbox along, and the slot is replaced.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import secrets
@@ -24,6 +23,8 @@ from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.backends.local.bundle import BOOT
 from proctor_service.sandbox.backends.local.cgroups import Group
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
+
+_END_SECONDS = 5.0
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
@@ -39,6 +40,7 @@ class Launch:
     flood_bytes: int
     nice: int
     memory_is_counted: bool
+    contained: bool
 
 
 class Slot:
@@ -108,8 +110,11 @@ class Slot:
 
     def wait_closed(self) -> None:
         """Blocks until the processes are gone (they have been killed), then removes the group."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:  # without namespaces it cleans up by itself first
+            self._process.kill()
+            self._process.wait()
         if self.group is not None:
             self.group.close()
 
@@ -191,7 +196,7 @@ class Slot:
         self._loop.remove_reader(self._control.fileno())
         self._loop.remove_writer(self._control.fileno())
         self._control.close()
-        with contextlib.suppress(ProcessLookupError):
+        if self._launch.contained:
             self._process.kill()
         for descriptor in self._descriptors:
             os.close(descriptor)

@@ -1,0 +1,93 @@
+"""What the README and the docs show is what works: their examples run, against a real service."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness import Service, running_service
+from proctor_service.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/graders.md", "docs/wire.md")
+SHOWN_URL = "http://127.0.0.1:8080"
+EXAMPLE_SECONDS = 120.0
+
+_RUNNABLE = re.compile(
+    r"<!-- runnable(, goes on)? -->\n```(python|bash)\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A block that is marked as runnable, and where it stands."""
+
+    place: str
+    language: str
+    text: str
+
+
+def examples() -> list[Example]:
+    """The examples of all pages. One that goes on needs the one before that does not."""
+    found = []
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        beginning = ""
+        for match in _RUNNABLE.finditer(text):
+            goes_on, language, block = match.groups()
+            if not goes_on:
+                beginning = block
+            line = text.count("\n", 0, match.start()) + 1
+            whole = f"{beginning}\n{block}" if goes_on else block
+            found.append(Example(f"{page}:{line}", language, whole))
+    return found
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: example.place)
+def test_example(example: Example, service: Service, tmp_path: Path) -> None:
+    command = tmp_path / "bin" / "proctor"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proctor_service "$@"\n')
+    command.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PROCTOR_URL": service.url,
+        "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), str(ROOT / "service")]),
+    }
+    shells = {"python": [sys.executable, "-W", "error"], "bash": ["bash", "-euo", "pipefail"]}
+    ran = subprocess.run(
+        [*shells[example.language], "-c", example.text.replace(SHOWN_URL, service.url)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=EXAMPLE_SECONDS,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert '"error":{"reason"' not in ran.stdout.replace(" ", "")
+
+
+def test_each_page_has_examples() -> None:
+    assert {example.place.partition(":")[0] for example in examples()} == set(PAGES)
+
+
+def test_every_page_that_is_linked_to_exists() -> None:
+    for page in (*PAGES, "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text()
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"

@@ -1,0 +1,403 @@
+"""The command line against the real app over HTTP, with a judge that goes by a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner, Result
+
+import proctor_service.app
+import proctor_service.sandbox.backends
+from harness import WAIT_SECONDS, Service, running_service
+from proctor_client import wire
+from proctor_service.cli import build
+from proctor_service.cli.console import Trouble, plain
+from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
+from proctor_service.cli.temporary import temporary_service
+from proctor_service.datasets import Task
+from proctor_service.errors import SandboxLost, StartError
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Check
+from proctor_service.settings import Settings
+
+NOBODY = "http://127.0.0.1:1"
+GIVEN = ["problems.jsonl", "--format", "mbpp", "--completions", "completions.jsonl"]
+COMMANDS = ["serve", "doctor", "eval", "bench", "demo"]
+
+
+async def scripted(submission: Submission, backend: Backend) -> Judgement:
+    """What becomes of a submission is written in it."""
+    source = submission.source
+    if "lost" in source:
+        raise SandboxLost("the sandbox went away")
+    if "wrong" in source:
+        failure = wire.Failure(index=0, test="assert f() == 1", message="f() returned [2]\x1b[2J")
+        return Judgement("failed", total=1, failures=(failure,))
+    if "broken" in source:
+        text = "Traceback (most recent call last):\n  File …\nNameError: name 'x' is not defined"
+        return Judgement("runtime_error", total=1, message=text)
+    return Judgement("passed", passed=1, total=1)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """A service without tokens, and with the scripted judge."""
+    with running_service(judge=scripted) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
+        monkeypatch.delenv(name)
+
+
+def proctor(*arguments: str | Path) -> Result:
+    """Runs a command in this process."""
+    return CliRunner().invoke(build(), [str(each) for each in arguments], prog_name="proctor")
+
+
+def problems(tmp_path: Path, *solutions: str | None) -> Path:
+    """A file in MBPP's form."""
+    path = tmp_path / "problems.jsonl"
+    rows = [
+        {"task_id": number, "code": code, "test_list": ["assert f() == 1"]}
+        for number, code in enumerate(solutions)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def completions(tmp_path: Path, *pairs: tuple[int, str]) -> Path:
+    """A file of completions."""
+    path = tmp_path / "completions.jsonl"
+    rows = [{"task_id": task, "completion": text} for task, text in pairs]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+# ---------------------------------------------------------------- as a whole
+
+
+def test_without_a_command_it_says_what_there_is() -> None:
+    said = proctor()
+    assert all(command in said.output for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    said = proctor(command, "--help")
+    assert said.exit_code == 0
+    assert f"Usage: proctor {command}" in said.stdout
+
+
+def test_version() -> None:
+    assert proctor("--version").stdout.startswith("proctor ")
+
+
+def test_what_a_program_wrote_is_safe_to_print() -> None:
+    assert plain("a\x1b[31mb\n c\x00") == "a�[31mb c�"
+    assert plain("Traceback (most recent call last):\n  File x\nE: y\n") == "E: y"
+    assert len(plain("x" * 10_000_000)) == 200
+
+
+# ---------------------------------------------------------------- eval
+
+
+def test_eval_judges_the_references(service: Service, tmp_path: Path) -> None:
+    said = proctor("eval", problems(tmp_path, "a", "b"), "--format", "mbpp", "--url", service.url)
+    assert said.exit_code == 0, said.output
+    assert "pass rate    100.0 %" in said.stdout
+    assert "Failures" not in said.stdout
+
+
+def test_eval_lists_what_failed(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, "a", "wrong", "broken")
+    said = proctor("eval", path, "--format", "mbpp", "--url", service.url)
+    assert said.exit_code == 1
+    assert "pass rate      33.3 %" in said.stdout
+    assert "1     failed         assert f() == 1: f() returned [2]" in said.stdout
+    assert "2     runtime_error  NameError: name 'x' is not defined" in said.stdout
+    assert "\x1b" not in said.stdout
+
+
+def test_eval_shows_errors_apart(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, "a", "lost", "wrong")
+    said = proctor("eval", path, "--format", "mbpp", "--url", service.url)
+    assert said.exit_code == 2
+    assert "pass rate            50.0 %" in said.stdout
+    failures, _, errors = said.stdout.partition("Could not be judged")
+    assert "sandbox_lost" in errors
+    assert "the sandbox went away" in errors
+    assert "the sandbox went away" not in failures
+
+
+def test_eval_lists_no_more_than_asked_for(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, *["wrong"] * 5)
+    said = proctor("eval", path, "--format", "mbpp", "--url", service.url, "--show", "2")
+    assert said.stdout.count("f() returned") == 2
+    assert "and 3 more" in said.stdout
+
+
+def test_eval_takes_several_completions_of_a_task(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, None, None)
+    written = completions(tmp_path, (0, "```\nwrong\n```"), (0, "<answer>x</answer>"), (1, "prose"))
+    output = tmp_path / "results.jsonl"
+    arguments = ["--format", "mbpp", "--url", service.url, "--output", str(output)]
+    said = proctor("eval", path, "--completions", written, *arguments)
+    assert said.exit_code == 1
+    assert "tasks solved  1 of 2" in said.stdout
+    assert "no_code" in said.stdout
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    verdicts = {(row["task_id"], row["sample"]): row["verdict"] for row in rows}
+    assert verdicts == {("0", 0): "failed", ("0", 1): "passed", ("1", 0): "no_code"}
+    assert {row["reward"] for row in rows} == {0.0, 1.0}
+
+
+def test_eval_judges_the_first_tasks_only(service: Service, tmp_path: Path) -> None:
+    path = problems(tmp_path, "a", "wrong")
+    said = proctor("eval", path, "--format", "mbpp", "--url", service.url, "--limit", "1")
+    assert said.exit_code == 0
+
+
+def test_eval_goes_where_the_environment_says(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCTOR_URL", service.url)
+    said = proctor("eval", problems(tmp_path, "a"), "--format", "mbpp")
+    assert said.exit_code == 0
+    assert f"using the service at {service.url}" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.jsonl", "--format", "mbpp"], "none.jsonl: No such file or directory"),
+        (["bad.jsonl", "--format", "mbpp"], "bad.jsonl:1: not JSON"),
+        (["problems.jsonl", "--format", "mbpp"], "problems.jsonl:1: no reference solution"),
+        (
+            GIVEN,
+            f"no service answers at {NOBODY}: ",
+        ),
+        (
+            [*GIVEN, "--output", "none/results.jsonl"],
+            "none/results.jsonl: No such file or directory",
+        ),
+        (
+            [*GIVEN, "--url", "elsewhere"],
+            "url: it must begin with http:// or https://",
+        ),
+    ],
+)
+def test_eval_says_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    problems(tmp_path, None)
+    completions(tmp_path, (0, "x"))
+    (tmp_path / "bad.jsonl").write_text("{")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROCTOR_URL", NOBODY)
+    said = proctor("eval", *arguments)
+    assert said.exit_code == 2
+    assert said.stderr.startswith(f"proctor: {message}")
+    assert said.stdout == ""
+
+
+def test_a_wrong_token_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(tokens=SecretStr('{"a": "right"}'))
+    path = problems(tmp_path, "a")
+    with running_service(settings, judge=scripted) as service:
+        arguments = ["eval", str(path), "--format", "mbpp", "--url", service.url]
+        said = proctor(*arguments)
+        assert said.exit_code == 2
+        assert "set PROCTOR_TOKEN" in said.stderr
+        monkeypatch.setenv("PROCTOR_TOKEN", "right")
+        assert proctor(*arguments).exit_code == 0
+
+
+def test_batches_are_what_a_service_takes() -> None:
+    task = Task("t", "f:1", {"grader": {"kind": "exec"}})
+    small = attempts([(task, "x")] * (2 * BATCH + 1))
+    assert [len(batch) for batch in _batches(small)] == [BATCH, BATCH, 1]
+    assert [each.sample for each in small[:3]] == [0, 1, 2]
+    large = [Attempt(task, "x" * (BATCH_CHARACTERS // 2))] * 3
+    assert [len(batch) for batch in _batches(large)] == [1, 1, 1]
+
+
+def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
+    began = threading.Event()
+
+    async def never(submission: Submission, backend: Backend) -> Judgement:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    path = problems(tmp_path, "a", "b")
+    with running_service(Settings(orphan_seconds=0), judge=never) as service:
+        command = [sys.executable, "-m", "proctor_service", "eval", str(path), "--format", "mbpp"]
+        with subprocess.Popen([*command, "--url", service.url], stderr=subprocess.PIPE) as child:
+            assert began.wait(WAIT_SECONDS)
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=WAIT_SECONDS)
+        assert child.returncode == 130
+        assert said.decode().splitlines()[-1] == "proctor: stopped"
+        assert b"Traceback" not in said
+
+
+# ---------------------------------------------------------------- bench
+
+
+def test_bench_measures_each_size(service: Service, tmp_path: Path) -> None:
+    floor = tmp_path / "floor.py"
+    floor.write_text("print('floor: 1000 evaluations/s on 2 cores, 2.00 ms CPU each')")
+    said = proctor(
+        *("bench", "--url", service.url, "--seconds", "0", "--floor", floor),
+        *("--size", "1", "--size", "20"),
+    )
+    assert said.exit_code == 0, said.output
+    header, *rows = [line.split() for line in said.stdout.splitlines()[2:]]
+    assert " ".join(header) == "batch batches rewards/s p50 ms p99 ms floor/s of the floor"
+    assert [row[:2] for row in rows] == [["1", "3"], ["20", "3"]]
+    assert {row[5] for row in rows} == {"1000"}
+
+
+def test_bench_needs_a_floor_that_speaks(service: Service, tmp_path: Path) -> None:
+    floor = tmp_path / "floor.py"
+    floor.write_text("raise SystemExit('no such thing')")
+    said = proctor("bench", "--url", service.url, "--seconds", "0", "--floor", floor)
+    assert said.exit_code == 2
+    assert said.stderr.splitlines()[-1].startswith(f"proctor: {floor}: ")
+
+
+def test_bench_refuses_to_measure_what_does_not_work() -> None:
+    async def lost(submission: Submission, backend: Backend) -> Judgement:
+        raise SandboxLost("the sandbox went away")
+
+    with running_service(judge=lost) as service:
+        said = proctor("bench", "--url", service.url, "--seconds", "0")
+    assert said.exit_code == 2
+    assert "a sound program was not passed: the sandbox went away" in said.stderr
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_demo_shows_every_result_and_tells_when_one_is_not_as_it_should_be(
+    service: Service,
+) -> None:
+    said = proctor("demo", "--url", service.url)
+    assert said.exit_code == 1
+    assert "✓ addition" in said.stdout
+    assert "total reward 8.0, pass rate 89 % (8 of 9)" in said.stdout
+    assert "wrong sum: passed, not failed" in said.stdout
+
+
+# ---------------------------------------------------------------- doctor
+
+
+def doctored(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> Result:
+    """What is said about a machine on which this was found."""
+    found = [*checks, Check("language c", True, "gcc"), Check("language go", False, "needs go")]
+
+    def examine(settings: Settings) -> list[Check]:
+        return found
+
+    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", examine)
+    return proctor("doctor")
+
+
+def test_doctor_is_content_with_a_sound_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = [Check("namespaces", True, "as root", guards=True), Check("bonus", False, "none")]
+    said = doctored(monkeypatch, *checks)
+    assert said.exit_code == 0
+    assert "Languages: python, c. Not installed: go." in said.stdout
+    assert said.stdout.endswith("Isolation is complete.\n")
+
+
+def test_doctor_says_how_to_mend_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = doctored(monkeypatch, Check("seccomp", False, "none [here]", "get one", guards=True))
+    assert said.exit_code == 1
+    assert "none [here]" in said.stdout
+    assert "to mend: get one" in said.stdout
+    assert said.stdout.endswith("Isolation is incomplete: seccomp.\n")
+
+
+# ---------------------------------------------------------------- serve
+
+
+def served(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Result, list[Settings]]:
+    """What would be served."""
+    seen: list[Settings] = []
+    monkeypatch.setattr(proctor_service.app, "serve", seen.append)
+    return proctor("serve", *arguments), seen
+
+
+def test_flags_outrank_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCTOR_PORT", "1")
+    monkeypatch.setenv("PROCTOR_SLOTS", "3")
+    said, [settings] = served(
+        monkeypatch, "--port", "2", "--log-level", "error", "--allow-degraded"
+    )
+    assert said.exit_code == 0
+    assert (settings.port, settings.slots, settings.log_level) == (2, 3, "error")
+    assert settings.allow_degraded
+
+
+@pytest.mark.parametrize(
+    ("environment", "arguments", "message"),
+    [
+        ({"PROCTOR_PORT": "x"}, [], "PROCTOR_PORT: Input should be a valid integer"),
+        ({}, ["--host", "0.0.0.0"], "host 0.0.0.0: without a token"),
+        ({}, ["--port", "99999"], "PROCTOR_PORT: "),
+        ({"PROCTOR_LANGUAGES": "{"}, [], "error parsing value for field"),
+        ({}, ["--end-with-parent", "1"], "the command that wanted this service is gone"),
+    ],
+)
+def test_serve_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    said, seen = served(monkeypatch, *arguments)
+    assert said.exit_code == 2
+    assert said.stderr.startswith(f"proctor: {message}")
+    assert not seen
+
+
+def test_a_secret_is_not_in_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCTOR_TOKENS", '{"a": "hush"')
+    said, _ = served(monkeypatch, "--host", "0.0.0.0")
+    assert said.exit_code == 2
+    assert "hush" not in said.output
+
+
+def test_a_service_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(settings: Settings) -> None:
+        raise StartError("no isolation here")
+
+    monkeypatch.setattr(proctor_service.app, "serve", refuse)
+    said = proctor("serve")
+    assert said.exit_code == 2
+    assert said.stderr == "proctor: no isolation here\n"
+
+
+def test_a_service_of_its_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCTOR_SLOTS", "-1")
+    with (
+        pytest.raises(Trouble, match=r"did not start:\nproctor: PROCTOR_SLOTS: "),
+        temporary_service(),
+    ):
+        raise AssertionError
