@@ -16,6 +16,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+import proctor_service.cli.target
 from harness import WAIT_SECONDS, running_service
 from proctor_service.cli import build
 from proctor_service.cli.demo import toys
@@ -75,6 +76,18 @@ def test_demo_gets_every_verdict_that_it_promises() -> None:
     assert said.exit_code == 0, said.output
     assert all(toy.name in said.stdout for toy in toys())
     assert "total reward 3.0, pass rate 33 % (3 of 9)" in said.stdout
+
+
+def test_eval_starts_a_service_where_none_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PROCTOR_URL", raising=False)
+    monkeypatch.setattr(proctor_service.cli.target, "DEFAULT_URL", "http://127.0.0.1:1")
+    path = tmp_path / "own.jsonl"
+    path.write_text(json.dumps({"completion": "x = 1", "grader": {"kind": "exec"}}))
+    said = CliRunner().invoke(build(), ["eval", str(path), "--format", "jsonl"])
+    assert said.exit_code == 0, said.output
+    assert "using the service" not in said.stderr
 
 
 def test_eval_judges_problems_of_each_format(tmp_path: Path) -> None:

@@ -9,42 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from proctor_client.wire import MAX_SUBMISSIONS, RewardRequest, Submission
+from proctor_client.wire import MAX_SUBMISSIONS, Call, RewardRequest, StdioCase, Submission
+from proctor_service.api.slices import Pacer, SlicedJson
 from proctor_service.errors import InvalidRequest, TooLarge
 
-SLICE_SECONDS = 0.005
 SLICED_BODY_BYTES = 512 * 1024
-SLICED_SUBMISSIONS = 128
 MOST_ERRORS = 5
+MOST_LISTED = MAX_SUBMISSIONS
+CASES: tuple[tuple[str, type[BaseModel]], ...] = (("calls", Call), ("stdio", StdioCase))
 DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
 MEBIBYTE = 1024 * 1024
-_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 
-class Pacer:
-    """Lets the loop answer others when a slice of work took long enough."""
-
-    def __init__(self, seconds: float = SLICE_SECONDS) -> None:
-        self._seconds = seconds
-        self._until = time.perf_counter() + seconds
-
-    async def pause(self) -> None:
-        """Gives way when it is time to."""
-        if time.perf_counter() >= self._until:
-            await asyncio.sleep(0)
-            self._until = time.perf_counter() + self._seconds
-
-
-async def read_body(request: Request, max_mb: int) -> bytes:
+async def read_body(request: Request, max_mb: int) -> bytearray:
     """The whole body. Raises TooLarge when it is longer than `max_mb`; nothing of it is kept then.
 
     The rest is read and thrown away, within bounds: most clients send all before they listen, and
@@ -56,19 +40,17 @@ async def read_body(request: Request, max_mb: int) -> bytes:
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
-    chunks: list[bytes] = []
-    length = 0
+    body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
     try:
         async for chunk in request.stream():
-            length += len(chunk)
-            if length > most:
-                chunks.clear()
+            if len(body) + len(chunk) > most:
+                body = bytearray()
                 await _discard(request, most * DISCARDED_TIMES)
                 raise TooLarge(f"the body is longer than {max_mb} MB")
-            chunks.append(chunk)
+            body += chunk
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
-    return b"".join(chunks)
+    return body
 
 
 async def _discard(request: Request, most: int) -> None:
@@ -85,54 +67,56 @@ async def _discard(request: Request, most: int) -> None:
         return
 
 
-async def parse_reward_request(body: bytes) -> RewardRequest:
+async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
     """The request of POST /reward. Raises InvalidRequest, naming the field."""
     data = await _decode(body)
     if not isinstance(data, dict):
         raise InvalidRequest("the body is not a JSON object")
-    submissions = data.get("submissions")
-    if not isinstance(submissions, list) or len(submissions) <= SLICED_SUBMISSIONS:
-        return _validate_head(data)
-    if len(submissions) > MAX_SUBMISSIONS:
-        raise InvalidRequest(
-            f"submissions: {len(submissions)} of them, and at most {MAX_SUBMISSIONS} at once"
-        )
-    head = _validate_head({**data, "submissions": submissions[:SLICED_SUBMISSIONS]})
-    rest = await _validate_rest(submissions)
-    return head.model_copy(update={"submissions": [*head.submissions, *rest]})
-
-
-def _validate_head(data: dict[str, Any]) -> RewardRequest:
+    if len(body) > SLICED_BODY_BYTES:
+        data = await _validate_long_fields(data)
     try:
         return RewardRequest.model_validate(data)
     except ValidationError as error:
-        raise _invalid(error, 0) from None
+        raise _invalid(error) from None
 
 
-async def _validate_rest(submissions: list[Any]) -> list[Submission]:
-    adapter = TypeAdapter(list[Submission])
-    rest: list[Submission] = []
-    for start in range(SLICED_SUBMISSIONS, len(submissions), SLICED_SUBMISSIONS):
-        await asyncio.sleep(0)
+async def _validate_long_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The request with its long lists validated, one by one; pydantic takes models as they are."""
+    pacer = Pacer()
+    grader = data.get("grader")
+    if isinstance(grader, dict):
+        case = next((model for kind, model in CASES if grader.get("kind") == kind), None)
+        cases = grader.get("cases")
+        if case is not None and isinstance(cases, list):
+            cases = await _validate_each(case, cases, ("grader", "cases"), pacer)
+            data = {**data, "grader": {**grader, "cases": cases}}
+    submissions = data.get("submissions")
+    if isinstance(submissions, list):
+        each = await _validate_each(Submission, submissions, ("submissions",), pacer)
+        data = {**data, "submissions": each}
+    return data
+
+
+async def _validate_each(
+    model: type[BaseModel], values: list[Any], where: tuple[str, ...], pacer: Pacer
+) -> list[Any]:
+    if len(values) > MOST_LISTED:
+        return values  # far too many for any field: refused as it is, and quickly
+    found: list[BaseModel] = []
+    for index, value in enumerate(values):
         try:
-            rest += adapter.validate_python(submissions[start : start + SLICED_SUBMISSIONS])
+            found.append(model.model_validate(value))
         except ValidationError as error:
-            raise _invalid(error, start) from None
-    return rest
+            raise _invalid(error, (*where, index)) from None
+        await pacer.pause()
+    return found
 
 
-def _invalid(error: ValidationError, start: int) -> InvalidRequest:
+def _invalid(error: ValidationError, where: tuple[int | str, ...] = ()) -> InvalidRequest:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    if start:
-        found = [
-            {**each, "loc": ("submissions", _offset(each["loc"][0], start), *each["loc"][1:])}
-            for each in found
-        ]
-    return InvalidRequest(describe_errors(found))
-
-
-def _offset(index: int | str, start: int) -> int:
-    return int(index) + start
+    return InvalidRequest(
+        describe_errors({**each, "loc": (*where, *each["loc"])} for each in found)
+    )
 
 
 GRADER_KINDS = frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command"})
@@ -163,13 +147,13 @@ def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(found[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
 
 
-async def _decode(body: bytes) -> Any:
+async def _decode(body: bytes | bytearray) -> Any:
     """The JSON value. Raises InvalidRequest when it is none, not UTF-8, or nested too deeply."""
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         if len(body) <= SLICED_BODY_BYTES:
             return json.loads(text)
-        return await _Slices(text).decode()
+        return await SlicedJson(text).decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -179,75 +163,3 @@ async def _decode(body: bytes) -> Any:
         raise InvalidRequest("the body is nested too deeply") from None
     except ValueError as error:  # an integer of more digits than Python reads
         raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
-
-
-class _Slices:
-    """A JSON object, decoded with a pause now and then; its list of submissions one by one."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._decoder = json.JSONDecoder()
-        self._pacer = Pacer()
-
-    async def decode(self) -> Any:
-        """The whole value."""
-        if self._peek() != "{":
-            value = self._value()
-        else:
-            value = await self._object()
-        if self._peek():
-            raise json.JSONDecodeError("Extra data", self._text, self._at)
-        return value
-
-    async def _object(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self._at += 1
-        if self._skip("}"):
-            return found
-        while True:
-            if self._peek() != '"':
-                raise json.JSONDecodeError("Expecting property name", self._text, self._at)
-            name = self._value()
-            self._expect(":")
-            listed = name == "submissions" and self._peek() == "["
-            found[name] = await self._list() if listed else self._value()
-            await self._pacer.pause()
-            if self._skip("}"):
-                return found
-            self._expect(",")
-
-    async def _list(self) -> list[Any]:
-        found: list[Any] = []
-        self._at += 1
-        if self._skip("]"):
-            return found
-        while True:
-            self._peek()
-            found.append(self._value())
-            await self._pacer.pause()
-            if self._skip("]"):
-                return found
-            self._expect(",")
-
-    def _value(self) -> Any:
-        self._peek()
-        value, self._at = self._decoder.raw_decode(self._text, self._at)
-        return value
-
-    def _peek(self) -> str:
-        """The next character after white space; empty at the end."""
-        space = _WHITE_SPACE.match(self._text, self._at)
-        assert space is not None, "the pattern matches the empty string"
-        self._at = space.end()
-        return self._text[self._at : self._at + 1]
-
-    def _skip(self, character: str) -> bool:
-        if self._peek() != character:
-            return False
-        self._at += 1
-        return True
-
-    def _expect(self, character: str) -> None:
-        if not self._skip(character):
-            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)

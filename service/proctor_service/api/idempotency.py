@@ -33,7 +33,7 @@ class RequestName:
     fingerprint: bytes
 
 
-def name_request(tenant: str, key: str, body: bytes) -> RequestName:
+def name_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
     """The name of a request with a key. Raises InvalidRequest for a key that is none."""
     if not key or len(key) > LONGEST_KEY:
         raise InvalidRequest(f"{HEADER}: a key has 1 to {LONGEST_KEY} characters")

@@ -20,10 +20,11 @@ from starlette.types import Receive, Scope, Send
 from proctor_client.wire import RewardRequest, RewardResponse
 from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
 from proctor_service.api.batch import Batch
-from proctor_service.api.body import Pacer, parse_reward_request, read_body
+from proctor_service.api.body import parse_reward_request, read_body
 from proctor_service.api.examples import NDJSON, reward_docs
 from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_request
 from proctor_service.api.results import line, summary
+from proctor_service.api.slices import Pacer
 from proctor_service.api.translate import Entry, Machine, Translation
 from proctor_service.errors import Draining
 from proctor_service.evaluate import Evaluate
@@ -49,7 +50,7 @@ class RewardDesk:
         """The batches that are not done."""
         return frozenset(self._running)
 
-    async def take(self, tenant: str, body: bytes, key: str | None) -> Batch:
+    async def take(self, tenant: str, body: bytes | bytearray, key: str | None) -> Batch:
         """The batch for a request: a new one, or the one that its key stands for.
 
         Raises Refusal: InvalidRequest, Busy or Draining.
@@ -99,7 +100,7 @@ class RewardDesk:
         return batch
 
 
-async def _name(tenant: str, key: str, body: bytes) -> RequestName:
+async def _name(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
     if len(body) < HASHED_IN_THREAD_BYTES:
         return name_request(tenant, key, body)
     return await asyncio.to_thread(name_request, tenant, key, body)

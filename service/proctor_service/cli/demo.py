@@ -77,12 +77,12 @@ def demo(
     with friendly():
         asked = list(toys())
         out, console = screen(), aside()
-        service = connected if url else None
-        with (
-            service(url, console, allow_degraded=allow_degraded)
-            if service
-            else own(console, allow_degraded=allow_degraded) as client
-        ):
+        service = (
+            connected(url, console, allow_degraded=allow_degraded)
+            if url
+            else own(console, allow_degraded=allow_degraded)
+        )
+        with service as client:
             results: dict[int, wire.Result] = {}
             with client.reward_stream([toy.submission() for toy in asked], job="demo") as stream:
                 for result in stream:

@@ -133,7 +133,7 @@ class Decoder:
     def plain_handle(self, wire: list[Any]) -> Any:
         """A reference that nobody resolves."""
         info = wire[2] if len(wire) == 3 else {}
-        if wire[0] != "h" or type(info) is not dict:
+        if wire[0] != "h" or len(wire) < 2 or type(info) is not dict:
             raise Malformed("not a reference")
         value = self.content(wire)
         if value is NO_BASE:

@@ -129,6 +129,13 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
     leave(0)
 
 
+def _plainly(error: BaseException, name: str, namespace: dict[str, Any]) -> BaseException:
+    """A name that the program does not define is a NameError, as it would be in a script."""
+    if isinstance(error, KeyError) and name not in namespace:
+        return NameError(f"name {name!r} is not defined")
+    return error
+
+
 def run_script(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the program to its end, as a script, and ends the process with its exit code."""
     code = 0

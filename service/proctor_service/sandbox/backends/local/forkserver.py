@@ -21,6 +21,7 @@ import shutil
 import signal
 import socket
 import sys
+from typing import NoReturn
 
 from . import jail, kernel
 
@@ -65,6 +66,7 @@ class _Forkserver:
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp"])))
         self.descriptors = int(str(config["descriptors"]))
         self.inside_main = inside_main
+        self.place: str | None = None  # the directory of a sandbox that has no namespaces
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
     def serve(self) -> None:
@@ -86,9 +88,9 @@ class _Forkserver:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
-        place = None if self.contained else jail.make_place(self.uid, self.gid, self.drops_user)
         if not self.contained:
             flags = 0
+            self.place = jail.make_place(self.uid, self.gid, self.drops_user)
         try:
             pid = kernel.clone(flags)
         except OSError as error:
@@ -97,7 +99,7 @@ class _Forkserver:
                 os.close(descriptor)
             return
         if pid == 0:
-            self.become_sandbox(channel, out_write, err_write, disk_mb, place)
+            self.become_sandbox(channel, out_write, err_write, disk_mb)
         for descriptor in (channel, out_write, err_write):
             os.close(descriptor)
         pidfd = os.pidfd_open(pid)
@@ -105,30 +107,34 @@ class _Forkserver:
         self.report({"ready": True, "disk_mb": disk_mb}, lent)
         for descriptor in lent[:3]:
             os.close(descriptor)
-        self.wait_for(pid, pidfd, place)
+        self.wait_for(pid, pidfd)
 
     def report(self, message: dict[str, object], descriptors: tuple[int, ...] = ()) -> None:
         try:
             line = json.dumps(message).encode() + b"\n"
             socket.send_fds(self.control, [line], list(descriptors))
-        except OSError:
-            os._exit(0)  # the service is gone
+        except OSError:  # the service is gone
+            self.leave()
 
-    def wait_for(self, pid: int, pidfd: int, place: str | None) -> None:
+    def leave(self) -> NoReturn:
+        """Ends; the kernel ends all in this pid namespace, if there is one."""
+        if self.place is not None:
+            _end_orphans()
+            shutil.rmtree(self.place, ignore_errors=True)
+        os._exit(0)
+
+    def wait_for(self, pid: int, pidfd: int) -> None:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self.control.fileno(), 0)  # only a hang-up
         for descriptor, _ in poll.poll():
             if descriptor != pidfd:  # the service is gone
-                if place is not None:
-                    os.kill(pid, signal.SIGKILL)
-                    _end_orphans()
-                    shutil.rmtree(place, ignore_errors=True)
-                os._exit(0)  # the kernel then ends all in this pid namespace
+                self.leave()
         _, status, used = os.wait4(pid, 0)
-        if place is not None:
+        if self.place is not None:
             _end_orphans()
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(self.place, ignore_errors=True)
+            self.place = None
         while _reap_other():
             pass
         os.close(pidfd)
@@ -140,12 +146,10 @@ class _Forkserver:
             }
         )
 
-    def become_sandbox(
-        self, channel: int, out: int, err: int, disk_mb: int, place: str | None
-    ) -> None:
+    def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
         """In the child: closes all doors, then waits for a job. Never returns."""
         try:
-            self.lock_down(channel, out, err, disk_mb, place)
+            self.lock_down(channel, out, err, disk_mb)
         except BaseException as error:
             os.write(channel, b"!lockdown " + repr(error).encode()[:500] + b"\n")
             os._exit(70)
@@ -156,9 +160,7 @@ class _Forkserver:
             inside_main(CHANNEL)
         os._exit(71)
 
-    def lock_down(
-        self, channel: int, out: int, err: int, disk_mb: int, place: str | None
-    ) -> None:
+    def lock_down(self, channel: int, out: int, err: int, disk_mb: int) -> None:
         os.dup2(channel, CHANNEL, inheritable=False)
         os.dup2(self.null, 0)
         os.dup2(out, 1)
@@ -167,11 +169,11 @@ class _Forkserver:
         os.setsid()
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # the first to go when the sandbox's memory is used up
-        if place is None:
+        if self.place is None:
             jail.furnish(disk_mb, _INODES, self.uid, self.gid)
         else:
-            os.environ.update(HOME=f"{place}/home", TMPDIR=f"{place}/tmp")
-        os.chdir(f"{place or jail.BOX}/work")
+            os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
+        os.chdir(f"{self.place or jail.BOX}/work")
         for name, value in (
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_NOFILE, self.descriptors),

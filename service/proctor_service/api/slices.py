@@ -1,0 +1,112 @@
+"""Long work in slices, so that the loop answers others in between.
+
+A parser in C holds the interpreter's lock however many threads there are, so a large body is decoded
+piece by piece, here, where the loop can go on after each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from typing import Any
+
+SLICE_SECONDS = 0.005
+LONG_FIELDS = frozenset({"submissions", "grader", "cases"})
+_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class Pacer:
+    """Lets the loop answer others when a slice of work took long enough."""
+
+    def __init__(self, seconds: float = SLICE_SECONDS) -> None:
+        self._seconds = seconds
+        self._until = time.perf_counter() + seconds
+
+    async def pause(self) -> None:
+        """Gives way when it is time to."""
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + self._seconds
+
+
+class SlicedJson:
+    """A JSON text, decoded with a pause now and then.
+
+    What is long in a request is taken apart here, down to a submission and a case; anything else is
+    one piece, decoded at the speed of C.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._decoder = json.JSONDecoder()
+        self._pacer = Pacer()
+
+    async def decode(self) -> Any:
+        """The whole value. Raises json.JSONDecodeError, ValueError and RecursionError."""
+        value = await self._pieces()
+        if self._peek():
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+        return value
+
+    async def _pieces(self) -> Any:
+        match self._peek():
+            case "{":
+                return await self._object()
+            case "[":
+                return await self._list()
+            case _:
+                return self._value()
+
+    async def _object(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self._at += 1
+        if self._skip("}"):
+            return found
+        while True:
+            if self._peek() != '"':
+                raise json.JSONDecodeError("Expecting property name", self._text, self._at)
+            name = self._value()
+            self._expect(":")
+            found[name] = await self._pieces() if name in LONG_FIELDS else self._value()
+            await self._pacer.pause()
+            if self._skip("}"):
+                return found
+            self._expect(",")
+
+    async def _list(self) -> list[Any]:
+        found: list[Any] = []
+        self._at += 1
+        if self._skip("]"):
+            return found
+        while True:
+            self._peek()
+            found.append(self._value())
+            await self._pacer.pause()
+            if self._skip("]"):
+                return found
+            self._expect(",")
+
+    def _value(self) -> Any:
+        self._peek()
+        value, self._at = self._decoder.raw_decode(self._text, self._at)
+        return value
+
+    def _peek(self) -> str:
+        """The next character after white space; empty at the end."""
+        space = _WHITE_SPACE.match(self._text, self._at)
+        assert space is not None, "the pattern matches the empty string"
+        self._at = space.end()
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self, character: str) -> bool:
+        if self._peek() != character:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, character: str) -> None:
+        if not self._skip(character):
+            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)

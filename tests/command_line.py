@@ -1,0 +1,22 @@
+"""The command line, called in the test's own process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from proctor_service.cli import build
+
+
+def proctor(*arguments: str | Path) -> Result:
+    """Runs a command in this process."""
+    return CliRunner().invoke(build(), [str(each) for each in arguments], prog_name="proctor")
+
+
+def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no setting of whoever runs the tests."""
+    for name in [name for name in os.environ if name.startswith("PROCTOR_")]:
+        monkeypatch.delenv(name)
