@@ -96,7 +96,7 @@ def test_what_makes_no_sense_is_a_422_that_names_the_field(
 
 
 def test_a_fault_late_in_a_large_batch_is_named_by_its_own_index(client: httpx.Client) -> None:
-    body = exec_request(*["x" * 4000] * 300)
+    body = exec_request(*["x" * 2000] * 300)
     body["submissions"][299]["langauge"] = "python"
     answer = client.post("/reward", json=body)
     assert problem(answer).message == "submissions.299.langauge: unknown field"

@@ -114,15 +114,11 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
             line = values.dumps(["value", index, values.encode(result)])
         except SystemExit as error:
             _tell(channel, ["exit", index, exit_code(error)])
-            break
+            leave(0)
         except (values.ValueTooLarge, values.ValueTooDeep) as error:
             line = values.dumps(["raised", index, "ValueError", str(error), "", []])
-        except KeyError:
-            if name not in namespace:
-                error = NameError(f"name {name!r} is not defined")  # type: ignore[assignment]
-            line = values.dumps(["raised", index, *explain(error)])
         except BaseException as error:
-            line = values.dumps(["raised", index, *explain(error)])
+            line = values.dumps(["raised", index, *explain(_plainly(error, name, namespace))])
         channel.send(line)
     _flush(_stdout, _stderr, sys.stdout, sys.stderr)
     _tell(channel, ["done"])
