@@ -435,7 +435,9 @@ def test_every_test_runs_until_the_submission_is_gone(rooms: Rooms) -> None:
 
 
 def test_messages_say_what_was_returned_and_not_what_was_expected(rooms: Rooms) -> None:
-    source = "import sys\ndef f(x): return [x]\ndef g(): sys.exit(3)\ndef h(): return 1 / 0\ndef k(): assert 0"
+    source = (
+        "import sys\ndef f(x): return [x]\ndef g(): sys.exit(3)\ndef h(): 1 / 0\ndef k(): assert 0"
+    )
     tests = [
         "assert f(38) == 987, 'expected 987'",
         "assert g()",

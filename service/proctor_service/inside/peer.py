@@ -149,10 +149,12 @@ class Peer:
             self._serve_one(frame)
         elif frame[0] == "a":
             # Nobody waits for it, but what it shares counts.
+            before, self.stand_ins.quiet = self.stand_ins.quiet, True
             try:
                 self._unpack(frame[3], frame[4])
             except Exception:
                 pass
+            self.stand_ins.quiet = before
 
     def _answer(self, frame: list[Any]) -> Any:
         _, _, status, body, news = frame

@@ -23,6 +23,8 @@ class StandIns:
 
     def __init__(self, peer: Any, side: Any, shared: Shared) -> None:
         self.dropped: list[int] = []
+        # While set, nothing is asked in order to understand a message.
+        self.quiet = False
         self._peer = peer
         self._side = side
         self._shared = shared
@@ -84,9 +86,16 @@ class StandIns:
 
     def _again(self, number: int) -> Any:
         """Have an object described that was forgotten here while the other side named it."""
+        # Not within itself: a forger could have it asked for ever.
+        if self.quiet:
+            raise Malformed("a reference to nothing")
         if number in self.dropped:
             self.dropped.remove(number)
-        return self._peer.request("again", number)
+        self.quiet = True
+        try:
+            return self._peer.request("again", number)
+        finally:
+            self.quiet = False
 
     def alive(self, number: int) -> Any:
         """The stand-in for an object of the other side; None if there is none (any more)."""

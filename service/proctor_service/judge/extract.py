@@ -15,7 +15,8 @@ The rules are the contract's; what it leaves open is settled here:
 
 Every step is linear in the text. Parsing happens in the service's own process, hence only for texts
 up to `MAX_PARSED_CHARACTERS`: CPython answers nesting that is too deep with an exception, and the
-size bounds the time (0.1 s at worst). Only the last `MAX_MARKS` tags or fences are looked at.
+size bounds the time (0.1 s at worst). Only the last `MAX_MARKS` tags or fences are looked at, in the
+last `MAX_SEARCHED_CHARACTERS`, which bounds how long a hostile text holds up the service (30 ms).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from types import MappingProxyType
 from proctor_client.wire import Extract
 
 MAX_PARSED_CHARACTERS = 64 * 1024
+MAX_SEARCHED_CHARACTERS = 1 << 20
 MAX_MARKS = 20_000
 MAX_INDENT = 200
 
@@ -63,6 +65,7 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
     """
     if mode == "none":
         return text if text.strip() else None
+    text = text[-MAX_SEARCHED_CHARACTERS:]
     if mode == "xml":
         return _tidy(_answer(text, language) or "")
     if mode == "fence":
