@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import pytest
+
 from client_loopback import (
     ALIVE,
     COUNT,
@@ -28,7 +29,6 @@ from client_loopback import (
     refuse,
     send,
 )
-
 from proctor_client import (
     AsyncClient,
     Client,

@@ -50,7 +50,10 @@ def test_how_a_program_ends_is_told_apart(source: str, ending: str, code: int | 
 
 
 def test_time_of_all_processes_counts() -> None:
-    source = "import os, time\nfor _ in range(4):\n    if not os.fork():\n        while True: pass\ntime.sleep(99)"
+    source = (
+        "import os, time\nfor _ in range(4):\n"
+        "    if not os.fork():\n        while True: pass\ntime.sleep(99)"
+    )
 
     async def question(place: Place) -> None:
         finished = await place.script(source, cpu_seconds=1, wall_seconds=60)
@@ -131,7 +134,8 @@ print("nothing")
 def test_only_its_own_place_can_be_written() -> None:
     source = """
 import os, sys
-for path in ("/x", "/usr/x", "/etc/passwd", sys.executable, os.__file__, "/dev/x", "/proc/self/oom_score_adj"):
+for path in ("/x", "/usr/x", "/etc/passwd", sys.executable, os.__file__, "/dev/x",
+             "/proc/self/oom_score_adj"):
     try: open(path, "a").close()
     except OSError: continue
     print("WROTE", path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -103,7 +104,10 @@ def serve_and(grace: float, *signals: signal.Signals) -> tuple[int, str, httpx.R
     """Serves in a process of its own, asks, sends the signals once it runs."""
     script = textwrap.dedent(SERVED).replace("GRACE", str(grace))
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     ) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())

@@ -156,7 +156,7 @@ class Liar(str):
     def __len__(self) -> int:
         raise RuntimeError("asked")
 
-    __str__ = __repr__ = __iter__ = __getattribute__ = __len__  # type: ignore[assignment]
+    __str__ = __repr__ = __iter__ = __len__  # type: ignore[assignment]
 
 
 class LyingList(list[Any]):
