@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from proctor_service.inside import values
+from proctor_service.inside.showing import show
 from proctor_service.judge.separation import Expectation
 
 # One item in the longest form that can equal it in the shortest: 1 and Fraction(1, 1), with brackets.
@@ -53,12 +54,11 @@ def shown(line: bytes) -> str:
     try:
         wire = values.loads(line)
         _refuse_objects(wire)
-        text = repr(values.decode(wire))
+        return show(values.decode(wire), _SHOWN)
     except NeedsRooms:
         return "an object"
     except (ValueError, RecursionError):
         return "a value"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _truth(line: bytes) -> bool:

@@ -46,8 +46,9 @@ class _Reports:
                 self.outcomes[index] = (outcome, text, more)
             case ["signals", list(names)]:
                 self.signals = [str(name) for name in names]
-            case ["done", *_]:
+            case ["done", dict(more)]:
                 self.done = True
+                self.objects_used = bool(more.get("objects"))
 
 
 async def judge(submission: Submission, grader: AssertsGrader, backend: Backend) -> Judgement:

@@ -19,7 +19,7 @@ _PACKAGES = {
 # Runs in the new interpreter as `-c`: reads a length and a message from descriptor 3, makes the
 # modules, begins.
 BOOT = """
-import importlib, importlib.abc, importlib.machinery, json, os, socket, sys
+import builtins, importlib, importlib.abc, importlib.machinery, json, os, socket, sys
 control = socket.socket(fileno=3)
 data, size = bytearray(), 8
 while len(data) < size:
@@ -37,6 +37,8 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec):
         return None
     def exec_module(self, module):
+        # Builtins of its own: what a submission patches, it patches for itself.
+        module.__dict__["__builtins__"] = dict(vars(builtins))
         exec(compile(start["sources"][module.__name__], "<sandbox>", "exec"), module.__dict__)
 finder = Sources()
 sys.meta_path.insert(0, finder)
