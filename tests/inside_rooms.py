@@ -20,12 +20,12 @@ from proctor_service.inside import room
 from proctor_service.inside.channel import Channel
 
 _SECONDS = 60
-_SERVICE = Path(__file__).resolve().parents[2] / "service"
+_SERVICE = Path(__file__).resolve().parents[1] / "service"
 
 
 def shared_data() -> Path:
     """The folder of recorded problems and hacks; raises with the reason if it isn't there."""
-    default = Path(__file__).resolve().parents[3] / "shared" / "data"
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
     found = Path(os.environ.get("PROCTOR_SHARED_DATA", default))
     if not found.is_dir():
         raise FileNotFoundError(f"no data at {found}; set PROCTOR_SHARED_DATA to its folder")
