@@ -84,8 +84,7 @@ class LocalBackend:
             yield sandbox
         finally:
             self._watch.remove(sandbox)
-            if slot.state == "leased":
-                sandbox.kill()
+            slot.give_back(sandbox)
 
     async def close(self) -> None:
         """Ends every slot and waits until its processes are gone."""

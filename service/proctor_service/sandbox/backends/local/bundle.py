@@ -19,7 +19,7 @@ _PACKAGES = {
 # Runs in the new interpreter as `-c`: reads a length and a message from descriptor 3, makes the
 # modules, begins.
 BOOT = """
-import builtins, importlib, importlib.abc, importlib.machinery, json, os, socket, sys
+import builtins, importlib, importlib.abc, importlib.machinery, json, os, site, socket, sys
 control = socket.socket(fileno=3)
 data, size = bytearray(), 8
 while len(data) < size:
@@ -39,7 +39,13 @@ class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         # Builtins of its own: what a submission patches, it patches for itself.
         module.__dict__["__builtins__"] = dict(vars(builtins))
-        exec(compile(start["sources"][module.__name__], "<sandbox>", "exec"), module.__dict__)
+        source = start["sources"][module.__name__]
+        exec(compile(source, "<sandbox>", "exec", optimize=2), module.__dict__)
+# What `site` would do, without the code that packages hook into every start by .pth files: it would
+# be in the memory of each sandbox.
+sys.path[:] = start["config"]["python_path"]
+sys.prefix = sys.exec_prefix = start["config"]["python_prefix"]
+site.setquit(), site.setcopyright(), site.sethelper()
 finder = Sources()
 sys.meta_path.insert(0, finder)
 forkserver = importlib.import_module("proctor_forkserver.forkserver")

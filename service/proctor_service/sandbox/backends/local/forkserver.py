@@ -72,6 +72,7 @@ class _Forkserver:
     def serve(self) -> None:
         """One command, one sandbox, until the service hangs up."""
         gc.collect()
+        kernel.give_memory_back()
         gc.freeze()  # a collection in a sandbox must not touch, and so copy, our pages
         buffer = b""
         while True:

@@ -24,7 +24,10 @@ from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.settings import Settings
 
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
-_ASK = "import sys, json; print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0]]))"
+_ASK = (
+    "import sys, json; "
+    "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
+)
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
 _TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
@@ -61,6 +64,8 @@ class _Interpreter:
     executable: str
     shown: tuple[str, ...]
     version: str
+    path: tuple[str, ...]
+    prefix: str
 
 
 def make_plan(settings: Settings) -> Plan:
@@ -116,6 +121,8 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         "gid": settings.sandbox_uid,
         "network": False,
         "tools": _tool_paths(),
+        "python_path": interpreter.path,
+        "python_prefix": interpreter.prefix,
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
         "seccomp": seccomp.program(os.uname().machine, memory_counted).hex(),
         "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
@@ -153,12 +160,12 @@ def _interpreter(settings: Settings) -> _Interpreter:
             check=True,
             env={},
         )
-        prefix, base_prefix, version = json.loads(asked.stdout)
+        prefix, base_prefix, version, path = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
     shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not _is_shown(p)]
     executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
-    return _Interpreter(executable, tuple(shown), version)
+    return _Interpreter(executable, tuple(shown), version, tuple(path), prefix)
 
 
 def _is_shown(path: str) -> bool:

@@ -63,7 +63,7 @@ class Slot:
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [launch.python, "-P", "-s", "-c", _dup_to_three(theirs.fileno()) + BOOT],
+                [launch.python, "-P", "-s", "-S", "-c", _dup_to_three(theirs.fileno()) + BOOT],
                 env=launch.environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -94,6 +94,12 @@ class Slot:
         self._change("leased")
         self._order_next()
         return self.sandbox
+
+    def give_back(self, sandbox: LocalSandbox) -> None:
+        """Ends a sandbox that was lent, unless it has ended by itself."""
+        if self.sandbox is sandbox:
+            self._change("recycling")
+            sandbox.kill()
 
     def refit(self, disk_mb: int) -> None:
         """Throws the waiting sandbox away for one with another disk size."""
