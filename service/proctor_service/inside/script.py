@@ -9,6 +9,7 @@ import gc
 import io
 import linecache
 import os
+import random
 import sys
 import traceback
 import types
@@ -34,6 +35,8 @@ def prepare(job: dict[str, Any]) -> None:
     write_files(job.get("files") or {})
     if job.get("stdin"):
         feed_stdin(job["stdin"])
+    if "random" in job["source"]:
+        random.seed()  # or each sandbox would go on where the interpreter stood that it was forked from
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
     sys.path.insert(0, os.getcwd())
@@ -97,11 +100,17 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Loads the program, makes the calls that the job lists, and ends the process."""
+    answer_calls(channel, job)
+    leave(0)
+
+
+def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
+    """Says `["loaded"]`, what each call gave, and `["done"]`; less when the program leaves."""
     decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
     try:
         namespace = load(channel, job)
     except Left:
-        leave(0)
+        return
     for statement in job.get("imports", ()):
         try:
             exec(statement, namespace)
@@ -114,7 +123,7 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
             line = values.dumps(["value", index, values.encode(result)])
         except SystemExit as error:
             _tell(channel, ["exit", index, exit_code(error)])
-            leave(0)
+            return
         except (values.ValueTooLarge, values.ValueTooDeep) as error:
             line = values.dumps(["raised", index, "ValueError", str(error), "", []])
         except BaseException as error:
@@ -122,7 +131,6 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
         channel.send(line)
     _flush(_stdout, _stderr, sys.stdout, sys.stderr)
     _tell(channel, ["done"])
-    leave(0)
 
 
 def _plainly(error: BaseException, name: str, namespace: dict[str, Any]) -> BaseException:

@@ -52,14 +52,15 @@ forkserver = importlib.import_module("proctor_forkserver.forkserver")
 try:
     for name in start["preload"]:
         importlib.import_module(name)
-    inside_main = importlib.import_module("proctor_inside.program").main
+    program = importlib.import_module("proctor_inside.program")
+    inside_main, warm_up = program.main, program.warm_up
     sys.meta_path.remove(finder)
     for name in [name for name in sys.modules if name in start["sources"]]:
         del sys.modules[name]
     config = start["config"]
     start.clear()
     data.clear()
-    forkserver.main(control, config, inside_main)
+    forkserver.main(control, config, inside_main, warm_up)
 except BaseException as error:
     forkserver.fail(control, error)
 """

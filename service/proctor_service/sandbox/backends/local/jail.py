@@ -20,6 +20,7 @@ _ETC_COPIED = (
     "os-release", "timezone",
 )  # fmt: skip
 _ETC_BOUND = ("ld.so.conf.d", "alternatives")
+_INODES = 16_384
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
@@ -92,28 +93,32 @@ def build_root(config: dict[str, object]) -> None:
     )
 
 
-def furnish(disk_mb: int, inodes: int, uid: int, gid: int) -> None:
-    """The part of a sandbox that is its own: a working directory, /tmp, /dev/shm, and /proc.
+def furnish(size: str, uid: int, gid: int) -> None:
+    """The part of a sandbox that is its own: one tmpfs, and /proc.
 
-    One tmpfs holds the three, so that one limit counts for them together. /proc shows the sandbox's
-    own processes and nothing of the machine, read-only.
+    /proc shows the sandbox's own processes and nothing of the machine, read-only. `size` is mount(8)'s.
     """
-    kernel.mount(
-        "tmpfs",
-        BOX,
-        "tmpfs",
-        kernel.MS_NOSUID | kernel.MS_NODEV,
-        f"size={disk_mb}m,nr_inodes={inodes},mode=755",
-    )
-    for name, mode in (("work", 0o755), ("tmp", 0o1777), ("shm", 0o1777), ("home", 0o755)):
-        os.mkdir(f"{BOX}/{name}")
-        os.chmod(f"{BOX}/{name}", mode)
-        os.chown(f"{BOX}/{name}", uid, gid)
+    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={gid}"
+    kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
     try:
         kernel.mount("proc", "/proc", "proc", flags, "subset=pid")
     except OSError:
         kernel.mount("proc", "/proc", "proc", flags)  # before Linux 5.8
+
+
+def move_in() -> None:
+    """As the sandbox's user: its working directory, /tmp and /dev/shm, all in the one tmpfs.
+
+    One tmpfs holds the three, so that one limit counts for them together.
+    """
+    os.umask(0)
+    os.mkdir(f"{BOX}/tmp", 0o1777)
+    os.mkdir(f"{BOX}/shm", 0o1777)
+    os.umask(0o022)
+    os.mkdir(f"{BOX}/home")
+    os.mkdir(f"{BOX}/work")
+    os.chdir(f"{BOX}/work")
 
 
 def make_place(uid: int, gid: int, owned: bool) -> str:

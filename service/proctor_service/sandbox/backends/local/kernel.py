@@ -30,9 +30,9 @@ _NUMBERS = {
     "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
 }
 
-libc = ctypes.CDLL(None, use_errno=True)
+# PyDLL keeps the interpreter's lock: there is one thread, and in a fork each page touched is a copy.
+libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-_python = ctypes.pythonapi
 _number = _NUMBERS.get(os.uname().machine, _NUMBERS["x86_64"])
 
 
@@ -45,19 +45,16 @@ def check(result: int, what: str) -> int:
 
 
 def clone(flags: int) -> int:
-    """fork() straight into new namespaces; 0 in the child, its pid in the parent."""
-    _python.PyOS_BeforeFork()
+    """fork() straight into new namespaces; 0 in the child, its pid in the parent.
+
+    Only for a process with one thread. Python's own hooks around a fork mend what other threads may
+    have held, and copy a hundred pages; with one thread there is nothing to mend, but modules that
+    asked to be told of a fork are not (`script.prepare` seeds `random`).
+    """
     pid: int = libc.syscall(
         _number["clone"], ctypes.c_ulong(flags | SIGCHLD), None, None, None, None
     )
-    if pid == 0:
-        _python.PyOS_AfterFork_Child()
-        return 0
-    code = ctypes.get_errno()
-    _python.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError(code, f"clone: {os.strerror(code)}")
-    return pid
+    return check(pid, "clone")
 
 
 def unshare(flags: int) -> None:
@@ -74,6 +71,11 @@ def mount(
         libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
         f"mount {target}",
     )
+
+
+def umount(target: str) -> None:
+    """umount2(2), also of what is in use."""
+    check(libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
 class _MountAttr(ctypes.Structure):

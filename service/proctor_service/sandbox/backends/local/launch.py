@@ -124,7 +124,8 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         "python_path": interpreter.path,
         "python_prefix": interpreter.prefix,
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
-        "seccomp": seccomp.program(os.uname().machine, memory_counted).hex(),
+        "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
+        "seccomp_inner": seccomp.inner(os.uname().machine).hex(),
         "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
     }
     bin_directory = str(Path(interpreter.executable).parent)
@@ -192,7 +193,7 @@ def _namespaces(uid: int) -> tuple[list[Check], bool]:
     how = "as root" if as_root else "in a user namespace" if as_user else "refused by the kernel"
     machine = os.uname().machine
     try:
-        seccomp.program(machine)
+        seccomp.outer(machine, True)
         filtered = Path("/proc/sys/kernel/seccomp").is_dir()
     except KeyError:
         filtered = False

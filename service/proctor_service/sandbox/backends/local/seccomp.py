@@ -83,6 +83,9 @@ _REFUSED = """
     migrate_pages pidfd_getfd io_setup vmsplice
 """
 
+# What a forkserver needs to make a sandbox, besides clone and prctl with any arguments.
+_SETTING_UP = ("mount", "umount2", "setgroups", "capset")
+
 _ARCHITECTURES = {"x86_64": (0xC000_003E, X86_64), "aarch64": (0xC000_00B7, AARCH64)}
 _X32_BIT = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag that clone(2) knows
@@ -100,60 +103,78 @@ _EPERM, _ENOSYS, _EAFNOSUPPORT = (
 Instruction = tuple[int, int, int, int]
 
 
-def program(machine: str, memory_is_counted: bool = True) -> bytes:
-    """The filter for `machine` (as in `uname -m`), 8 bytes an instruction.
+def outer(machine: str, memory_is_counted: bool) -> bytes:
+    """The allow list, 8 bytes an instruction; `machine` as in `uname -m`.
 
-    Where no cgroup counts memory, a file in memory (memfd) would be memory that no limit sees, and is
-    not to be had. Raises KeyError for an architecture without a table.
+    A forkserver puts it on itself, and every sandbox inherits it. So it lets through what a forkserver
+    does to make a sandbox (`_SETTING_UP`); `inner` takes that away. Where no cgroup counts memory, a
+    file in memory (memfd) would be memory that no limit sees, and is not to be had. Raises KeyError
+    for an architecture without a table.
     """
     arch, numbers = _ARCHITECTURES[machine]
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
-    looked_at = {"clone", "socket", "socketpair", "ioctl", "prctl"}
-    code: list[Instruction] = [
-        (_LOAD, 0, 0, _ARCH),
-        (_EQUAL, 1, 0, arch),
-        (_RETURN, 0, 0, _KILL),
-        (_LOAD, 0, 0, _NR),
-    ]
+    allowed = allowed - {"socket", "socketpair", "ioctl"} | set(_SETTING_UP)
+    code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
-    for name, check in _argument_checks().items():
-        code += [(_EQUAL, 0, len(check), numbers[name]), *check]
-    code += _tree(sorted(numbers[n] for n in allowed - looked_at if n in numbers))
+    families = _only(_ARG0, _FAMILIES, _EAFNOSUPPORT)
+    code += _looked_at(numbers, "socket", families)
+    code += _looked_at(numbers, "socketpair", families)
+    code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
+    code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():
-        if name in numbers:
+        if name in numbers and name not in _SETTING_UP:
             code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
-    code.append((_RETURN, 0, 0, _ENOSYS))
+    return _assemble([*code, (_RETURN, 0, 0, _ENOSYS)])
+
+
+def inner(machine: str) -> bytes:
+    """What a sandbox adds to `outer` as the last step before it reads its job.
+
+    Short, because the kernel compiles it anew for every sandbox.
+    """
+    _, numbers = _ARCHITECTURES[machine]
+    code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
+    code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES))
+    code += _looked_at(numbers, "prctl", _none_of(_ARG0, _PRCTL_REFUSED))
+    for name in _SETTING_UP:
+        if name in _REFUSED.split():
+            code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
+    return _assemble([*code, (_RETURN, 0, 0, _ALLOW)])
+
+
+def _assemble(code: list[Instruction]) -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
 
-def _argument_checks() -> dict[str, list[Instruction]]:
-    """For calls that are allowed with some arguments only: what decides, ending in a return."""
+def _looked_at(numbers: dict[str, int], name: str, check: list[Instruction]) -> list[Instruction]:
+    """For a call that is allowed with some arguments only: what decides, ending in a return."""
+    return [(_EQUAL, 0, len(check), numbers[name]), *check]
 
-    def none_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
-        code: list[Instruction] = [(_LOAD, 0, 0, argument)]
-        for value in values:
-            code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _EPERM)]
-        return [*code, (_RETURN, 0, 0, _ALLOW)]
 
-    families: list[Instruction] = [(_LOAD, 0, 0, _ARG0)]
-    for family in _FAMILIES:
-        families += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
-    families.append((_RETURN, 0, 0, _EAFNOSUPPORT))
-    return {
-        "clone": [
-            (_LOAD, 0, 0, _ARG0),
-            (_ANY_BIT, 0, 1, _NEW_NAMESPACES),
-            (_RETURN, 0, 0, _EPERM),
-            (_RETURN, 0, 0, _ALLOW),
-        ],
-        "socket": families,
-        "socketpair": families,
-        "ioctl": none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)),
-        "prctl": none_of(_ARG0, _PRCTL_REFUSED),
-    }
+def _none_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    code: list[Instruction] = [(_LOAD, 0, 0, argument)]
+    for value in values:
+        code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _EPERM)]
+    return [*code, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instruction]:
+    code: list[Instruction] = [(_LOAD, 0, 0, argument)]
+    for value in values:
+        code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
+    return [*code, (_RETURN, 0, 0, otherwise)]
+
+
+def _no_bit_of(argument: int, bits: int) -> list[Instruction]:
+    return [
+        (_LOAD, 0, 0, argument),
+        (_ANY_BIT, 0, 1, bits),
+        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
 
 
 def _tree(numbers: list[int]) -> list[Instruction]:

@@ -10,7 +10,6 @@ sandbox along, and the slot is replaced.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 import socket
@@ -165,20 +164,21 @@ class Slot:
         self._received += data
         while b"\n" in self._received:
             line, _, self._received = self._received.partition(b"\n")
-            self._on_message(json.loads(line))
+            kind, _, rest = line.decode("utf-8", "replace").partition(" ")
+            self._on_message(kind, rest)
 
-    def _on_message(self, message: dict[str, object]) -> None:
-        if "failed" in message:
-            self.error = str(message["failed"])
-            self._die(self.error)
-        elif "ready" in message:
+    def _on_message(self, kind: str, rest: str) -> None:
+        if kind == "failed":
+            self.error = rest
+            self._die(rest)
+        elif kind == "ready":
             lent, self._descriptors = self._descriptors[:4], self._descriptors[4:]
             name = f"sb_{secrets.token_hex(12)}"
             launch = self._launch
             self.sandbox = LocalSandbox(
                 name, lent, self.group, launch.flood_bytes, launch.memory_is_counted
             )
-            if message["disk_mb"] == self.disk_mb:
+            if int(rest) == self.disk_mb:
                 self._change("ready")
             else:
                 self.refit(self.disk_mb)
@@ -186,11 +186,8 @@ class Slot:
             sandbox, self.sandbox = self.sandbox, None
             if self.state != "dead":
                 self._change("recycling")
-            sandbox.on_exit(
-                int(str(message["status"])),
-                float(str(message["cpu_seconds"])),
-                int(str(message["max_rss_kb"])),
-            )
+            status, cpu_seconds, max_rss_kb = rest.split()
+            sandbox.on_exit(int(status), float(cpu_seconds), int(max_rss_kb))
 
     def _change(self, state: State) -> None:
         self.state = state
