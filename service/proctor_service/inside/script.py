@@ -13,7 +13,7 @@ import random
 import sys
 import traceback
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from . import values
 from .channel import Channel
@@ -21,7 +21,7 @@ from .channel import Channel
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
 
-_exit = os._exit
+_exit, _getpid = os._exit, os.getpid
 _format_exception = traceback.format_exception
 _stdout, _stderr = sys.stdout, sys.stderr
 
@@ -71,7 +71,10 @@ def feed_stdin(text: str) -> None:
 
 
 def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
-    """Runs the program's top level; its globals. Raises Left when it did not come to the end."""
+    """Runs the program's top level; its globals. Raises Left when it did not come to the end.
+
+    A child that the program forked and that comes back here ends as a script would.
+    """
     source = job["source"]
     main = types.ModuleType("__main__")
     namespace = main.__dict__
@@ -86,13 +89,20 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
         _tell(channel, ["syntax", describe(error), ""])
         raise Left from None
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    process = _getpid()
     try:
         exec(code, namespace)
+        if _getpid() != process:
+            finish(0)
     except SystemExit as error:
+        if _getpid() != process:
+            finish(_code_of(error))
         if not _ends_program(error, source, code):
             _tell(channel, ["exit", "load", exit_code(error)])
             raise Left from error
     except BaseException as error:
+        if _getpid() != process:
+            finish(_code_of(error))
         _tell(channel, ["raised", "load", *explain(error)])
         raise Left from error
     return namespace
@@ -162,7 +172,7 @@ def _code_of(cause: BaseException | None) -> int:
     return exit_code(cause)
 
 
-def finish(code: int) -> None:
+def finish(code: int) -> NoReturn:
     """What an interpreter does at its end: threads, exit functions, buffers, globals.
 
     Globals go as they do in CPython: the module is let go, and the collector runs finalizers while
@@ -179,12 +189,15 @@ def finish(code: int) -> None:
         gc.collect()
     except BaseException as error:
         _report(error)
-    _exit(code if _flush(_stdout, _stderr) and good else 120)
+    _flush(_stdout, _stderr)  # those of the start, if they are others and still there
+    _exit(code if good else 120)
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """Ends the process at once, with its output written."""
-    _exit(code if _flush(_stdout, _stderr, sys.stdout, sys.stderr) else 120)
+    good = _flush(sys.stdout, sys.stderr)
+    _flush(_stdout, _stderr)
+    _exit(code if good else 120)
 
 
 def exit_code(error: SystemExit) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from proctor_client.wire import (
     AssertsGrader,
@@ -18,6 +19,8 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend
 
+_BYTE_ORDER_MARK = "\ufeff"
+
 
 class Judge:
     """Holds what is the same for all submissions: languages, and tests taken apart before."""
@@ -28,6 +31,10 @@ class Judge:
 
     async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
         """Raises a `Failure` when there can be no verdict; never makes one up."""
+        if submission.source.startswith(
+            _BYTE_ORDER_MARK
+        ):  # Python takes it in a file, not in a text
+            submission = replace(submission, source=submission.source[1:])
         match submission.grader:
             case AssertsGrader() as grader:
                 return await asserts.judge(submission, grader, backend, self._separator)

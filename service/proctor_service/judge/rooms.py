@@ -106,6 +106,9 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
     async def from_a() -> None:
         while (line := await room_a.receive()) is not None:
             room_b.send(line + b"\n")
+            await (
+                room_b.drain()
+            )  # a room that is flooded must not fill our memory, nor take the loop
         room_b.hang_up()
 
     relay = asyncio.create_task(from_a())
@@ -113,6 +116,7 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
         while not reports.done and (line := await room_b.receive()) is not None:
             if not line.startswith(_REPORT):
                 room_a.send(line + b"\n")
+                await room_a.drain()
                 continue
             try:
                 reports.take(line[1:])

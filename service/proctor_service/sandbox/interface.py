@@ -33,17 +33,22 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a sandbox used. Seconds, and megabytes at its peak."""
+    """What a sandbox used. Seconds, and megabytes at its peak.
+
+    `idle_seconds`: of the wall time, that in which it neither ran nor waited for a core.
+    """
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_memory_mb: float = 0.0
+    idle_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.cpu_seconds + other.cpu_seconds,
             self.wall_seconds + other.wall_seconds,
             max(self.peak_memory_mb, other.peak_memory_mb),
+            self.idle_seconds + other.idle_seconds,
         )
 
 
@@ -99,6 +104,9 @@ class Sandbox(Protocol):
 
     def send(self, line: bytes) -> None:
         """Sends a line to the program; nothing happens when it no longer listens."""
+
+    async def drain(self) -> None:
+        """Waits until most of what was sent is on its way, or can no longer be."""
 
     def hang_up(self) -> None:
         """Tells the program that no more lines will come."""

@@ -216,7 +216,8 @@ def _apply_limits() -> bool:
         line += data
     cpu_seconds, stack_mb, address_space_mb, processes = (int(word) for word in line.split())
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, stack_mb << 20))
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # left as it is: contest programs raise it
+    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
     if address_space_mb:
         resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))
     if processes:

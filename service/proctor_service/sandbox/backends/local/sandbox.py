@@ -26,7 +26,8 @@ _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space that a bare interpreter takes up
 _FORKSERVER_PROCESSES = 2  # they count against the same user's number
 _UNREAD_BYTES = 64 << 20  # on the channel; values are bounded to less where they are encoded
-_UNREAD_LINES = 1_000_000
+_UNREAD_LINES = 100_000
+_UNSENT_BYTES = 1 << 20  # to a program; whoever relays to it waits beyond that
 
 
 class _Stream:
@@ -79,10 +80,13 @@ class LocalSandbox:
         self._hung_up = False
         self._wanted: asyncio.Future[None] | None = None
         self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
         self._stopped_for: Ending | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
+        self.idle_seconds = 0.0
         self._cpu_before = 0.0
         self._kills_before = 0
 
@@ -125,6 +129,14 @@ class LocalSandbox:
             if not self._unsent:
                 self._loop.add_writer(self._channel.fileno(), self._on_writable)
             self._unsent.append(view)
+            self._unsent_bytes += len(view)
+
+    async def drain(self) -> None:
+        """Gives way to the loop, and waits while much is unsent."""
+        await asyncio.sleep(0)
+        while self._unsent_bytes > _UNSENT_BYTES and self._channel_open:
+            self._drained = self._loop.create_future()
+            await self._drained
 
     def hang_up(self) -> None:
         """No more lines will come; those under way still arrive."""
@@ -212,7 +224,12 @@ class LocalSandbox:
                 stdout=out.text(),
                 stderr=err.text(),
                 truncated=out.room < 0 or err.room < 0,
-                usage=Usage(cpu, time.monotonic() - self.started_at, max_rss_kb / 1024),
+                usage=Usage(
+                    cpu_seconds=cpu,
+                    wall_seconds=time.monotonic() - self.started_at,
+                    peak_memory_mb=max_rss_kb / 1024,
+                    idle_seconds=self.idle_seconds,
+                ),
             )
         )
 
@@ -290,6 +307,9 @@ class LocalSandbox:
         while self._unsent:
             view = self._unsent[0]
             count = self._write(view)
+            self._unsent_bytes -= count
+            if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
+                _wake(self._drained)
             if count < len(view):
                 self._unsent[0] = view[count:]
                 return
@@ -313,8 +333,9 @@ class LocalSandbox:
             if self._unsent:
                 self._unsent.clear()
                 self._loop.remove_writer(self._channel.fileno())
-            if self._wanted is not None:
-                _wake(self._wanted)
+            for waiter in (self._wanted, self._drained):
+                if waiter is not None:
+                    _wake(waiter)
 
     def _close_stream(self, stream: _Stream) -> None:
         if stream.open:

@@ -66,10 +66,14 @@ class Slot:
                 env=launch.environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
+                # Pipes, as in a sandbox: Python looks once whether its streams can seek.
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd="/",
                 start_new_session=True,
             )
+        assert self._process.stdout is not None
+        self._process.stdout.close()
         try:
             if group is not None:
                 group.adopt(self._process.pid)
@@ -120,6 +124,8 @@ class Slot:
         except subprocess.TimeoutExpired:  # without namespaces it cleans up by itself first
             self._process.kill()
             self._process.wait()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
         if self.group is not None:
             self.group.close()
 
@@ -159,7 +165,7 @@ class Slot:
             data, descriptors = b"", []
         self._descriptors += descriptors
         if not data:
-            self._die(self.error or "the forkserver died")
+            self._die(self.error or self._last_words() or "the forkserver died")
             return
         self._received += data
         while b"\n" in self._received:
@@ -188,6 +194,12 @@ class Slot:
                 self._change("recycling")
             status, cpu_seconds, max_rss_kb = rest.split()
             sandbox.on_exit(int(status), float(cpu_seconds), int(max_rss_kb))
+
+    def _last_words(self) -> str:
+        """What a forkserver wrote on stderr before it could speak with us."""
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+        return (self._process.stderr.read() or b"").decode("utf-8", "replace").strip()[-500:]
 
     def _change(self, state: State) -> None:
         self.state = state

@@ -76,6 +76,7 @@ class Watch:
         seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
         seen.asleep = idle > _ASLEEP_SHARE * interval
         seen.idle_seconds += idle
+        sandbox.idle_seconds = seen.idle_seconds
         if cpu > limits.cpu_seconds:
             sandbox.stop("cpu_limit")
         elif seen.idle_seconds > limits.wall_seconds:
