@@ -92,7 +92,6 @@ class Settings(BaseSettings):
     allow_degraded: bool = Field(
         False, description="Start although isolation is incomplete; every result says so."
     )
-    allow_network: bool = Field(False, description="Let a submission ask for `network: true`.")
 
     cpu_seconds: float = Field(10.0, gt=0, description="Default limit: CPU time of a submission.")
     wall_seconds: float = Field(

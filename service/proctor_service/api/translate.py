@@ -80,7 +80,7 @@ class Machine:
                 raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
             values[name] = value if value is not None else min(getattr(settings, name), ceiling)
         network = bool(asked is not None and asked.network)
-        if network and not (settings.allow_network and self.traits.allows_network):
+        if network and not self.traits.allows_network:
             raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
         return Limits(
             cpu_seconds=float(values["cpu_seconds"]),

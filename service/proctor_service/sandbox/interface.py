@@ -69,6 +69,8 @@ class Ended:
 class Traits:
     """What a backend is, and which protections this machine cannot give it.
 
+    `allows_network`: whether a sandbox can be given a way out. The local backend has none to give that
+    would not lead to the service itself.
     `tools`: directories inside a sandbox that hold what a Python environment may lack (pytest).
     """
 

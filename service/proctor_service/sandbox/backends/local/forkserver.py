@@ -43,7 +43,7 @@ def main(
     if config["user_namespace"]:
         jail.enter_user_namespace(uid, gid)
     if contained:
-        jail.enter_namespaces(bool(config["network"]))
+        jail.enter_namespaces()
     forkserver = os.fork()
     if forkserver:
         control.close()

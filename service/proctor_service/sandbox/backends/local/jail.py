@@ -34,28 +34,27 @@ def enter_user_namespace(uid: int, gid: int) -> None:
     _write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
 
 
-def enter_namespaces(network: bool) -> None:
+def enter_namespaces() -> None:
     """Namespaces that one forkserver's sandboxes share: they hold nothing once a sandbox is dead.
 
     The network namespace is the one that costs most to make. TIME_WAIT is what it could remember of
     a dead sandbox, so it gets none.
     """
     flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWPID
-    kernel.unshare(flags if network else flags | kernel.NEWNET)
-    if not network:
-        kernel.bring_loopback_up()
-        try:
-            _write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0")
-        except OSError:
-            pass  # a masked /proc/sys: a port may then stay taken for a minute
+    kernel.unshare(flags | kernel.NEWNET)
+    kernel.bring_loopback_up()
+    try:
+        _write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0")
+    except OSError:
+        pass  # a masked /proc/sys: a port may then stay taken for a minute
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
 
 
 def build_root(config: dict[str, object]) -> None:
     """Makes the read-only root and moves into it.
 
-    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`, `gid`,
-    `network`.
+    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`,
+    `gid`.
     """
     new = "/sys"  # hidden under the new root while it is made; nothing below needs it
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
@@ -162,8 +161,6 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
     }
     for name, text in texts.items():
         _write(f"{etc}/{name}", text)
-    if config["network"] and os.path.isfile("/etc/resolv.conf"):
-        shutil.copyfile("/etc/resolv.conf", f"{etc}/resolv.conf")
 
 
 def _write(path: str, text: str) -> None:
