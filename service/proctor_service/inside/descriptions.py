@@ -92,8 +92,8 @@ class Owned:
 
     def describe(self, value: Any, encoder: Encoder) -> Any:
         """What stands for an object that isn't plain."""
-        named = names.name_of(value)
-        if named is not None and (self._guarded or names.may_name(named[1], named[2])):
+        named = self._name(value)
+        if named is not None:
             return named
         cls = _type(value)
         if type in class_mro(cls):
@@ -119,9 +119,11 @@ class Owned:
                 break
         return ["h", number, info]
 
+    def _name(self, value: Any) -> list[Any] | None:
+        return names.name_of(value) if self._guarded else names.followed(value)
+
     def _followed(self, cls: type) -> bool:
-        named = names.name_of(cls)
-        return named is not None and (self._guarded or names.may_name(named[1], named[2]))
+        return self._name(cls) is not None
 
     def _visit_args(self, error: BaseException, encoder: Encoder) -> Any:
         args = _args(error)

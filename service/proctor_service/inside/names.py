@@ -1,8 +1,8 @@
 """Functions, classes and modules of the standard library cross by name.
 
 Test code goes anywhere by any name: the interpreter of the submission could import the same. In the
-other direction only a short list of modules without side effects is followed, and no name that runs
-code or reaches into objects.
+other direction only classes of exceptions and of plain values are followed, and the functions of a few
+modules without side effects: no name that runs code or reaches into objects, and no module.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .encoding import class_name
+from .encoding import class_mro, class_name
 from .refusals import Malformed
 
 _type, _str = type, str
@@ -212,23 +212,35 @@ def resolve_plain(module: Any, name: Any) -> Any:
     """What a name of the untrusted side means here; ``Malformed`` if it may not be named."""
     if _type(module) is not _str or _type(name) is not _str:
         raise Malformed("not a name")
-    if name == "":
-        return resolve_module(module)
     if not may_name(module, name):
         raise Malformed("a name that may not be used")
     found = resolve_any(module, name)
     if isinstance(found, type):
         if module not in _CLASS_MODULES and not issubclass(found, BaseException):
             raise Malformed("a class that may not be named")
-    elif _type(found) not in _FUNCTIONS or module in _CLASS_MODULES:
+    elif _type(found) not in _FUNCTIONS or not _has_functions(module):
         raise Malformed("neither a function nor a class")
     return found
 
 
+def followed(value: Any) -> list[Any] | None:
+    """The name of a value, if the side of the tests would follow it."""
+    named = name_of(value)
+    if named is None or not may_name(named[1], named[2]):
+        return None
+    if type in class_mro(_type(value)):
+        plain = named[1] in _CLASS_MODULES or BaseException in class_mro(value)
+    else:
+        plain = _has_functions(named[1])
+    return named if plain else None
+
+
+def _has_functions(module: str) -> bool:
+    return module in _FUNCTION_MODULES or module == "builtins"
+
+
 def may_name(module: str, name: str) -> bool:
     """Whether the side of the tests follows a name that the submission's side sends."""
-    if name == "":
-        return True
     first, *rest = name.split(".")
     if any(part in _NEVER or part.startswith("_") for part in (first, *rest)):
         return False
@@ -237,14 +249,6 @@ def may_name(module: str, name: str) -> bool:
     if rest:
         return False
     return module in _FUNCTION_MODULES or module in _CLASS_MODULES or module in _EXCEPTION_MODULES
-
-
-def resolve_module(name: str) -> Any:
-    """A module, imported here by name; ``Malformed`` if it may not be."""
-    top = name.partition(".")[0]
-    if top in NEVER_MODULES or top.startswith("_") or not name.replace(".", "").isidentifier():
-        raise Malformed("a module that may not be imported")
-    return resolve_any(name, "")
 
 
 def usual_module(name: str) -> str | None:

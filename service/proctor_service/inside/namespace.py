@@ -9,45 +9,12 @@ library is imported afresh.
 import ast
 import builtins
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 from . import names
+from .mentions import Mentions, unknown
 from .peer import Peer
 from .refusals import Malformed
-
-
-@dataclass
-class Mentions:
-    """The names in test code."""
-
-    loaded: set[str] = field(default_factory=set)
-    called: set[str] = field(default_factory=set)
-    # Used as in `math.isclose`, and in no other way.
-    bases: set[str] = field(default_factory=set)
-
-
-def mentions(sources: Iterable[str]) -> Mentions:
-    """The names that test code uses and doesn't bind itself."""
-    found = Mentions()
-    stored: set[str] = set()
-    plain: set[str] = set()
-    for source in sources:
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        attributed = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found.called.add(node.func.id)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                (found.bases if id(node) in attributed else plain).add(node.id)
-            elif isinstance(node, ast.Name):
-                stored.add(node.id)
-    found.loaded = (found.bases | plain) - stored
-    found.bases -= plain | stored
-    return found
 
 
 class Namespace(dict[str, Any]):
@@ -58,10 +25,17 @@ class Namespace(dict[str, Any]):
         self._peer = peer
         self._imports: dict[str, tuple[str, str]] = {}
         self._overrides: set[str] = set()
+        # Built-in names of which nobody can say whether the tests mean the submission's.
+        self._unclear: set[str] = set()
+        # Whether anything that the submission chose has come into it.
+        self.touched = False
 
     def __missing__(self, name: str) -> Any:
+        if name in self._unclear:
+            raise NameError(f"name {name!r} is defined by the submission, like others")
         imported = self._imports.get(name)
         if imported is not None:
+            self.touched = True
             try:
                 module, attribute = imported
                 value = names.resolve_any(module, attribute)
@@ -76,20 +50,21 @@ class Namespace(dict[str, Any]):
 
     def ask(self, name: str) -> Any:
         """What the submission has under a name; ``KeyError`` if nothing."""
+        self.touched = True
         try:
             return self._peer.request("name", name)
         except LookupError:
             raise KeyError(name) from None
 
     def prepare(self, found: Mentions, entry_point: str | None, imports: Iterable[str]) -> set[int]:
-        """Find out what the names mean; returns the numbers of the submission's classes among them."""
+        """Find out what the names mean; returns the numbers of those meant and made as classes."""
         wanted = sorted(found.loaded | ({entry_point} if entry_point else set()))
         kinds: dict[str, str] = {}
         classes: set[int] = set()
         for name, kind, number in self._peer.request("names", tuple(wanted)):
             if type(name) is str and type(kind) is str:
                 kinds[name] = kind
-                if kind == "class" and type(number) is int:
+                if kind == "class" and type(number) is int and name in found.classes:
                     classes.add(number)
         self._take_imports(imports)
         for name in wanted:
@@ -110,12 +85,18 @@ class Namespace(dict[str, Any]):
     def _choose_overrides(
         self, found: Mentions, entry_point: str | None, kinds: dict[str, str]
     ) -> None:
-        if entry_point is not None and hasattr(builtins, entry_point):
+        if entry_point is not None:
             self._overrides = {entry_point}
             return
-        own = {name for name, kind in kinds.items() if kind != "module"} - set(self._imports)
-        if all(hasattr(builtins, name) for name in own):
-            self._overrides = own & found.called
+        # The tests decide, not what the submission says it has: where they name anything else that
+        # only the submission can have, a built-in name means the built-in.
+        others = {name for name in unknown(found) if names.usual_module(name) is None}
+        own = {name for name, kind in kinds.items() if kind != "module" and name not in others}
+        own = {name for name in own & found.called if hasattr(builtins, name)}
+        if not others and len(own) == 1:
+            self._overrides = own
+        elif not others:
+            self._unclear = own
 
     def _take_imports(self, imports: Iterable[str]) -> None:
         """Note what the submission's import statements bind, as far as it can be had here."""

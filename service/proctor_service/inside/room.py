@@ -16,7 +16,8 @@ import sys
 from typing import Any
 
 from . import values
-from .namespace import Namespace, import_statements, mentions
+from .mentions import mentions
+from .namespace import Namespace, import_statements
 from .operations import drive
 from .peer import Gone, Line, Peer
 from .sides import Asking, SubmissionSide, TestSide, failure_text
@@ -86,16 +87,16 @@ class Exam:
         found = mentions([self._setup, *self._tests])
         for number in self._namespace.prepare(found, self._entry_point, self._imports):
             self._side.judging.mention(number)
+        self._side.judging.literals = found.literals
         shared = import_statements(self._setup)
         if shared:
             self._peer.request("imports", tuple(shared))
-        asked = self._peer.asked
         try:
             exec(compile(self._setup, "<setup>", "exec", 0, True, 0), self._namespace)
         except Gone:
             raise
         except BaseException as error:
-            if self._peer.asked == asked:
+            if not self._namespace.touched:
                 self._report(["setup_failed", failure_text(error)[:_MESSAGE_CHARACTERS]])
                 return False
             for index in range(len(self._tests)):

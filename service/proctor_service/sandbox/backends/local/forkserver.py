@@ -25,8 +25,9 @@ from typing import NoReturn
 
 from . import jail, kernel
 
-CHANNEL = 1000  # out of the way of what a program opens, and of those that close 3 to 255
+CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
 LIMITS_BYTES = 64
+LOCKED = b"+"  # a sandbox's first word, before anything hostile can speak
 _WARM_ROUNDS = 10
 
 
@@ -171,8 +172,9 @@ class _Forkserver:
         try:
             self.lock_down(channel, out, err, disk_mb)
         except BaseException as error:
-            os.write(channel, b"!lockdown " + repr(error).encode()[:500] + b"\n")
+            os.write(channel, repr(error).encode()[:500])
             os._exit(70)
+        os.write(CHANNEL, LOCKED)
         inside_main = self.inside_main
         self.__dict__.clear()
         if _apply_limits():

@@ -32,7 +32,7 @@ _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
 _TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _DESCRIPTORS = 1024
-_DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the memory of pipes and sockets
+_DESCRIPTORS_UNCOUNTED = 512  # where no cgroup counts the memory of pipes and sockets
 
 
 @dataclass(frozen=True, slots=True)

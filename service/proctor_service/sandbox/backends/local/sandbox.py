@@ -19,7 +19,7 @@ from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.cgroups import Group
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
-from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES
+from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, LOCKED
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
 _CHUNK = 1 << 16
@@ -75,6 +75,7 @@ class LocalSandbox:
             os.set_blocking(descriptor, False)
         self._received = bytearray()
         self._unread_bytes = 0
+        self._locked = False
         self._lines: deque[bytes] = deque()
         self._channel_open = True
         self._hung_up = False
@@ -206,6 +207,10 @@ class LocalSandbox:
                 pass
         self.close()
         limits = self._limits
+        if limits is not None and not self._locked:
+            why = bytes(self._received[:300]).decode("utf-8", "replace")
+            self._fail(f"its walls did not come up: {why}")
+            return
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
@@ -243,6 +248,9 @@ class LocalSandbox:
             return
         self.stop("killed")
         self.close()
+        self._fail(why)
+
+    def _fail(self, why: str) -> None:
         self._ended.set_exception(SandboxLost(why))
         self._ended.exception()  # retrieved here, so that an unwatched sandbox does not warn
 
@@ -292,6 +300,9 @@ class LocalSandbox:
         return bool(data)
 
     def _take(self, data: bytes) -> None:
+        if not self._locked:
+            self._locked = data.startswith(LOCKED)
+            data = data[len(LOCKED) :] if self._locked else data
         self._unread_bytes += len(data)
         self._received += data
         if b"\n" in data:

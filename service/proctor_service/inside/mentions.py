@@ -1,0 +1,161 @@
+"""What test code says about the names it uses: which it binds, calls, and means as classes.
+
+The submission chooses what its names are, so a function that the tests call may come as a class, whose
+objects answer comparisons. What the tests do with a name tells what they expect it to be.
+"""
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_MOST_LITERALS = 200
+_LITERALS = (ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Set, ast.Dict)
+# Methods that what a function returns may have, too.
+_PLAIN_METHODS = frozenset(
+    name for kind in (str, bytes, int, float, list, dict, set, tuple) for name in dir(kind)
+)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+@dataclass
+class Mentions:
+    """The names in test code."""
+
+    loaded: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
+    # Used as in `math.isclose`, and in no other way.
+    bases: set[str] = field(default_factory=set)
+    # Meant as classes: as `Stack` is in `s = Stack()` and `s.push(1)`, or in `isinstance(x, Stack)`.
+    classes: set[str] = field(default_factory=set)
+    # What things are compared with.
+    literals: list[Any] = field(default_factory=list)
+
+
+def mentions(sources: Iterable[str]) -> Mentions:
+    """What the tests and their setup say."""
+    found = Mentions()
+    trees = [tree for tree in map(_parsed, sources) if tree is not None]
+    plain: set[str] = set()
+    stored: set[str] = set()
+    # Which class's instance a variable is, and whether it was made without arguments.
+    instances: dict[str, tuple[str, bool]] = {}
+    for tree in trees:
+        attributed = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                found.called.add(node.func.id)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                (found.bases if id(node) in attributed else plain).add(node.id)
+            elif isinstance(node, ast.Name):
+                stored.add(node.id)
+            found.bound.update(_bound(node))
+            instances.update(_assigned(node))
+    found.loaded = (found.bases | plain) - stored
+    found.bases -= plain | stored
+    for tree in trees:
+        for node in ast.walk(tree):
+            found.classes.update(_classes(node, instances))
+            if isinstance(node, ast.Compare):
+                found.literals += _literals([node.left, *node.comparators])
+    del found.literals[_MOST_LITERALS:]
+    return found
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def unknown(found: Mentions) -> set[str]:
+    """The names that only the submission can have."""
+    return {name for name in found.loaded - found.bound if not hasattr(builtins, name)}
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, _SCOPES):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        for alias in node.names:
+            yield alias.asname or alias.name.partition(".")[0]
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """Variables that hold what a call of a name gave."""
+    targets: list[ast.expr | None] = []
+    value: ast.expr | None = None
+    if isinstance(node, ast.Assign):
+        targets, value = [*node.targets], node.value
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+        targets, value = [node.target], node.value
+    elif isinstance(node, ast.withitem):
+        targets, value = [node.optional_vars], node.context_expr
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        for target in targets:
+            if isinstance(target, ast.Name):
+                yield target.id, (value.func.id, not value.args and not value.keywords)
+
+
+_Instances = dict[str, tuple[str, bool]]
+
+
+def _classes(node: ast.AST, instances: _Instances) -> Iterator[str]:
+    """The names that one node shows to be meant as classes."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node.value, ast.Name) and node.value.id not in instances:
+            yield node.value.id
+        name, bare = _instance(node.value, instances)
+        special = isinstance(node, ast.Attribute) and node.attr not in _PLAIN_METHODS
+        if name and (special or bare):
+            yield name
+    elif isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        names = [_instance(side, instances)[0] for side in sides]
+        yield from (name for name in names if name and names.count(name) > 1)
+        yield from (side.id for side in sides if isinstance(side, ast.Name))
+    elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+        yield from _names(node.type)
+    elif isinstance(node, ast.ClassDef):
+        yield from (name for base in node.bases for name in _names(base))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in ("isinstance", "issubclass"):
+            yield from (name for part in node.args[1:] for name in _names(part))
+        elif not hasattr(builtins, node.func.id):
+            for part in node.args:
+                if isinstance(part, ast.Name) and part.id in instances:
+                    yield instances[part.id][0]
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return (part.id for part in parts if isinstance(part, ast.Name))
+
+
+def _instance(node: ast.expr, instances: _Instances) -> tuple[str, bool]:
+    """Of which name's call an expression is the result, and whether that had no arguments."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id, not node.args and not node.keywords
+    if isinstance(node, ast.Name):
+        return instances.get(node.id, ("", False))
+    return "", False
+
+
+def _literals(sides: Iterable[ast.expr]) -> list[Any]:
+    found = []
+    for side in sides:
+        if isinstance(side, _LITERALS):
+            try:
+                found.append(ast.literal_eval(side))
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                continue
+    return found
