@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         description="Modules that are warm in every sandbox; more make a fork dearer.",
     )  # fmt: skip
     sandbox_uid: int = Field(
-        61_000, gt=0, lt=65_534, description="User and group id that submissions have."
+        61_000, gt=0, lt=61_500, description="First of 4,000 user ids that submissions run under."
     )
     sandbox_nice: int = Field(
         5, ge=0, le=19, description="How far sandboxes step back for the service."

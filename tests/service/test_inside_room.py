@@ -529,7 +529,7 @@ def test_a_class_that_the_tests_mention_gains_nothing_by_lying(rooms: Rooms, tes
 
 def test_lies_are_noted_and_trust_is_too(rooms: Rooms) -> None:
     reports = rooms.judge(LIARS, ["assert Yes() == 5"])
-    assert reports[1:] == [["signals", ["lying_equality"]], ["done", {"objects": True}]]
+    assert reports[1:] == [["signals", ["lying_equality"]], ["done", {"objects": False}]]
     reports = rooms.judge(
         LIARS.replace("def point(): return Point(3)", "def f(): return Yes()"), ["assert f() == 5"]
     )

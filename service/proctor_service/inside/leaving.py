@@ -30,7 +30,7 @@ def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
     if not 1 <= len(places) <= 2:
         return False
     try:
-        tree = ast.parse(source)
+        tree = compile(source, "", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     if len(places) == 2:

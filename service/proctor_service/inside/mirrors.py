@@ -63,6 +63,8 @@ class Mirror(type):
         return peer_of(cls).request("getitem", cls, key)
 
     def __contains__(cls, key: Any) -> bool:
+        if not cls.__proctor_trusted__:
+            return any(each is key or each == key for each in cls)
         return bool(peer_of(cls).request("contains", cls, key))
 
 
@@ -170,6 +172,7 @@ def build(peer: Any, described: Described, policy: Policy) -> Any:
         "__proctor_peer__": peer,
         "__proctor_class__": described.number,
         "__proctor_data__": described.data,
+        "__proctor_trusted__": True,
         "__module__": described.module,
         "__qualname__": described.name,
         "__doc__": None,

@@ -64,7 +64,9 @@ class Namespace(dict[str, Any]):
         for name, kind, number in self._peer.request("names", tuple(wanted)):
             if type(name) is str and type(kind) is str:
                 kinds[name] = kind
-                if kind == "class" and type(number) is int and name in found.classes:
+                meant = name in found.classes
+                meant = meant or (name == entry_point and "candidate" in found.classes)
+                if kind == "class" and type(number) is int and meant:
                     classes.add(number)
         self._take_imports(imports)
         for name in wanted:

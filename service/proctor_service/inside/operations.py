@@ -208,4 +208,14 @@ FORWARDERS: dict[str, Callable[..., Any]] = {
     "__await__": _await,
     "__call__": _call,
 }
+# What computes with another value, what turns an object into another of its kind, and what makes a
+# value of a built-in type of it.
+ARITHMETIC = frozenset(f"__{prefix}{name}__" for name in _BINARY for prefix in ("", "r", "i"))
+SIGNS = frozenset(["__neg__", "__pos__", "__invert__"])
+CONVERSIONS = frozenset(
+    [
+        *("__abs__", "__round__", "__trunc__", "__floor__", "__ceil__", "__int__", "__float__"),
+        *("__complex__", "__index__", "__bytes__", "__format__"),
+    ]
+)
 COPIERS = {"__copy__": _forwarder("copy", False), "__deepcopy__": _deep_copy}

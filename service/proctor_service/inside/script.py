@@ -1,9 +1,10 @@
 """Runs a submission as `python solution.py` would, in the interpreter that was forked for it.
 
 Says on the channel, a line each: `["loaded"]`, or why it was not; then for each call asked for
-`["value", i, value]` or `["raised", i, …]`; for a script `["reached"]` when it came to its end.
+`["value", i, value]` or `["raised", i, …]`; for a script `["reached", word]` when it came to its end.
 """
 
+import ast
 import atexit
 import gc
 import io
@@ -15,7 +16,7 @@ import traceback
 import types
 from typing import Any, NoReturn
 
-from . import values
+from . import leaving, values
 from .channel import Channel
 
 _NAME = "/solution.py"
@@ -97,7 +98,7 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     except SystemExit as error:
         if _getpid() != process:
             finish(_code_of(error))
-        if not _ends_program(error, source, code):
+        if not _ends_program(error, source, code, job.get("mode") == "script"):
             _tell(channel, ["exit", "load", exit_code(error)])
             raise Left from error
     except BaseException as error:
@@ -154,11 +155,15 @@ def run_script(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the program to its end, as a script, and ends the process with its exit code."""
     code = 0
     try:
-        load(channel, job)
-        _tell(channel, ["reached"])
+        # While the program runs, the word that proves its end has no name that leads to it.
+        _tell_end(channel, job.pop("end", ""), load(channel, job))
     except Left as left:
         code = _code_of(left.__cause__)
     finish(code)
+
+
+def _tell_end(channel: Channel, word: str, _: dict[str, Any]) -> None:
+    _tell(channel, ["reached", word])
 
 
 def _code_of(cause: BaseException | None) -> int:
@@ -255,12 +260,15 @@ def _print_error(text: str) -> None:
         pass
 
 
-def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
-    """Whether a SystemExit with code 0 came from the last statement of the top level."""
-    import ast
+def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_behind: bool) -> bool:
+    """Whether a SystemExit with code 0 is the program's end: it came from the last statement.
 
+    Where tests may be pasted behind it, the program itself must be what leaves (`leaving.py`).
+    """
     if exit_code(error) != 0:
         return False
+    if tests_behind:
+        return leaving.ends_program(error, source, code)
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code is not code:
         frames = frames.tb_next

@@ -1,31 +1,38 @@
-"""How the side of the tests compares what it can't see into.
+"""How the side of the tests uses what it can't see into.
 
-A submission may return an object whose ``__eq__`` says yes to everything. So a comparison asks the
-submission's class only where the tests themselves mention that class; then the same question is put
-several times in random order, among decoys that no honest object is equal to, and an answer that
-contradicts itself counts as no. An object of any other class is equal to itself and to nothing
-else. What is or derives from a built-in value is compared by its content.
+A submission may return an object whose ``__eq__`` says yes to everything. So an object of the
+submission's answers about values of the tests only where the tests mean its class as one; then the
+question is put in several ways and in random order, about decoys as often as about the value, and an
+answer that contradicts itself counts as no. Any other object equals no plain value and computes with
+none; what derives from a built-in type is compared and computed with by its content. Two objects of
+one class are compared by it.
 """
 
 import random
 from collections.abc import Callable
 from typing import Any
 
+from .decoys import copied, decoys_of
 from .mirrors import Described, Mirror
-from .operations import COMPARISONS, CONTENT_METHODS, FORWARDERS
+from .operations import ARITHMETIC, COMPARISONS, CONTENT_METHODS, CONVERSIONS, FORWARDERS, SIGNS
 
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
+_SIGNS = {"lt": (-1,), "le": (-1, 0), "gt": (1,), "ge": (0, 1)}
+_ORDERED = (int, float, str, bytes, tuple, list, bool)
 _random = random.SystemRandom()
+_Method = Callable[..., Any]
 
 
 class Lie(TypeError):
-    """A comparison whose answers contradict each other."""
+    """Answers of the submission's class that contradict each other."""
 
 
 class Judging:
     """The policy of the tests' side."""
 
     def __init__(self, signal: Callable[[str], None]) -> None:
+        # What the tests compare things with.
+        self.literals: list[Any] = []
         self._mentioned: set[int] = set()
         self._trusted: set[int] = set()
         self._suspected: set[int] = set()
@@ -34,7 +41,7 @@ class Judging:
         self.delegated = False
 
     def mention(self, number: int) -> None:
-        """The tests name this class; to be told before any class is built."""
+        """The tests mean this as a class; to be told before any class is built."""
         self._mentioned.add(number)
 
     def __call__(self, described: Described) -> dict[str, Any]:
@@ -44,29 +51,32 @@ class Judging:
         if trusted:
             self._trusted.add(described.number)
         if described.data is None:
-            return self._object_methods(described, trusted)
-        return self._content_methods(described, trusted)
+            members = self._object_methods(described, trusted)
+        else:
+            members = self._content_methods(described, trusted)
+        return {**members, "__proctor_trusted__": trusted}
 
     def _object_methods(self, described: Described, trusted: bool) -> dict[str, Any]:
-        members: dict[str, Any] = {
+        flags = described.flags
+        members = {
             name: FORWARDERS[name]
-            for name in described.flags
-            if name in FORWARDERS and name not in COMPARISONS and name != "__hash__"
+            for name in flags
+            if name in FORWARDERS
+            and name not in COMPARISONS
+            and (trusted or name not in ("__contains__", *CONVERSIONS))
         }
-        if trusted:
-            members.update(self._judged(described.flags))
-            if "__hash__" in described.flags:
-                members["__hash__"] = FORWARDERS["__hash__"]
-            elif "!__hash__" in described.flags:
-                members["__hash__"] = None
-            elif "__eq__" in members:
-                members["__hash__"] = object.__hash__
-            return members
-        # Membership goes by iterating, and equality by identity.
-        members.pop("__contains__", None)
-        members["__hash__"] = object.__hash__
-        if "__eq__" in described.flags:
-            members["__eq__"] = self._suspicious(described.number, object.__eq__)
+        for name in members:
+            if name in ARITHMETIC or name in SIGNS:
+                members[name] = self._measured(name) if trusted else _among_kin_only(name)
+        if "!__hash__" in flags:
+            members["__hash__"] = None
+        elif "__eq__" in flags and "__hash__" not in flags:
+            members["__hash__"] = object.__hash__
+        if "__eq__" in flags:
+            self._add_equality(members, described, trusted, object)
+        for name in _REFLECTED:
+            if f"__{name}__" in flags:
+                members[f"__{name}__"] = self._ordering(name, described, trusted)
         return members
 
     def _content_methods(self, described: Described, trusted: bool) -> dict[str, Any]:
@@ -76,81 +86,142 @@ class Judging:
             for name in own
             if name in FORWARDERS
             and name not in COMPARISONS
-            and (name not in CONTENT_METHODS or trusted)
+            and (trusted or name not in CONTENT_METHODS | ARITHMETIC | SIGNS | CONVERSIONS)
         }
+        for name in ARITHMETIC.intersection(members):
+            members[name] = self._measured(name)
         if "__eq__" in own:
-            if trusted:
-                members["__eq__"] = self._among_kin("eq", data.__eq__)
-                members["__ne__"] = self._among_kin("ne", data.__ne__)
-            else:
-                members["__eq__"] = self._suspicious(described.number, data.__eq__)
+            self._add_equality(members, described, trusted, data)
             members.setdefault("__hash__", data.__hash__)
-        if trusted:
-            for name in ("lt", "le", "gt", "ge"):
-                if f"__{name}__" in own and hasattr(data, f"__{name}__"):
-                    members[f"__{name}__"] = self._among_kin(name, getattr(data, f"__{name}__"))
-        return members
-
-    def _judged(self, flags: set[str]) -> dict[str, Any]:
-        members: dict[str, Any] = {}
-        if "__eq__" in flags:
-            members["__eq__"] = lambda left, right: self.equal(left, right)
-            members["__ne__"] = lambda left, right: self.unequal(left, right)
         for name in _REFLECTED:
-            if f"__{name}__" in flags:
-                members[f"__{name}__"] = self._ordering(name)
+            if f"__{name}__" in own and hasattr(data, f"__{name}__"):
+                members[f"__{name}__"] = self._ordering(name, described, trusted)
         return members
 
-    def _ordering(self, name: str) -> Callable[[Any, Any], bool]:
-        return lambda left, right: self.ordered(name, left, right)
+    def _add_equality(
+        self, members: dict[str, Any], described: Described, trusted: bool, data: Any
+    ) -> None:
+        # A built-in base has its own `!=`, which a class with only `__eq__` keeps.
+        both = described.data is None or "__ne__" in described.own
+        by_class = trusted and described.data is None
 
-    def _among_kin(self, name: str, plain: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        # A plain value is compared with the content; only two objects of the submission's are
-        # compared by their class.
+        def equal(left: Any, right: Any) -> Any:
+            if _are_kin(left, right, trusted):
+                return self.equal(left, right, both)
+            if by_class and not _is_stand_in(right):
+                return self._equal_to_plain(left, right)
+            self._suspect(described.number, left)
+            return data.__eq__(left, right)
+
+        def unequal(left: Any, right: Any) -> Any:
+            if both and _are_kin(left, right, trusted):
+                return self.unequal(left, right)
+            if by_class and not _is_stand_in(right):
+                answer = self._equal_to_plain(left, right)
+                return answer if answer is NotImplemented else not answer
+            return data.__ne__(left, right)
+
+        members["__eq__"], members["__ne__"] = equal, unequal
+
+    def _ordering(self, name: str, described: Described, trusted: bool) -> _Method:
+        asked = [each for each in _REFLECTED if f"__{each}__" in described.flags]
+        plain = getattr(described.data or object, f"__{name}__")
+
         def compare(left: Any, right: Any) -> Any:
-            if type(type(right)) is not Mirror:
-                return plain(left, right)
-            if name == "eq":
-                return self.equal(left, right)
-            return self.unequal(left, right) if name == "ne" else self.ordered(name, left, right)
-
-        return compare
-
-    def _suspicious(self, number: int, plain: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-        # The verdict doesn't depend on it; whether the class lies is worth knowing.
-        def compare(left: Any, right: Any) -> Any:
-            if number not in self._suspected:
-                self._suspected.add(number)
-                ask = _asker(left)
-                try:
-                    if ask("eq", left, ask("decoy")) is True:
-                        self._signal("lying_equality")
-                except Exception:
-                    pass
+            if _are_kin(left, right, trusted):
+                return self.ordered(name, left, right)
+            if trusted and described.data is None and type(right) in _ORDERED:
+                return self._ordered_with_plain(name, asked, left, right)
             return plain(left, right)
 
         return compare
 
-    def equal(self, left: Any, right: Any) -> bool:
+    def _measured(self, name: str) -> _Method:
+        """Arithmetic of a trusted class: with a number to a number it must be what it says."""
+        forward = FORWARDERS[name]
+        kind = name.strip("_").removeprefix("r").removeprefix("i")
+        sign = -1 if name in ("__sub__", "__isub__") else 1
+
+        def method(self_: Any, *operands: Any) -> Any:
+            if len(operands) != 1 or type(operands[0]) not in (int, float):
+                return forward(self_, *operands)
+            real = operands[0]
+            other = real + _random.choice((-3, -2, -1, 1, 2, 3))
+            asked = [real, other]
+            _random.shuffle(asked)
+            results = {each: forward(self_, each) for each in asked}
+            if not any(isinstance(result, int | float) for result in results.values()):
+                return results[real]
+            self.delegated = True
+            if kind not in ("add", "sub"):
+                raise TypeError("not a calculation that can be relied on")
+            moved = float(results[other]) - float(results[real])
+            if abs(moved - sign * (other - real)) > 1e-6 * max(1.0, abs(real)):
+                self._signal("lying_equality")
+                raise Lie("the arithmetic contradicts itself")
+            return results[real]
+
+        return method
+
+    def _suspect(self, number: int, left: Any) -> None:
+        # The verdict doesn't depend on it; whether the class lies is worth knowing.
+        if number in self._suspected:
+            return
+        self._suspected.add(number)
+        ask = _asker(left)
+        try:
+            if ask("eq", left, ask("decoy")) is True:
+                self._signal("lying_equality")
+        except Exception:
+            pass
+
+    def _equal_to_plain(self, left: Any, right: Any) -> Any:
+        """``left == right`` for a plain value; no unless all answers agree on it."""
+        decoys = decoys_of(right, self.literals)
+        if not decoys:
+            # No honest object equals None; a value of the tests' own class may compare itself.
+            return False if right is None else NotImplemented
+        self.delegated = True
+        candidates = [(True, copied(right)), *((False, decoy) for decoy in decoys)]
+        answers = self._ask_about(left, candidates, both=True)
+        if any(said for real, said in answers if not real):
+            self._signal("lying_equality")
+            return False
+        return all(said for real, said in answers if real)
+
+    def equal(self, left: Any, right: Any, both: bool = True) -> bool:
         """``left == right`` as the submission's class says, unless it contradicts itself."""
         self.delegated = True
         ask = _asker(left)
-        decoys = decoys_of(right) + decoys_of(right)
-        if not decoys and not _truth(ask("eq", left, right)):
+        if not _truth(ask("eq", left, right)):
             return False
-        meant = [("eq", left, right, True), ("ne", left, right, False), ("eq", right, left, True)]
-        others = [("eq", left, other, False) for other in [ask("decoy"), *decoys]]
-        # Which question is meant is not to be seen from the order in which they come.
-        questions = [(True, question) for question in meant]
-        questions += [(False, question) for question in others]
-        _random.shuffle(questions)
-        kept = {True: 0, False: 0}
-        for is_meant, (name, one, other, expected) in questions:
-            kept[is_meant] += _answer(ask, name, one, other) is expected
-        if kept[False] == len(others) and kept[True] in (0, len(meant)):
-            return kept[True] > 0
+        answers = self._ask_about(left, [(True, right), (False, ask("decoy"))], both)
+        if all(said is real for real, said in answers):
+            return True
         self._signal("lying_equality")
         return False
+
+    def _ask_about(
+        self, left: Any, candidates: list[tuple[bool, Any]], both: bool
+    ) -> list[tuple[bool, bool]]:
+        """(whether it is the real one, whether it is said to be equal), in every way there is."""
+        ask = _asker(left)
+        questions = []
+        for real, value in candidates:
+            questions += [(real, "eq", left, value), (real, "eq", value, left)]
+            if both:
+                questions.append((real, "ne", left, value))
+        # Which question is meant is not to be seen from the order in which they come.
+        _random.shuffle(questions)
+        answers = []
+        for real, name, one, other in questions:
+            try:
+                said = _truth(ask(name, one, other)) is (name == "eq")
+            except Exception:
+                # What the class can't compare itself with it isn't equal to.
+                said = False
+            answers.append((real, said))
+        return answers
 
     def unequal(self, left: Any, right: Any) -> bool:
         """``left != right``; raises ``Lie`` where the class contradicts itself."""
@@ -165,7 +236,7 @@ class Judging:
         return differs
 
     def ordered(self, name: str, left: Any, right: Any) -> bool:
-        """An ordering; raises ``Lie`` where the class contradicts itself."""
+        """An ordering of two objects; raises ``Lie`` where the class contradicts itself."""
         self.delegated = True
         ask = _asker(left)
         holds = _truth(ask(name, left, right))
@@ -176,57 +247,65 @@ class Judging:
                 questions.append((name, right, left, False))
         _random.shuffle(questions)
         for question, one, other, expected in questions:
-            if _answer(ask, question, one, other) is not expected:
-                self._signal("lying_equality")
-                raise Lie("the order contradicts itself")
+            try:
+                said = _truth(ask(question, one, other))
+            except Exception:
+                said = False
+            if said is not expected:
+                self._contradiction()
         return holds
 
+    def _ordered_with_plain(self, name: str, asked: list[str], left: Any, right: Any) -> bool:
+        """All that the class says about the order, so that it can't tell what is wanted."""
+        self.delegated = True
+        ask = _asker(left)
+        order = _random.sample(asked, len(asked))
+        said = {each: _truth(ask(each, left, right)) for each in order}
+        if any(said.values()):
+            fitting = [
+                sign
+                for sign in (-1, 0, 1)
+                if all(holds is (sign in _SIGNS[each]) for each, holds in said.items())
+            ]
+            if not fitting or (fitting == [0] and self._equal_to_plain(left, right) is not True):
+                self._contradiction()
+        return said[name]
 
-def _asker(value: Any) -> Callable[..., Any]:
-    request: Callable[..., Any] = type(value).__proctor_peer__.request
+    def _contradiction(self) -> None:
+        self._signal("lying_equality")
+        raise Lie("the order contradicts itself")
+
+
+def _among_kin_only(name: str) -> _Method:
+    """Arithmetic among objects of the submission's own, to one of these."""
+    forward = FORWARDERS[name]
+
+    def method(self: Any, *operands: Any) -> Any:
+        if not all(map(_is_stand_in, operands)):
+            return NotImplemented
+        result: Any = forward(self, *operands)
+        if not _is_stand_in(result) or type(result).__proctor_data__ is not None:
+            raise TypeError("objects of a class that the tests don't use can't be calculated with")
+        return result
+
+    return method
+
+
+def _is_stand_in(value: Any) -> bool:
+    return type(type(value)) is Mirror
+
+
+def _are_kin(left: Any, right: Any, trusted: bool) -> bool:
+    """Whether the class of ``left`` may compare the two: its own, or any of the submission's."""
+    if not _is_stand_in(right) or "__proctor_peer__" not in type(right).__dict__:
+        return False
+    return trusted or type(right) is type(left) or type(right).__proctor_trusted__
+
+
+def _asker(value: Any) -> _Method:
+    request: _Method = type(value).__proctor_peer__.request
     return request
 
 
 def _truth(answer: Any) -> bool:
     return answer if type(answer) is bool else bool(answer)
-
-
-def _answer(ask: Callable[..., Any], name: str, left: Any, right: Any) -> bool:
-    # A decoy may be something that the class can't compare with; that is honest.
-    try:
-        return _truth(ask(name, left, right))
-    except Exception:
-        return False
-
-
-def decoys_of(value: Any) -> list[Any]:
-    """Values much like a plain one, and not equal to it; none for anything else."""
-    kind = type(value)
-    decoy: Any
-    if kind is bool or value is None:
-        return []
-    if kind is int:
-        decoy = value + _random.choice((-1, 1)) * _random.randint(1, 9)
-    elif kind is float:
-        decoy = (value if abs(value) < 1e300 else 0.0) * 2 + 1 + _random.random()
-    elif kind is str:
-        decoy = value + _random.choice("aeioubcd")
-    elif kind is list or kind is tuple:
-        items = [*value]
-        place = _random.randrange(len(items)) if items else 0
-        inner = decoys_of(items[place]) if items else []
-        if inner:
-            items[place] = inner[0]
-        else:
-            items.insert(place, _random.randint(0, 99))
-        decoy = kind(items)
-    elif kind is dict or kind is set:
-        decoy = kind(value)
-        extra = _random.randint(10**6, 10**9)
-        if kind is dict:
-            decoy[extra] = extra
-        else:
-            decoy.add(extra)
-    else:
-        return []
-    return [decoy]

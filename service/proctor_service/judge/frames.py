@@ -28,10 +28,13 @@ class Raised:
 
 @dataclass(slots=True)
 class Said:
-    """All that was said. `answers`: for each call the line of its value, or what it raised."""
+    """All that was said. `answers`: for each call the line of its value, or what it raised.
+
+    `reached`: the word with which a script said that it came to its end.
+    """
 
     loaded: bool = False
-    reached: bool = False
+    reached: str | None = None
     done: bool = False
     forged: bool = False
     stopped: Raised | None = None
@@ -65,8 +68,8 @@ def _take(said: Said, frame: Any, calls: int) -> None:
     match frame:
         case ["loaded"] if not said.loaded:
             said.loaded = True
-        case ["reached"] if not said.reached:
-            said.reached = True
+        case ["reached", str(word)] if said.reached is None:
+            said.reached = word
         case ["done"] if said.loaded and len(said.answers) == calls:
             said.done = True
         case ["syntax", str(message), str()] if not said.loaded:

@@ -6,6 +6,7 @@ sandbox of its own, and what came of it runs in a fresh sandbox for each case.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from proctor_client.wire import (
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import Raised, understand
+from proctor_service.judge.graders.asserts import signals
 from proctor_service.judge.run import Run, message, python_message, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
@@ -40,10 +42,10 @@ class Program:
     files: Mapping[str, str] | None = None
     binaries: Mapping[str, str] | None = None
 
-    def job(self, stdin: str = "") -> bytes:
-        """The line that tells a sandbox to run it."""
+    def job(self, stdin: str = "", end: str = "") -> bytes:
+        """The line that tells a sandbox to run it; a script says the word `end` at its end."""
         if self.argv is None:
-            return python_message(self.submission, "script", stdin=stdin)
+            return python_message(self.submission, "script", stdin=stdin, end=end)
         return message(
             "command",
             argv=self.argv,
@@ -63,18 +65,23 @@ async def judge_exec(
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
-    finished = await run(backend, program.job(), submission.limits)
+    end = secrets.token_hex(16)
+    finished = await run(backend, program.job(end=end), submission.limits)
     verdict, text = _ended_well(finished)
-    if verdict == "passed" and program.argv is None and not understand(finished.lines).reached:
-        verdict, text = "early_exit", "the program left before its end"
-    passed = int(verdict == "passed")
+    tried: tuple[str, ...] = ()
+    if program.argv is None:
+        said = understand(finished.lines)
+        said.forged = said.forged or said.reached not in (None, end)
+        if verdict == "passed" and (said.forged or said.reached is None):
+            verdict, text = "early_exit", "the program left before its end"
+        tried = signals(said, verdict)
     return finished.judgement(
         verdict,
-        passed=passed,
+        passed=int(verdict == "passed"),
         total=1,
         message=text,
         integrity="in_process",
-        hack_signals=("early_exit",) if verdict == "early_exit" else (),
+        hack_signals=tried,
     )
 
 
@@ -151,8 +158,10 @@ async def prepare(
     except Malformed:
         answer = None
     match answer:
-        case ["compiled", 0, dict(binaries)]:
+        case ["compiled", 0, dict(binaries)] if binaries:
             return Program(submission, language.run, submission.files, binaries)
+        case ["compiled", 0, dict()]:
+            return compiled.judgement("output_limit", message="what the compiler made is too large")
         case ["compiled", int(), dict()]:
             text = verdicts.text_of(compiled.ended.stderr)
             return compiled.judgement("syntax_error", message=text[-4000:])

@@ -147,7 +147,7 @@ class LocalBackend:
     def _add_slot(self) -> None:
         self._made += 1
         group = None if self._groups is None else self._groups.make(f"slot-{self._made}")
-        self._slots.append(Slot(self._plan.launch, group, self._on_slot))
+        self._slots.append(Slot(self._plan.launch, self._made, group, self._on_slot))
 
     def _on_slot(self, slot: Slot) -> None:
         if slot.state == "ready":

@@ -7,6 +7,7 @@ the first submission runs, so that none can import them.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 _LOCAL = Path(__file__).parent
@@ -66,7 +67,7 @@ except BaseException as error:
 """
 
 
-def start_message(config: dict[str, object], preload: list[str]) -> bytes:
+def start_message(config: dict[str, object], preload: Sequence[str]) -> bytes:
     """What a new forkserver waits for: eight digits of length, and JSON."""
     sources = {}
     for package, (directory, names) in _PACKAGES.items():
@@ -74,7 +75,7 @@ def start_message(config: dict[str, object], preload: list[str]) -> bytes:
         for path in sorted(directory.glob("*.py")):
             if path.stem != "__init__" and (names is None or path.stem in names):
                 sources[f"{package}.{path.stem}"] = path.read_text()
-    text = json.dumps({"sources": sources, "config": config, "preload": preload}).encode()
+    text = json.dumps({"sources": sources, "config": config, "preload": list(preload)}).encode()
     return f"{len(text):08d}".encode() + text
 
 

@@ -116,8 +116,6 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
     memory_counted = bool(known["memory_counted"])
     config: dict[str, object] = {
         **known,
-        "uid": settings.sandbox_uid,
-        "gid": settings.sandbox_uid,
         "tools": _tool_paths(),
         "python_path": interpreter.path,
         "python_prefix": interpreter.prefix,
@@ -130,7 +128,9 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
     return Launch(
         python=interpreter.executable,
         environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
-        message=bundle.start_message(config, settings.sandbox_preload),
+        config=config,
+        preload=tuple(settings.sandbox_preload),
+        first_uid=settings.sandbox_uid,
         disk_mb=settings.disk_mb,
         flood_bytes=settings.flood_mb << 20,
         nice=settings.sandbox_nice,

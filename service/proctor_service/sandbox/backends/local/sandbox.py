@@ -207,7 +207,7 @@ class LocalSandbox:
                 pass
         self.close()
         limits = self._limits
-        if limits is not None and not self._locked:
+        if limits is not None and not self._locked and self._stopped_for != "killed":
             why = bytes(self._received[:300]).decode("utf-8", "replace")
             self._fail(f"its walls did not come up: {why}")
             return

@@ -19,34 +19,49 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.sandbox.backends.local.bundle import BOOT
+from proctor_service.sandbox.backends.local.bundle import BOOT, start_message
 from proctor_service.sandbox.backends.local.cgroups import Group
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 
 _END_SECONDS = 5.0
+_USERS = 4000  # user ids in use, from the first on
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a forkserver is started: its interpreter, environment, first message, and limits."""
+    """How a forkserver is started: its interpreter, environment, configuration, and limits."""
 
     python: str
     environment: dict[str, str]
-    message: bytes
+    config: dict[str, object]
+    preload: tuple[str, ...]
+    first_uid: int
     disk_mb: int
     flood_bytes: int
     nice: int
     memory_is_counted: bool
     contained: bool
 
+    def message(self, number: int) -> bytes:
+        """What the forkserver of slot `number` waits for.
+
+        Each has a user id of its own: where rlimits count processes, they count by user.
+        """
+        uid = self.first_uid + number % _USERS
+        return start_message({**self.config, "uid": uid, "gid": uid}, self.preload)
+
 
 class Slot:
     """Starts a forkserver and speaks with it; calls `on_change` whenever its state changes."""
 
     def __init__(
-        self, launch: Launch, group: Group | None, on_change: Callable[[Slot], None]
+        self,
+        launch: Launch,
+        number: int,
+        group: Group | None,
+        on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
         self.error = ""
@@ -83,7 +98,7 @@ class Slot:
             self._process.kill()
             self.error = str(error)
         self._control.setblocking(False)
-        self._unsent = memoryview(launch.message)
+        self._unsent = memoryview(launch.message(number))
         self._command(b"")
         self._order_next()
         self._loop.add_reader(self._control.fileno(), self._on_control)

@@ -1,0 +1,126 @@
+"""The same walls without root and without cgroups: in a user namespace, where root is nobody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+BEFORE = """
+    import os
+    from proctor_service.sandbox.backends.local import cgroups, kernel, launch
+
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    launch._can_become = lambda uid: False
+    cgroups.find = lambda: (None, "none in this test")
+
+    from contract.rooms_for_tests import Place, inside
+"""
+
+
+def as_ordinary_user(question: str) -> str:
+    """Runs a question in a process of its own that has no privilege outside its namespace."""
+    script = textwrap.dedent(BEFORE) + textwrap.dedent(question)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_endings_are_told_apart() -> None:
+    said = as_ordinary_user("""
+        async def question(place: Place) -> None:
+            for source in (
+                "print('hi')",
+                "while True: pass",
+                "import time; time.sleep(99)",
+                "b = []\\nwhile True: b.append(bytearray(1 << 24))",
+            ):
+                done = await place.script(source, cpu_seconds=1, wall_seconds=1)
+                # An allocation that the rlimit refuses is a MemoryError; the sweep may be quicker.
+                print(done.ended.ending.replace("exited", str(done.ended.exit_code)))
+            print(place.backend.traits.degraded)
+        inside(question)
+    """)
+    lines = said.splitlines()
+    assert lines[3] in ("1", "memory_limit")
+    assert lines == [
+        "0",
+        "cpu_limit",
+        "wall_limit",
+        lines[3],
+        "('memory_cgroup', 'pids_cgroup')",
+    ]
+
+
+def test_memory_of_all_processes_counts_together() -> None:
+    said = as_ordinary_user("""
+        hog = '''
+        import os, time
+        for _ in range(8):
+            if not os.fork():
+                b = bytearray(80 << 20); time.sleep(60)
+        time.sleep(60)
+        '''
+        import textwrap
+        async def question(place: Place) -> None:
+            print((await place.script(textwrap.dedent(hog), wall_seconds=20)).ended.ending)
+        inside(question)
+    """)
+    assert said.splitlines() == ["memory_limit"]
+
+
+def test_the_walls_are_the_same() -> None:
+    said = as_ordinary_user("""
+        source = '''
+        import os, socket
+        assert not os.path.exists("/etc/shadow") and not os.path.exists("/sys/fs")
+        assert [n for n in os.listdir("/proc") if n.isdigit()] == ["1"]
+        status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+        assert int(status["CapEff"], 16) == 0 and status["Seccomp"].strip() == "2"
+        for path in ("/x", "/usr/x", "/etc/passwd"):
+            try: open(path, "a").close()
+            except OSError: continue
+            print("WROTE", path)
+        print("walls")
+        '''
+        import textwrap
+        async def question(place: Place) -> None:
+            done = await place.script(textwrap.dedent(source))
+            print(done.ended.stdout, done.ended.stderr)
+        inside(question)
+    """)
+    assert said.splitlines() == ["b'walls\\n' b''"]
+
+
+def test_without_namespaces_it_does_not_start_unless_told_to() -> None:
+    said = as_ordinary_user("""
+        import glob
+        from proctor_service.errors import StartError
+        launch._can_unshare = lambda flags: False
+        try:
+            inside(None)
+        except StartError as error:
+            print("namespaces" in str(error))
+
+        async def question(place: Place) -> None:
+            done = await place.script("print(open('/proc/self/status').read().count('Seccomp:\\t2'))")
+            print(done.ended.stdout, place.backend.traits.degraded)
+        inside(question, allow_degraded=True)
+        print([path for path in glob.glob("/tmp/proctor-*") if os.stat(path).st_uid == uid])
+    """)
+    assert said.splitlines() == [
+        "True",
+        "b'1\\n' ('namespaces', 'memory_cgroup', 'pids_cgroup')",
+        "[]",
+    ]
