@@ -5,7 +5,11 @@ Tests and submission share a process here, so the result is `in_process`.
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import dataclass, field
+
 from proctor_client.wire import MAX_FAILURES, Failure, PytestGrader, Verdict
+from proctor_service.errors import JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import FORGED
@@ -13,64 +17,88 @@ from proctor_service.judge.run import Run, message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
+PATCHED = "harness_patched"
 _FINISHED_WELL = (0, 1)  # pytest's own exit codes: all passed, some failed
 
 
 async def judge(submission: Submission, grader: PytestGrader, backend: Backend) -> Judgement:
-    """Judges in one sandbox; the grader's files go over whatever the submission brings."""
+    """Judges in one sandbox; the grader's files go over whatever the submission brings.
+
+    Raises JudgeFailed when the sandbox has no pytest.
+    """
+    word = secrets.token_hex(16)
     job = message(
         "pytest",
         source=submission.source,
         files=dict(submission.files),
         tests=grader.files,
         tools=backend.traits.tools,
+        word=word,
     )
     finished = await run(backend, job, submission.limits)
-    report = _read(finished)
+    report = _read(finished, word, reveal=grader.reveal)
     failed = [(name, text) for name, outcome, text in report.tests if outcome == "failed"]
     counted = [outcome for _, outcome, _ in report.tests if outcome != "excused"]
     verdict, text = _verdict(finished, report, len(failed), len(counted))
+    shown: dict[str, object] = {} if grader.reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict,
         passed=len(counted) - len(failed),
         total=max(len(counted), report.collected - len(report.tests) + len(counted), 1),
         failures=tuple(
-            Failure(index=index, test=name, message=message_text if grader.reveal else "")
+            Failure(index=index, test=name, message=message_text)
             for index, (name, message_text) in enumerate(failed[:MAX_FAILURES])
         ),
         message=text,
-        stdout=verdicts.text_of(finished.ended.stdout) if grader.reveal else "",
         integrity="in_process",
         hack_signals=_signals(report, verdict),
+        **shown,
     )
 
 
+@dataclass(slots=True)
 class _Report:
     """What the runner said: how many tests, how each went, and pytest's exit code."""
 
-    def __init__(self) -> None:
-        self.collected = 0
-        self.tests: list[tuple[str, str, str]] = []
-        self.status: int | None = None
-        self.forged = False
+    collected: int = 0
+    tests: list[tuple[str, str, str]] = field(default_factory=list)
+    status: int | None = None
+    syntax: str | None = None
+    broken: str | None = None
+    left: bool = False
+    patched: str | None = None
+    forged: bool = False
 
 
-def _read(finished: Run) -> _Report:
+def _read(finished: Run, word: str, *, reveal: bool) -> _Report:
+    """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
     report = _Report()
     for line in finished.lines:
         try:
-            frame = loads(line)
-        except Malformed:
-            frame = None
+            said, *frame = loads(line)
+        except (Malformed, TypeError, ValueError):
+            said, frame = None, []
+        if said != word or report.status is not None:
+            report.forged = True
+            continue
         match frame:
-            case ["collected", int(count)] if report.collected == 0 and report.status is None:
+            case ["collected", int(count)] if not report.collected:
                 report.collected = count
-            case ["test", str(name), "passed" | "failed" | "excused" as outcome, str(text)] if (
-                report.status is None
-            ):
-                report.tests.append((name, outcome, text))
-            case ["finished", int(status)] if report.status is None:
+            case ["test", str(name), "passed" | "failed" | "excused" as outcome, str(a), str(b)]:
+                shown = name if reveal else name.partition("[")[0]  # parameters may be expected values
+                report.tests.append((shown, outcome, b if reveal else a))
+            case ["finished", int(status)]:
                 report.status = status
+            case ["syntax", str(text)]:
+                report.syntax = text
+            case ["broken", str(a), str(b)]:
+                report.broken = report.broken or (b if reveal else a)
+            case ["left"]:
+                report.left = True
+            case ["patched", str(what)]:
+                report.patched = what
+            case ["no pytest", str(text)]:
+                raise JudgeFailed(f"the sandbox has no pytest: {text}")
             case _:
                 report.forged = True
     return report
@@ -80,12 +108,18 @@ def _verdict(finished: Run, report: _Report, failed: int, counted: int) -> tuple
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
-    if report.status is None:
-        if finished.ended.signal is not None:
-            return verdicts.of_silence(finished.ended)
+    if report.syntax is not None:
+        return "syntax_error", f"SyntaxError: {report.syntax}"
+    if report.left or (report.status is None and finished.ended.exit_code is not None):
         return "early_exit", "the program left before pytest had finished"
-    if report.forged or (report.status == 0 and finished.ended.exit_code != 0):
+    if report.status is None:
+        return verdicts.of_silence(finished.ended)
+    if report.patched is not None:
+        return "failed", f"what runs the tests was replaced: {report.patched}"
+    if report.forged or report.status != finished.ended.exit_code:
         return "failed", "the test report is not the runner's own"
+    if report.broken is not None:
+        return "runtime_error", f"the tests can't be collected: {report.broken}"
     if report.status not in _FINISHED_WELL or report.collected == 0:
         return "runtime_error", f"pytest ended with code {report.status}"
     if failed or report.status != 0:
@@ -96,5 +130,9 @@ def _verdict(finished: Run, report: _Report, failed: int, counted: int) -> tuple
 
 
 def _signals(report: _Report, verdict: Verdict) -> tuple[str, ...]:
-    found = [FORGED] if report.forged else []
-    return (*found, "early_exit") if verdict == "early_exit" else tuple(found)
+    tried = {
+        FORGED: report.forged,
+        PATCHED: report.patched is not None,
+        "early_exit": verdict == "early_exit",
+    }
+    return tuple(name for name, was in tried.items() if was)
