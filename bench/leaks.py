@@ -56,7 +56,7 @@ def holdings(pid: int) -> dict[str, int]:
         "descriptors": len(list(Path(f"/proc/{pid}/fd").iterdir())),
         "processes": len(descendants(pid)),
         "mounts": len(Path(f"/proc/{pid}/mountinfo").read_text().splitlines()),
-        "cgroups": sum(1 for _ in Path("/sys/fs/cgroup").glob("**/slot-*")),
+        "cgroups": sum(1 for _ in Path("/sys/fs/cgroup").glob(f"**/proctor-{pid}-*/slot-*")),
     }
 
 
