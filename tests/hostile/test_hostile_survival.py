@@ -16,7 +16,17 @@ HONEST = {
     "grader": {"kind": "asserts", "tests": ["assert f(1) == 2"]},
 }
 # What a hostile program would print if a wall had a hole.
-ESCAPED = ("CONNECTED", "RESOLVED", "ANSWER", "READ ", "ROOT ", "WROTE", "RAISED", "MOUNTED", "CHROOT")
+ESCAPED = (
+    "CONNECTED",
+    "RESOLVED",
+    "ANSWER",
+    "READ ",
+    "ROOT ",
+    "WROTE",
+    "RAISED",
+    "MOUNTED",
+    "CHROOT",
+)
 
 
 def corpus() -> list[dict[str, Any]]:
@@ -53,7 +63,9 @@ def test_hostile_programs_get_a_verdict_and_do_no_harm() -> None:
         mixed = [item for each in hostile for item in (each, HONEST)]
         results = judge(service, mixed)
         assert [r["id"] for r in results[::2] if r["verdict"] is None] == []
-        said = [(r["id"], r["stdout"][:80]) for r in results[::2] if r["stdout"].startswith(ESCAPED)]
+        said = [
+            (r["id"], r["stdout"][:80]) for r in results[::2] if r["stdout"].startswith(ESCAPED)
+        ]
         assert said == []
         assert all(r["reward"] == 1.0 for r in results[1::2]), "a neighbour was harmed"
         with service.client() as client:

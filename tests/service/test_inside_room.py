@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+
 from inside_rooms import Rooms, lines_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -10,14 +10,14 @@ from .channel import Channel
 
 
 def run_command(channel: Channel, job: dict[str, Any]) -> None:
-    """Becomes the command: its exit code is the sandbox's. Says `["started"]` just before."""
+    """Becomes the command: its exit code is the sandbox's. Says `["not started"]` if it can't."""
     place(job)
     argv = job["argv"]
     os.environ.update(job.get("environment") or {})
-    channel.send(values.dumps(["started"]))
     try:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:
+        channel.send(values.dumps(["not started"]))
         os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "replace"))
         os._exit(127)
 
@@ -37,7 +37,12 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     """Compiles, and says `["compiled", exit code, {path: base64}]` with the files that came of it."""
     place(job)
     before = set(os.listdir("."))
-    code = subprocess.run(job["argv"], check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
+    try:
+        done = subprocess.run(job["argv"], check=False, stdin=subprocess.DEVNULL, stdout=2)
+    except (FileNotFoundError, PermissionError):
+        channel.send(values.dumps(["not started"]))
+        script.leave(127)
+    code = done.returncode
     made: dict[str, str] = {}
     for name in sorted(set(os.listdir(".")) - before):
         if os.path.isfile(name) and not os.path.islink(name):

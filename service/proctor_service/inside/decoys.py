@@ -9,11 +9,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_random = random.SystemRandom()
+_random: random.Random = random.SystemRandom()
 _MOST = 4
 _TRIES = 12
 _DEPTH = 4
-_CONTAINERS = (list, tuple, set, frozenset, dict)
 
 
 def decoys_of(value: Any, literals: Iterable[Any] = ()) -> list[Any]:
@@ -26,19 +25,19 @@ def copied(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
         return {key: copied(item) for key, item in value.items()}
-    return kind(map(copied, value)) if kind in (list, tuple) else kind(value) if kind is set else value
+    return (
+        kind(map(copied, value)) if kind in (list, tuple) else kind(value) if kind is set else value
+    )
 
 
 def _several(value: Any, literals: list[Any], depth: int) -> list[Any]:
-    make = _MAKERS.get(type(value))
+    make = _MAKERS.get(type(value)) or _OTHERS.get((type(value).__module__, type(value).__name__))
     if make is None or depth > _DEPTH:
         return []
     found: list[Any] = []
-    used = _random.sample(literals, min(len(literals), _MOST // 2))
-    tries = [lambda used=each: copied(used) for each in used]
-    tries += [lambda: make(value, depth)] * _TRIES
-    for attempt in tries:
-        decoy = attempt()
+    tries = _random.sample(literals, min(len(literals), _MOST // 2))
+    for attempt in range(len(tries) + _TRIES):
+        decoy = copied(tries[attempt]) if attempt < len(tries) else make(value, depth)
         if not _alike(decoy, value) and not any(decoy == each for each in found):
             found.append(decoy)
         if len(found) == _MOST:
@@ -71,13 +70,13 @@ def _float(value: float, depth: int) -> float:
     return value * 2 if value + step == value else round(value + step, max(digits, 1))
 
 
-def _text(value: str, depth: int) -> str:
-    letters = [*value] or [_random.choice("abcdeinorst")]
+def _text(value: Any, depth: int) -> str:
+    letters: list[str] = [*value] or [_random.choice("abcdeinorst")]
     if len(value) > 1 and _random.random() < 0.4:
         _random.shuffle(letters)
         return "".join(letters)
     if not value:
-        return letters[0]
+        return str(letters[0])
     place = _random.randrange(len(letters))
     letters[place] = _neighbour(letters[place], value)
     return "".join(letters)
@@ -88,8 +87,8 @@ def _neighbour(letter: str, value: str) -> str:
         if first <= letter <= last:
             own = [each for each in value if first <= each <= last and each != letter]
             near = chr(ord(first) + _random.randrange(ord(last) - ord(first) + 1))
-            return _random.choice([*own, near])
-    return _random.choice([*value, "a"])
+            return str(_random.choice([*own, near]))
+    return str(_random.choice([*value, "a"]))
 
 
 def _bytes(value: bytes, depth: int) -> bytes:
@@ -173,4 +172,29 @@ _MAKERS: dict[type, Callable[[Any, int], Any]] = {
     frozenset: _set,
     dict: _dict,
     range: _range,
+}
+
+
+def _day(value: Any, depth: int) -> Any:
+    return type(value).fromordinal(value.toordinal() + _random.choice((-31, -2, -1, 1, 2, 30)))
+
+
+def _moment(value: Any, depth: int) -> Any:
+    return value.replace(second=_random.randrange(60), minute=_random.randrange(60))
+
+
+def _step(value: Any, depth: int) -> Any:
+    return value + _random.choice((-3, -2, -1, 1, 2, 3))
+
+
+# By name, so that nothing is imported for them.
+_OTHERS: dict[tuple[str, str], Callable[[Any, int], Any]] = {
+    ("datetime", "date"): _day,
+    ("datetime", "datetime"): _moment,
+    ("datetime", "time"): _moment,
+    ("datetime", "timedelta"): lambda value, depth: (
+        value + value.resolution * _random.randint(1, 9)
+    ),
+    ("decimal", "Decimal"): _step,
+    ("fractions", "Fraction"): _step,
 }

@@ -25,6 +25,11 @@ _members = type.__dict__["__dict__"].__get__
 _args: Callable[[BaseException], Any] = vars(BaseException)["args"].__get__
 _drop_traceback = vars(BaseException)["__traceback__"].__set__
 _traceback: Callable[[BaseException], Any] = vars(BaseException)["__traceback__"].__get__
+_own_fields: Callable[[BaseException], Any] = vars(BaseException)["__dict__"].__get__
+_CHAIN: dict[str, Callable[[BaseException], Any]] = {
+    name: vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")
+}
+_FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _exception_text = BaseException.__str__
 
 _KINDS = {
@@ -102,7 +107,8 @@ class Owned:
             raise TypeError(f"a {class_name(cls)} can't be passed to the submission")
         failed = BaseException in class_mro(cls)
         if failed and (_id(cls) in _TYPE_NAMES or self._followed(cls)):
-            return ["e", encoder.visit(cls), self._visit_args(value, encoder)]
+            facts = self._facts(value, encoder)
+            return ["e", encoder.visit(cls), self._visit_args(value, encoder), *facts]
         number = self._export(value)
         if number in self._told:
             return ["h", number]
@@ -112,6 +118,9 @@ class Owned:
         info: dict[str, Any] = {"c": self.describe_class(cls, encoder)}
         if failed:
             info["x"] = self._visit_args(value, encoder)
+            facts = self._facts(value, encoder)
+            if facts:
+                info["f"] = facts[0]
             _drop_traceback(value, None)
         for base in class_mro(cls):
             if base in MUTABLE:
@@ -128,6 +137,31 @@ class Owned:
     def _visit_args(self, error: BaseException, encoder: Encoder) -> Any:
         args = _args(error)
         return encoder.visit(args if _type(args) is _tuple else ())
+
+    def _facts(self, error: BaseException, encoder: Encoder) -> list[Any]:
+        """What an exception holds besides its arguments: nothing that the tests' side has."""
+        if self._guarded:
+            return []
+        found = {name: get(error) for name, get in _CHAIN.items()}
+        found = {name: value for name, value in found.items() if not encoder.is_open(value)}
+        for base in class_mro(_type(error)):
+            members = _members(base)
+            for name in members if _type(base) is type else ():
+                if _type(members[name]) in _FIELDS and name not in ("args", *_CHAIN):
+                    found[name] = _field(members[name], error)
+            if base is Exception:
+                break
+        own = _own_fields(error)
+        for name in own if _type(own) is dict else ():
+            if _type(name) is _str and (name == "__notes__" or name[:1] != "_"):
+                found[name] = own[name]
+        facts = {}
+        for name, value in found.items():
+            plain = _type(value) in (str, int)
+            failed = name in _CHAIN and BaseException in class_mro(_type(value))
+            if plain or failed or name == "__notes__":
+                facts[name] = encoder.visit(value)
+        return [facts] if facts else []
 
     def describe_class(self, cls: type, encoder: Encoder) -> Any:
         """A class, as such or as that of an object."""
@@ -156,6 +190,13 @@ class Owned:
         return ["h", number, info]
 
 
+def _field(descriptor: Any, error: BaseException) -> Any:
+    try:
+        return descriptor.__get__(error)
+    except AttributeError:
+        return None
+
+
 def issubclass_of(cls: type, base: type) -> bool:
     """``issubclass`` without asking the class."""
     return base in class_mro(cls)
@@ -176,10 +217,14 @@ def _flags(cls: type) -> list[str]:
 def _own(cls: type, data: type) -> list[str]:
     """The names that classes of the submission put before those of their built-in base."""
     found: set[str] = set()
+    before = True
     for base in class_mro(cls):
-        if base is data:
-            break
-        found.update(name for name in _members(base) if _type(name) is _str)
+        before = before and base is not data
+        names_of_base = [name for name in _members(base) if _type(name) is _str]
+        if before:
+            found.update(names_of_base)
+        elif base is not object:
+            found.update(name for name in names_of_base if not hasattr(data, name))
     shadowing = {name for name in found if name in _SPECIAL or name in dir(data)}
     return sorted(shadowing)
 

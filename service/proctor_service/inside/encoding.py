@@ -178,6 +178,10 @@ class Encoder:
         self._open.add(key)
         return None
 
+    def is_open(self, value: Any) -> bool:
+        """Whether the encoding of a value has begun and not ended."""
+        return _id(value) in self._open
+
     def _leave(self, value: Any) -> None:
         self._depth -= 1
         self._open.discard(_id(value))

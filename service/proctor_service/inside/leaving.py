@@ -33,6 +33,7 @@ def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
         tree = compile(source, "", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+    assert isinstance(tree, ast.Module)
     if len(places) == 2:
         return places[0] in _last_calls(tree.body) and places[1] in _exits(tree)
     return places[0] in _last_calls(tree.body) or places[0] in _exits(tree.body[-1])

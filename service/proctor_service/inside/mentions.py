@@ -40,8 +40,8 @@ def mentions(sources: Iterable[str]) -> Mentions:
     trees = [tree for tree in map(_parsed, sources) if tree is not None]
     plain: set[str] = set()
     stored: set[str] = set()
-    # Which class's instance a variable is, and whether it was made without arguments.
-    instances: dict[str, tuple[str, bool]] = {}
+    # Which name's call a variable holds the result of.
+    instances: dict[str, str] = {}
     for tree in trees:
         attributed = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
         for node in ast.walk(tree):
@@ -90,7 +90,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield alias.asname or alias.name.partition(".")[0]
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _assigned(node: ast.AST) -> Iterator[tuple[str, str]]:
     """Variables that hold what a call of a name gave."""
     targets: list[ast.expr | None] = []
     value: ast.expr | None = None
@@ -103,20 +103,17 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, tuple[str, bool]]]:
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
         for target in targets:
             if isinstance(target, ast.Name):
-                yield target.id, (value.func.id, not value.args and not value.keywords)
+                yield target.id, value.func.id
 
 
-_Instances = dict[str, tuple[str, bool]]
-
-
-def _classes(node: ast.AST, instances: _Instances) -> Iterator[str]:
+def _classes(node: ast.AST, instances: dict[str, str]) -> Iterator[str]:
     """The names that one node shows to be meant as classes."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node.value, ast.Name) and node.value.id not in instances:
             yield node.value.id
-        name, bare = _instance(node.value, instances)
+        name, direct = _instance(node.value, instances)
         special = isinstance(node, ast.Attribute) and node.attr not in _PLAIN_METHODS
-        if name and (special or bare):
+        if name and (special or not direct):
             yield name
     elif isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
@@ -133,7 +130,7 @@ def _classes(node: ast.AST, instances: _Instances) -> Iterator[str]:
         elif not hasattr(builtins, node.func.id):
             for part in node.args:
                 if isinstance(part, ast.Name) and part.id in instances:
-                    yield instances[part.id][0]
+                    yield instances[part.id]
 
 
 def _names(node: ast.expr) -> Iterator[str]:
@@ -141,12 +138,12 @@ def _names(node: ast.expr) -> Iterator[str]:
     return (part.id for part in parts if isinstance(part, ast.Name))
 
 
-def _instance(node: ast.expr, instances: _Instances) -> tuple[str, bool]:
-    """Of which name's call an expression is the result, and whether that had no arguments."""
+def _instance(node: ast.expr, instances: dict[str, str]) -> tuple[str, bool]:
+    """Of which name's call an expression is the result, and whether it is the call itself."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        return node.func.id, not node.args and not node.keywords
+        return node.func.id, True
     if isinstance(node, ast.Name):
-        return instances.get(node.id, ("", False))
+        return instances.get(node.id, ""), False
     return "", False
 
 

@@ -19,6 +19,8 @@ from .sharing import MUTABLE, contents, replace
 VALUES: tuple[type, ...] = (int, str, float, complex, bytes, tuple, frozenset, decimal.Decimal)
 _LOCAL = "__proctor_"
 _MAX_NAMES = 5000
+# Methods of mutable containers that change nothing.
+_TELLING = frozenset(["count", "index", "isdisjoint", "issubset", "issuperset"])
 
 
 def peer_of(cls: Any) -> Any:
@@ -119,8 +121,8 @@ def _signature(function: Any) -> Any:
     )
 
 
-class _Attribute:
-    """A method of a subclass that shadows one of its built-in base: asked for over there."""
+class Attribute:
+    """What a class here has a version of its own of, or its built-in base: asked for over there."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -131,6 +133,16 @@ class _Attribute:
 
     def __set__(self, instance: Any, value: Any) -> None:
         peer_of(type(instance)).request("set", instance, self._name, value)
+
+
+class _Content(Attribute):
+    """The same where the class is not to be asked: a method is the one of the built-in base."""
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        found = super().__get__(instance, owner)
+        if not callable(found):
+            return found
+        return getattr(owner.__proctor_data__, self._name).__get__(instance, owner)
 
 
 class Described:
@@ -175,13 +187,16 @@ def build(peer: Any, described: Described, policy: Policy) -> Any:
         "__proctor_trusted__": True,
         "__module__": described.module,
         "__qualname__": described.name,
-        "__doc__": None,
+        "__doc__": Attribute("__doc__"),
     }
+    members.update(policy(described))
     if described.data is not None:
+        # A class that nobody trusts can't tell otherwise than its content does.
         for name in described.own:
             if not name.startswith("_") and hasattr(described.data, name):
-                members[name] = _Attribute(name)
-    members.update(policy(described))
+                tells = described.data in VALUES or name in _TELLING
+                content = tells and not members["__proctor_trusted__"]
+                members[name] = _Content(name) if content else Attribute(name)
     bases: list[Any] = sorted(described.bases, key=lambda base: type(base) is not Mirror)
     if not any(type(base) is Mirror for base in bases):
         bases.insert(0, Instance)
@@ -193,7 +208,7 @@ def build(peer: Any, described: Described, policy: Policy) -> Any:
     except TypeError:
         # Over there the bases fit together in ways that built-in types here do not.
         members["__proctor_data__"] = None
-        members = {key: value for key, value in members.items() if type(value) is not _Attribute}
+        members = {key: value for key, value in members.items() if not isinstance(value, Attribute)}
         return Mirror(name, (Instance,), members)
 
 

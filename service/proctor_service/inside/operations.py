@@ -166,6 +166,19 @@ def _forwarder(operation: str, swapped: bool) -> Callable[..., Any]:
     return method
 
 
+def _leave(operation: str) -> Callable[..., Any]:
+    """``__exit__``: tracebacks stay on their side."""
+
+    def method(self: Any, *error: Any) -> Any:
+        return type(self).__proctor_peer__.request(operation, self, *error[:2], None)
+
+    return method
+
+
+def _leave_later(self: Any, *error: Any) -> Any:
+    return _awaiter("aexit")(self, *error[:2], None)
+
+
 def _call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     return type(self).__proctor_peer__.request("call", self, args, tuple(kwargs.items()))
 
@@ -200,11 +213,12 @@ FORWARDERS: dict[str, Callable[..., Any]] = {
             "missing",
             "format",
             "round",
-            "exit",
             "aiter",
         )
     },
-    **{f"__{name}__": _awaiter(name) for name in ("aenter", "aexit", "anext")},
+    **{f"__{name}__": _awaiter(name) for name in ("aenter", "anext")},
+    "__exit__": _leave("exit"),
+    "__aexit__": _leave_later,
     "__await__": _await,
     "__call__": _call,
 }

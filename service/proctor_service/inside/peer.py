@@ -19,6 +19,7 @@ has the rest.
 """
 
 import _thread
+import sys
 from typing import Any, Protocol
 
 from . import values
@@ -31,6 +32,10 @@ from .sharing import Shared, contents
 from .standins import StandIns
 
 _MAX_STRAYS = 10_000
+# What each side may recurse besides by calling the other, and how often.
+_FRAMES_A_TURN = 16
+_MOST_NESTED = 600
+_recursion_limit, _set_recursion_limit = sys.getrecursionlimit, sys.setrecursionlimit
 
 
 class Line(Protocol):
@@ -83,6 +88,7 @@ class Peer:
         self.shared = Shared(first, forgets=first == 2)
         self.owned = Owned(self.shared, trusted_receiver=first == 1)
         self.gone = False
+        self._nested = 0
         self._turn = _thread.RLock()
         self._next_id = 1
         self.stand_ins = StandIns(self, side, self.shared)
@@ -125,8 +131,21 @@ class Peer:
             if len(frame) == 5 and frame[0] == "a" and frame[1] == number:
                 return self._answer(frame)
             strays += not frame or frame[0] != "q"
-            self._take(frame)
+            self._take_within(frame)
         raise Unusable("the answer never came")
+
+    def _take_within(self, frame: list[Any]) -> None:
+        """Deal with a message while waiting: what that takes is not the recursion of the caller."""
+        limit = _recursion_limit()
+        raised = limit + _FRAMES_A_TURN if self._nested < _MOST_NESTED else limit
+        self._nested += 1
+        _set_recursion_limit(raised)
+        try:
+            self._take(frame)
+        finally:
+            self._nested -= 1
+            if _recursion_limit() == raised:
+                _set_recursion_limit(limit)
 
     def _receive(self) -> list[Any] | None:
         try:

@@ -5,8 +5,8 @@ done about it: pytest is loaded, and what runs a test is noted (`harness.py`), b
 be imported; outcomes are taken where the test function is called, not from pytest's reports; only the
 grader's own files configure the run; and every line carries a word that nothing else knows.
 
-Says `["collected", n]`, `["test", name, outcome, hint, text]` for each, `["finished", status]`. Of the two
-texts, the hint holds nothing that comes from a test. Instead, or in between: `["no pytest", why]`,
+Says `["collected", n]`, `["test", name, outcome, hint, text]` for each, `["finished", end, status]`. Of the
+two texts, the hint holds nothing that comes from a test. Instead, or in between: `["no pytest", why]`,
 `["syntax", why]`, `["broken", hint, text]` for a file that can't be collected, `["left"]` when something
 ended pytest, and `["patched", what]`.
 """
@@ -36,8 +36,6 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     try:
         import pytest
-
-        original = harness.Original()
     except ImportError as error:
         say("no pytest", script.describe(error))
         script.leave(1)
@@ -52,9 +50,14 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     directory = os.getcwd()
     sys.path.insert(0, directory)
     sys.argv = ["pytest"]
-    reporter = _make_reporter(say, original, tests)
-    status = int(pytest.main([*_options(directory, tests), *_files(tests)], plugins=[reporter]))
-    say("finished", status)
+    reporter = _make_reporter(say, tests)
+    options = [*_options(directory, tests), *_files(tests)]
+    # While the tests run, the word that proves their end has no name that leads to it.
+    _finish(say, job.pop("end"), int(pytest.main(options, plugins=[reporter])))
+
+
+def _finish(say: Say, end: str, status: int) -> None:
+    say("finished", end, status)
     script.leave(status)
 
 
@@ -83,124 +86,155 @@ def _is_test(name: str) -> bool:
     return name.startswith("test_") or name.endswith("_test.py")
 
 
-def _make_reporter(say: Say, original: harness.Original, tests: dict[str, str]) -> object:
+# What pytest.hookimpl is to mark, once pytest is there.
+_WRAPPERS = (
+    "pytest_make_collect_report",
+    "pytest_runtest_setup",
+    "pytest_runtest_call",
+    "pytest_runtest_teardown",
+)
+_FIRST = ("pytest_collection", "pytest_pyfunc_call")
+_LAST = ("pytest_collection_finish",)
+
+
+def _make_reporter(say: Say, tests: dict[str, str]) -> object:
     import pytest
 
-    own_conftests = {os.path.realpath(path) for path in tests if path.endswith("conftest.py")}
-    Class, Function = pytest.Class, pytest.Function
-    Exit, Interrupted = pytest.exit.Exception, pytest.Session.Interrupted
+    marks: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+        (_WRAPPERS, {"hookwrapper": True, "tryfirst": True}),
+        (_FIRST, {"tryfirst": True}),
+        (_LAST, {"trylast": True}),
+    )
+    for names, options in marks:
+        for name in names:
+            pytest.hookimpl(**options)(vars(_Reporter)[name])
+    return _Reporter(say, tests, pytest)
 
-    class Reporter:
-        """Outcomes by item: the error that a test met, or None once its function has ended well."""
 
-        def __init__(self) -> None:
-            self.collecting = False
-            self.codes: dict[str, Any] = {}
-            self.excused: set[str] = set()
-            self.met: dict[str, BaseException | None] = {}
+class _Reporter:
+    """Outcomes by item: the error that a test met, or None once its function has ended well."""
 
-        # ------------------------------------------------------------ collection
+    def __init__(self, say: Say, tests: dict[str, str], pytest: Any) -> None:
+        self.say, self.tests, self.pytest = say, tests, pytest
+        self.conftests = {os.path.realpath(path) for path in tests if path.endswith("conftest.py")}
+        self.original: harness.Original | None = None
+        self.collecting = False
+        self.codes: dict[str, Any] = {}
+        self.excused: set[str] = set()
+        self.met: dict[str, BaseException | None] = {}
 
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_collection(self) -> None:
-            self.collecting = True
+    # ------------------------------------------------------------ collection
 
-        def pytest_plugin_registered(self, plugin: Any) -> None:
-            path = getattr(plugin, "__file__", None)
-            if self.collecting and (not path or os.path.realpath(path) not in own_conftests):
-                say("patched", "a plugin")
+    def pytest_load_initial_conftests(self) -> None:
+        # Before the first file of the grader, but after what pytest itself replaces.
+        self.original = harness.Original()
 
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_pycollect_makemodule(self) -> None:
-            script.write_files(tests)  # what was imported before may have changed them
+    def pytest_collection(self) -> None:
+        self.collecting = True
 
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_exception_interact(self, node: Any, call: Any) -> None:
-            if not isinstance(node, pytest.Item):
-                error = call.excinfo.value
-                say("broken", *_texts(error.__cause__ or error))
+    def pytest_plugin_registered(self, plugin: Any) -> None:
+        path = getattr(plugin, "__file__", None)
+        if self.collecting and (not path or os.path.realpath(path) not in self.conftests):
+            self.say("patched", "a plugin")
 
-        @pytest.hookimpl(trylast=True)
-        def pytest_collection_finish(self, session: Any) -> None:
-            for item in session.items:
-                self.codes[item.nodeid] = _code(item)
-                if any(item.get_closest_marker(name) for name in _EXCUSES) or _is_skipped(item):
-                    self.excused.add(item.nodeid)
-            say("collected", len(session.items))
+    def pytest_make_collect_report(self) -> Any:
+        script.write_files(self.tests)  # what was imported before may have changed them
+        outcome = yield
+        report = outcome.get_result()
+        if report.outcome == "passed":
+            return
+        error = report.call.excinfo.value
+        if isinstance(error, self.pytest.exit.Exception):
+            self.say("left")
+        # A test file may skip itself, and the submission may not skip it.
+        elif report.outcome == "failed" or _of_submission(error):
+            self.say("broken", *_texts(error.__cause__ or error))
 
-        # ------------------------------------------------------------ one test
+    def pytest_collection_finish(self, session: Any) -> None:
+        for item in session.items:
+            self.codes[item.nodeid] = _code(item)
+            if any(item.get_closest_marker(name) for name in _EXCUSES) or _is_skipped(item):
+                self.excused.add(item.nodeid)
+        self.say("collected", len(session.items))
 
-        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_setup(self, item: Any) -> Any:
-            outcome = yield
-            if outcome.excinfo is not None:
-                self.met[item.nodeid] = outcome.excinfo[1]
+    # ------------------------------------------------------------ one test
 
-        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_call(self, item: Any) -> Any:
-            self.look(item)
-            outcome = yield
-            self.look(item)
-            found = getattr(item, "_excinfo", None)  # of a unittest.TestCase
-            if found:
-                self.met[item.nodeid] = found[0].value
-            elif outcome.excinfo is not None:
-                self.met[item.nodeid] = outcome.excinfo[1]
-            elif not isinstance(item, Function) or hasattr(item, "addSuccess"):
-                self.met.setdefault(item.nodeid, None)
+    def pytest_runtest_setup(self, item: Any) -> Any:
+        outcome = yield
+        if outcome.excinfo is not None:
+            self.met[item.nodeid] = outcome.excinfo[1]
 
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_pyfunc_call(self, pyfuncitem: Any) -> object:
-            function = pyfuncitem.obj
-            names = pyfuncitem._fixtureinfo.argnames
-            arguments = {name: pyfuncitem.funcargs[name] for name in names}
-            result = function(**arguments)
-            if inspect.iscoroutine(result):
-                asyncio.run(result)
-            self.met[pyfuncitem.nodeid] = None
-            return True
+    def pytest_runtest_call(self, item: Any) -> Any:
+        self.look(item)
+        outcome = yield
+        self.look(item)
+        found = getattr(item, "_excinfo", None)  # of a unittest.TestCase
+        if found:
+            self.met[item.nodeid] = found[0].value
+        elif outcome.excinfo is not None:
+            self.met[item.nodeid] = outcome.excinfo[1]
+        elif not isinstance(item, self.pytest.Function) or hasattr(item, "addSuccess"):
+            self.met.setdefault(item.nodeid, None)
 
-        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-        def pytest_runtest_teardown(self, item: Any) -> Any:
-            outcome = yield
-            name = item.nodeid
-            if name not in self.met:
-                say("patched", "what calls a test")
-                self.met[name] = AssertionError("the test was not called")
-            error = self.met.pop(name)
-            if error is None and outcome.excinfo is not None:
-                error = outcome.excinfo[1]
-            result = "passed" if error is None else "failed"
-            if error is not None and name in self.excused:
-                result = "excused"
-            say("test", name[:500], result, *_texts(error))
+    def pytest_pyfunc_call(self, pyfuncitem: Any) -> object:
+        function = pyfuncitem.obj
+        names = pyfuncitem._fixtureinfo.argnames
+        arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        result = function(**arguments)
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
+        self.met.setdefault(pyfuncitem.nodeid, None)
+        return True
 
-        def look(self, item: Any) -> None:
-            changed = original.changed()
-            if changed is None and _code(item) is not self.codes.get(item.nodeid):
-                changed = "a test"
-            if changed is not None:
-                say("patched", changed[:_TEXT])
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        # What no exception tells: a subtest, or a test that was to fail and did not.
+        if report.failed and report.when == "call" and self.met.get(report.nodeid) is None:
+            self.met[report.nodeid] = AssertionError("a part of the test failed")
 
-        # ------------------------------------------------------------ an early end
+    def pytest_runtest_teardown(self, item: Any) -> Any:
+        outcome = yield
+        name = item.nodeid
+        if name not in self.met:
+            self.say("patched", "what calls a test")
+            self.met[name] = AssertionError("the test was not called")
+        error = self.met.pop(name)
+        if error is None and outcome.excinfo is not None:
+            error = outcome.excinfo[1]
+        result = "passed" if error is None else "failed"
+        if error is not None and name in self.excused:
+            result = "excused"
+        self.say("test", name[:500], result, *_texts(error))
 
-        def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
-            if not isinstance(excinfo.value, Interrupted):  # which is pytest's own way to stop
-                say("left")
+    def look(self, item: Any) -> None:
+        changed = self.original.changed() if self.original else "the start"
+        if changed is None and _code(item) is not self.codes.get(item.nodeid):
+            changed = "a test"
+        if changed is not None:
+            self.say("patched", changed[:_TEXT])
 
-        def pytest_internalerror(self, excinfo: Any) -> None:
-            if isinstance(excinfo.value, SystemExit | Exit):
-                say("left")
+    # ------------------------------------------------------------ an early end
 
-    def _is_skipped(item: Any) -> bool:
-        parts = [getattr(item, "function", None), *(p.obj for p in item.iter_parents() if isinstance(p, Class))]
-        return any(
-            getattr(part, "__unittest_skip__", False)
-            or getattr(part, "__unittest_expecting_failure__", False)
-            for part in parts
-        )
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        # Interrupted is pytest's own way to stop.
+        if not isinstance(excinfo.value, self.pytest.Session.Interrupted):
+            self.say("left")
 
-    return Reporter()
+    def pytest_internalerror(self, excinfo: Any) -> None:
+        if isinstance(excinfo.value, SystemExit | self.pytest.exit.Exception):
+            self.say("left")
+
+
+def _is_skipped(item: Any) -> bool:
+    """Whether unittest is to skip it, or expects it to fail."""
+    parts = [
+        getattr(item, "function", None),
+        *(p.obj for p in item.iter_parents() if hasattr(p, "obj")),
+    ]
+    return any(
+        getattr(part, "__unittest_skip__", False)
+        or getattr(part, "__unittest_expecting_failure__", False)
+        for part in parts
+    )
 
 
 def _code(item: Any) -> Any:
@@ -213,10 +247,16 @@ def _texts(error: BaseException | None) -> tuple[str, str]:
         return "", ""
     name, message, *_ = script.explain(error)
     whole = f"{name}: {message}" if message else str(name)
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None:
-        frames = frames.tb_next
-    path = frames.tb_frame.f_code.co_filename if frames is not None else ""
-    # What the submission raises, or what its import does, knows no expected value.
-    own = os.path.basename(path) == "solution.py" or isinstance(error, ImportError)
+    # What the submission raises, or what importing it does, knows no expected value.
+    own = isinstance(error, ImportError) or _of_submission(error)
     return (whole if own else str(name))[:_TEXT], whole[:_TEXT]
+
+
+def _of_submission(error: BaseException) -> bool:
+    """Whether it came out of a function or the top level of the submission."""
+    entry = error.__traceback__
+    while entry is not None:
+        if os.path.basename(entry.tb_frame.f_code.co_filename) == "solution.py":
+            return True
+        entry = entry.tb_next
+    return False

@@ -43,7 +43,8 @@ class StandIns:
         if tag == "n":
             return self._side.name(*wire[1:])
         if tag == "e":
-            return _exception(decoder.visit(wire[1]), decoder.visit(wire[2]))
+            error = _exception(decoder.visit(wire[1]), decoder.visit(wire[2]))
+            return _with_facts(error, wire[3] if len(wire) > 3 else None, decoder)
         number = wire[1]
         if type(number) is not int:
             raise Malformed("not a reference")
@@ -59,10 +60,11 @@ class StandIns:
             return present if present is not None else local_version(self._peer, kind, number)
         cls = self._class(info["c"], decoder)
         arguments = decoder.visit(info["x"]) if "x" in info else ()
-        if present is not None:
+        if present is None:
+            present = mirrors.make(cls, content, arguments, lambda value: self.keep(value, number))
+        else:
             content()
-            return present
-        return mirrors.make(cls, content, arguments, lambda value: self.keep(value, number))
+        return _with_facts(present, info.get("f"), decoder)
 
     def _class(self, wire: Any, decoder: Decoder) -> Any:
         tag, number, *rest = wire
@@ -148,3 +150,27 @@ def _exception(cls: Any, arguments: Any) -> BaseException:
     if not isinstance(value, BaseException):
         raise Malformed("not an exception")
     return value
+
+
+def _with_facts(error: Any, facts: Any, decoder: Decoder) -> Any:
+    """Give an exception its cause, its notes, and attributes such as ``errno``."""
+    if type(facts) is not dict or not isinstance(error, BaseException):
+        return error
+    for name, wire in facts.items():
+        value = decoder.visit(wire)
+        if name in ("__cause__", "__context__"):
+            if isinstance(value, BaseException) and value is not error:
+                vars(BaseException)[name].__set__(error, value)
+        elif name == "__notes__":
+            if type(value) is list:
+                error.__dict__[name] = value
+        elif (
+            type(type(error)) is not mirrors.Mirror
+            and type(value) in (str, int)
+            and name[:1] != "_"
+        ):
+            try:
+                BaseException.__setattr__(error, name, value)
+            except (AttributeError, TypeError, ValueError):
+                continue
+    return error

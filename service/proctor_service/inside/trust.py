@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .decoys import copied, decoys_of
-from .mirrors import Described, Mirror
+from .mirrors import Attribute, Described, Mirror
 from .operations import ARITHMETIC, COMPARISONS, CONTENT_METHODS, CONVERSIONS, FORWARDERS, SIGNS
 
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
@@ -54,11 +54,14 @@ class Judging:
             members = self._object_methods(described, trusted)
         else:
             members = self._content_methods(described, trusted)
+        if not described.failure:
+            members["__dict__"] = Attribute("__dict__")
+        members.setdefault("__dir__", FORWARDERS["__dir__"])
         return {**members, "__proctor_trusted__": trusted}
 
     def _object_methods(self, described: Described, trusted: bool) -> dict[str, Any]:
         flags = described.flags
-        members = {
+        members: dict[str, Any] = {
             name: FORWARDERS[name]
             for name in flags
             if name in FORWARDERS
@@ -139,18 +142,23 @@ class Judging:
     def _measured(self, name: str) -> _Method:
         """Arithmetic of a trusted class: with a number to a number it must be what it says."""
         forward = FORWARDERS[name]
-        kind = name.strip("_").removeprefix("r").removeprefix("i")
-        sign = -1 if name in ("__sub__", "__isub__") else 1
+        kind = name.strip("_").removeprefix("r")
+        sign = -1 if name == "__sub__" else 1
+        # What changes the object in place may be asked once only.
+        once = name.startswith("__i")
 
         def method(self_: Any, *operands: Any) -> Any:
-            if len(operands) != 1 or type(operands[0]) not in (int, float):
-                return forward(self_, *operands)
+            if once or len(operands) != 1 or type(operands[0]) not in (int, float):
+                result = forward(self_, *operands)
+                if _is_number(result) and not all(map(_is_stand_in, operands)):
+                    raise TypeError("not a calculation that can be relied on")
+                return result
             real = operands[0]
             other = real + _random.choice((-3, -2, -1, 1, 2, 3))
             asked = [real, other]
             _random.shuffle(asked)
             results = {each: forward(self_, each) for each in asked}
-            if not any(isinstance(result, int | float) for result in results.values()):
+            if not any(map(_is_number, results.values())):
                 return results[real]
             self.delegated = True
             if kind not in ("add", "sub"):
@@ -182,12 +190,14 @@ class Judging:
             # No honest object equals None; a value of the tests' own class may compare itself.
             return False if right is None else NotImplemented
         self.delegated = True
-        candidates = [(True, copied(right)), *((False, decoy) for decoy in decoys)]
-        answers = self._ask_about(left, candidates, both=True)
-        if any(said for real, said in answers if not real):
+        candidates = [copied(right), *decoys]
+        said = self._ask_about(left, candidates, both=True)
+        # An honest object is equal to one value at most, in whatever way it is asked.
+        equals = [any(answers) for answers in said]
+        if sum(equals) > 1 or any(any(answers) and not all(answers) for answers in said):
             self._signal("lying_equality")
             return False
-        return all(said for real, said in answers if real)
+        return equals[0]
 
     def equal(self, left: Any, right: Any, both: bool = True) -> bool:
         """``left == right`` as the submission's class says, unless it contradicts itself."""
@@ -195,32 +205,30 @@ class Judging:
         ask = _asker(left)
         if not _truth(ask("eq", left, right)):
             return False
-        answers = self._ask_about(left, [(True, right), (False, ask("decoy"))], both)
-        if all(said is real for real, said in answers):
+        said = self._ask_about(left, [right, ask("decoy")], both)
+        if all(said[0]) and not any(said[1]):
             return True
         self._signal("lying_equality")
         return False
 
-    def _ask_about(
-        self, left: Any, candidates: list[tuple[bool, Any]], both: bool
-    ) -> list[tuple[bool, bool]]:
-        """(whether it is the real one, whether it is said to be equal), in every way there is."""
+    def _ask_about(self, left: Any, candidates: list[Any], both: bool) -> list[list[bool]]:
+        """For each candidate whether it is said to be equal, in every way there is to ask."""
         ask = _asker(left)
-        questions = []
-        for real, value in candidates:
-            questions += [(real, "eq", left, value), (real, "eq", value, left)]
+        questions: list[tuple[int, str, Any, Any]] = []
+        for place, value in enumerate(candidates):
+            questions += [(place, "eq", left, value), (place, "eq", value, left)]
             if both:
-                questions.append((real, "ne", left, value))
+                questions.append((place, "ne", left, value))
         # Which question is meant is not to be seen from the order in which they come.
         _random.shuffle(questions)
-        answers = []
-        for real, name, one, other in questions:
+        answers: list[list[bool]] = [[] for _ in candidates]
+        for place, name, one, other in questions:
             try:
                 said = _truth(ask(name, one, other)) is (name == "eq")
             except Exception:
                 # What the class can't compare itself with it isn't equal to.
                 said = False
-            answers.append((real, said))
+            answers[place].append(said)
         return answers
 
     def unequal(self, left: Any, right: Any) -> bool:
@@ -289,6 +297,10 @@ def _among_kin_only(name: str) -> _Method:
         return result
 
     return method
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | complex) or hasattr(type(value), "as_integer_ratio")
 
 
 def _is_stand_in(value: Any) -> bool:

@@ -26,6 +26,8 @@ from proctor_service.sandbox.interface import Backend, Job, Sandbox
 
 _REPORT = b"!"
 _MAX_REPORTS = 20_000
+# What the tests' room asks of its own accord, before it uses anything of the submission's.
+_PREPARATIONS = (b'"names"', b'"imports"', b'"define"')
 
 
 @dataclass(slots=True)
@@ -36,6 +38,8 @@ class _Reports:
     outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
     signals: list[str] = field(default_factory=list)
     objects_used: bool = False
+    # Whether anything that the submission made has reached the tests.
+    asked: bool = False
     done: bool = False
 
     def take(self, line: bytes) -> None:
@@ -115,6 +119,7 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
     try:
         while not reports.done and (line := await room_b.receive()) is not None:
             if not line.startswith(_REPORT):
+                reports.asked |= not any(word in line[:40] for word in _PREPARATIONS)
                 room_a.send(line + b"\n")
                 await room_a.drain()
                 continue
@@ -186,7 +191,11 @@ def _verdict(
             return limited
         if finished.ended.ending != "killed":
             return verdicts.of_silence(finished.ended)
-        raise JudgeFailed(f"the tests ended with {tests_run.ended.exit_code} and no report")
+        if reports.asked and tests_run.ended.ending in ("exited", "signalled"):
+            # An interpreter only breaks down over what a submission answered.
+            return "runtime_error", "the tests broke down over what the submission answered"
+        how = f"{tests_run.ended.ending} ({tests_run.ended.exit_code})"
+        raise JudgeFailed(f"the tests ended with no report: {how}")
     if first is None:
         return "passed", ""
     if finished.ended.ending != "killed" and first.summary == "not reached":

@@ -19,9 +19,10 @@ from proctor_client.wire import (
     StdioGrader,
     Verdict,
 )
+from proctor_service.errors import JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.frames import Raised, understand
+from proctor_service.judge.frames import understand
 from proctor_service.judge.graders.asserts import signals
 from proctor_service.judge.run import Run, message, python_message, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
@@ -29,6 +30,7 @@ from proctor_service.judge.text import first_difference, same_output
 from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend, Usage
 
+NOT_STARTED = b'["not started"]'
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 
@@ -54,6 +56,13 @@ class Program:
             stdin=stdin,
         )
 
+    async def run(self, backend: Backend, job: bytes, keep_stdout_bytes: int = 0) -> Run:
+        """Runs it once. Raises JudgeFailed when the language's interpreter is not in the sandbox."""
+        finished = await run(backend, job, self.submission.limits, keep_stdout_bytes)
+        if self.argv is not None and "/" not in self.argv[0] and _not_started(finished):
+            raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
+        return finished
+
 
 async def judge_exec(
     submission: Submission,
@@ -66,7 +75,7 @@ async def judge_exec(
     if isinstance(program, Judgement):
         return program
     end = secrets.token_hex(16)
-    finished = await run(backend, program.job(end=end), submission.limits)
+    finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
     tried: tuple[str, ...] = ()
     if program.argv is None:
@@ -91,19 +100,26 @@ async def judge_stdio(
     backend: Backend,
     languages: Mapping[str, Language],
 ) -> Judgement:
-    """Each case is a run of its own, in a fresh sandbox, with the limits for itself."""
+    """Each case is a run of its own, in a fresh sandbox, with the limits for itself.
+
+    What idling costs, and what cases cost that do not pass, is limited for all of them together, by
+    `wall_seconds`; the cases after that are not run. Else a submission could outlast the deadline by
+    failing slowly, and would earn an error where it deserves a verdict.
+    """
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
     passed = 0
     failures: list[Failure] = []
     usage = Usage()
+    wasted = 0.0
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
-        finished = await run(backend, program.job(case.stdin), submission.limits, keep)
+        finished = await program.run(backend, program.job(case.stdin), keep)
         usage = usage + finished.ended.usage
         verdict, text = _judge_case(finished, case, grader)
+        wasted += finished.ended.usage.idle_seconds
         if verdict == "passed":
             passed += 1
             last = finished
@@ -111,8 +127,9 @@ async def judge_stdio(
         first = first or _cut(finished, submission, verdict, text)
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))
-        if submission.scoring == "all" and verdict == "timeout":
-            break  # the reward is settled, and each further case may cost as much time
+        wasted += finished.ended.usage.cpu_seconds
+        if wasted > submission.limits.wall_seconds:
+            break
     if first is None:
         first = _cut(last, submission, "passed", "")
     return replace(
@@ -131,7 +148,7 @@ async def judge_command(
     name = "solution.py" if language is None else language.source
     job = message("command", argv=grader.argv, files=with_files(submission, name, {}))
     finished = await run(backend, job, submission.limits)
-    verdict, text = _ended_well(finished, grader.expect_exit_code)
+    verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
         verdict,
         passed=int(verdict == "passed"),
@@ -153,6 +170,11 @@ async def prepare(
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
     compiled = await run(backend, job, submission.limits)
+    if _not_started(compiled):
+        raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
+    limited = verdicts.of_limit(compiled.ended)
+    if limited is not None:
+        return compiled.judgement(limited[0], message=f"while compiling: {limited[1]}")
     try:
         answer = loads(compiled.lines[0]) if compiled.lines else None
     except Malformed:
@@ -169,7 +191,10 @@ async def prepare(
     return compiled.judgement(verdict, message=f"while compiling: {text}")
 
 
-def _ended_well(finished: Run, expected_code: int = 0) -> tuple[Verdict, str]:
+def _ended_well(
+    finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
+) -> tuple[Verdict, str]:
+    """`otherwise`: the verdict of another exit code than the expected one."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
@@ -177,13 +202,18 @@ def _ended_well(finished: Run, expected_code: int = 0) -> tuple[Verdict, str]:
     code = finished.ended.exit_code
     if code == expected_code:
         return "passed", ""
-    if isinstance(said.stopped, Raised) and said.stopped.verdict != "early_exit":
+    if said.stopped is not None and said.stopped.verdict != "early_exit":
         return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
     if code is None:
         return verdicts.of_silence(finished.ended)
-    if code == 127 and expected_code != 127:
+    if _not_started(finished):
         return "runtime_error", "the command was not found"
-    return "failed", f"the program ended with code {code}"
+    return otherwise, f"the program ended with code {code}"
+
+
+def _not_started(finished: Run) -> bool:
+    """Whether there was no such program; only what runs before it can say so."""
+    return NOT_STARTED in finished.lines
 
 
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:

@@ -26,7 +26,7 @@ async def judge(submission: Submission, grader: PytestGrader, backend: Backend) 
 
     Raises JudgeFailed when the sandbox has no pytest.
     """
-    word = secrets.token_hex(16)
+    word, end = secrets.token_hex(16), secrets.token_hex(16)
     job = message(
         "pytest",
         source=submission.source,
@@ -34,9 +34,10 @@ async def judge(submission: Submission, grader: PytestGrader, backend: Backend) 
         tests=grader.files,
         tools=backend.traits.tools,
         word=word,
+        end=end,
     )
     finished = await run(backend, job, submission.limits)
-    report = _read(finished, word, reveal=grader.reveal)
+    report = _read(finished, word, end, reveal=grader.reveal)
     failed = [(name, text) for name, outcome, text in report.tests if outcome == "failed"]
     counted = [outcome for _, outcome, _ in report.tests if outcome != "excused"]
     verdict, text = _verdict(finished, report, len(failed), len(counted))
@@ -70,7 +71,7 @@ class _Report:
     forged: bool = False
 
 
-def _read(finished: Run, word: str, *, reveal: bool) -> _Report:
+def _read(finished: Run, word: str, end: str, *, reveal: bool) -> _Report:
     """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
     report = _Report()
     for line in finished.lines:
@@ -85,9 +86,11 @@ def _read(finished: Run, word: str, *, reveal: bool) -> _Report:
             case ["collected", int(count)] if not report.collected:
                 report.collected = count
             case ["test", str(name), "passed" | "failed" | "excused" as outcome, str(a), str(b)]:
-                shown = name if reveal else name.partition("[")[0]  # parameters may be expected values
+                shown = (
+                    name if reveal else name.partition("[")[0]
+                )  # parameters may be expected values
                 report.tests.append((shown, outcome, b if reveal else a))
-            case ["finished", int(status)]:
+            case ["finished", str(proof), int(status)] if proof == end:
                 report.status = status
             case ["syntax", str(text)]:
                 report.syntax = text

@@ -1,0 +1,191 @@
+"""Each language that this machine has, by `exec` and `stdio`; and what is said of those that it lacks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from harness import Service, running_service
+from judging import JSON, ask, judge, one
+from proctor_service.languages import LANGUAGES, SANDBOX_PATH, Language
+from proctor_service.settings import Settings
+
+HERE = {
+    name
+    for name, language in LANGUAGES.items()
+    if all(shutil.which(need, path=SANDBOX_PATH) for need in language.needs)
+}
+SUM = {
+    "kind": "stdio",
+    "cases": [{"stdin": "2 3\n", "stdout": "5\n"}, {"stdin": "4 5\n", "stdout": "9\n"}],
+}
+LIMITS = {"cpu_seconds": 2}  # for a compiler too, which here share two cores with the rest
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Programs of one language; `broken` says what its compiler complains of."""
+
+    adds: str
+    crashes: str
+    spins: str
+    broken: str | None = None
+    complaint: str = ""
+
+
+def _java(body: str) -> str:
+    head = "import java.util.*; public class Main { public static void main(String[] a) {"
+    return f"{head} {body} }} }}"
+
+
+SAMPLES = {
+    "bash": Samples("read a b; echo $((a + b))", "exit 3", "while :; do :; done"),
+    "javascript": Samples(
+        "const n = require('fs').readFileSync(0, 'utf8').split(/\\s+/).map(Number);\n"
+        "console.log(n[0] + n[1])",
+        "null.x",
+        "for (;;) {}",
+    ),
+    "c": Samples(
+        "#include <stdio.h>\nint main(void) { int a = 0, b = 0; "
+        'scanf("%d %d", &a, &b); printf("%d\\n", a + b); return 0; }',
+        "#include <stdlib.h>\nint main(void) { abort(); }",
+        "int main(void) { for (volatile int i = 0;; i++); }",
+        "int main(void) { return x; }",
+        "undeclared",
+    ),
+    "cpp": Samples(
+        "#include <iostream>\nint main() { int a = 0, b = 0; "
+        "std::cin >> a >> b; std::cout << a + b << std::endl; }",
+        "#include <stdexcept>\nint main() { throw std::runtime_error(\"no\"); }",
+        "int main() { for (volatile int i = 0;; i = i + 1); }",
+        "int main() { return x; }",
+        "not declared",
+    ),
+    "java": Samples(
+        _java("Scanner s = new Scanner(System.in); int n = 0; "
+              "while (s.hasNextInt()) n += s.nextInt(); System.out.println(n);"),
+        _java("throw new IllegalStateException();"),
+        _java("for (int i = 0; ; i++) if (i < -5) i = 0;"),
+        _java("int y = x;"),
+        "cannot find symbol",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_verdicts(service: Service, name: str) -> None:
+    if name not in HERE:
+        _refused(service, name)
+        return
+    samples = SAMPLES[name]
+    found = {
+        ("stdio", samples.adds): "passed",
+        ("stdio", samples.crashes): "runtime_error",
+        ("stdio", samples.spins): "timeout",
+        ("exec", samples.adds): "passed",
+        ("exec", samples.crashes): "runtime_error",
+        ("exec", samples.spins): "timeout",
+    }
+    if samples.broken is not None:
+        found |= {(kind, samples.broken): "syntax_error" for kind in ("stdio", "exec")}
+    graders: dict[str, Any] = {"stdio": SUM, "exec": {"kind": "exec"}}
+    items = [{"completion": text, "grader": graders[kind]} for kind, text in found]
+    items = [{**item, "language": name} for item in items]
+    results = judge(service, *items, limits=LIMITS)
+    assert [result["verdict"] for result in results] == list(found.values()), results
+    assert all((r["reward"] == 1.0) == (r["verdict"] == "passed") for r in results)
+    for result in results:
+        if result["verdict"] == "syntax_error":
+            assert samples.complaint in result["message"]
+    wrong = {**SUM, "cases": [{"stdin": "2 3\n", "stdout": "987654\n"}]}
+    failed = one(service, samples.adds, wrong, language=name)
+    assert (failed["verdict"], failed["message"]) == ("failed", "token 1 (line 1) differs: got '5'")
+
+
+@pytest.mark.parametrize("name", sorted(LANGUAGES))
+def test_a_language_that_is_not_here_is_refused(service: Service, name: str) -> None:
+    if name not in HERE:
+        _refused(service, name)
+
+
+def test_an_unknown_language_is_refused_with_those_that_there_are(service: Service) -> None:
+    message = _refused(service, "cobol")
+    for name in ("python", *HERE):
+        assert name in message
+
+
+def _refused(service: Service, name: str) -> str:
+    body = {
+        "submissions": [{"completion": "x", "language": name}],
+        "grader": {"kind": "exec"},
+    }
+    with service.client() as client:
+        answer = client.post("/reward", json=body, headers=JSON)
+    assert answer.status_code == 422
+    message = answer.json()["error"]["message"]
+    assert "submissions.0.language" in message
+    assert "python" in message
+    return str(message)
+
+
+def test_files_stand_beside_the_program(service: Service) -> None:
+    grader = {"kind": "stdio", "cases": [{"stdout": "7\n"}]}
+    sources = {
+        "bash": "cat data/seven.txt",
+        "c": '#include <stdio.h>\n#include "data/seven.h"\n'
+        'int main(void) { int n; FILE *f = fopen("data/seven.txt", "r"); fscanf(f, "%d", &n); '
+        'return printf("%d\\n", n == SEVEN ? n : 0) < 0; }',
+    }
+    files = {"data/seven.txt": "7\n", "data/seven.h": "#define SEVEN 7\n"}
+    for name, source in sources.items():
+        if name in HERE:
+            assert one(service, source, grader, language=name, files=files)["verdict"] == "passed"
+
+
+def test_garbage_is_collected_within_the_memory_limit(service: Service) -> None:
+    if "java" in HERE:
+        loop = "for (int i = 0; i < 3000; i++) { byte[] b = new byte[1 << 20]; b[i] = 1; }"
+        result = one(
+            service, _java(loop), {"kind": "exec"}, language="java", limits={"memory_mb": 256}
+        )
+        assert result["verdict"] == "passed", result
+    if "javascript" in HERE:
+        loop = "let n = 0; for (let i = 0; i < 300; i++) n += new Array(1 << 17).fill(i).length"
+        result = one(
+            service, loop, {"kind": "exec"}, language="javascript", limits={"memory_mb": 256}
+        )
+        assert result["verdict"] == "passed", result
+
+
+def test_a_compiler_that_is_too_greedy_is_a_verdict(service: Service) -> None:
+    if "c" not in HERE:
+        return
+    bomb = "char huge[1 << 26] = {1};\nint main(void) { return 0; }"
+    result = one(service, bomb, {"kind": "exec"}, language="c")
+    assert (result["reward"], result["verdict"] in ("syntax_error", "output_limit")) == (0.0, True)
+    macros = "".join(f"#define A{i + 1} A{i} A{i} A{i} A{i}\n" for i in range(16))
+    flood = f"#define A0 x = x * 3 + 1;\n{macros}int main(void) {{ int x = 0; A16 return x; }}"
+    result = one(service, flood, {"kind": "exec"}, language="c", limits={"cpu_seconds": 1})
+    assert result["verdict"] in ("timeout", "memory_limit")
+
+
+def test_an_interpreter_that_the_sandbox_lacks_is_our_failure() -> None:
+    # The host finds it, as it found `needs`; a sandbox does not.
+    lost = Language(source="solution.x", run=("no-such-interpreter", "solution.x"), needs=("sh",))
+    uncompiled = lost.model_copy(update={"compile": ("no-such-compiler",)})
+    settings = Settings(languages={"lost": lost, "uncompiled": uncompiled})
+    with running_service(settings, judge=None) as service:
+        items = [{"completion": "x", "language": name} for name in settings.languages]
+        for result in ask(service, *items, grader={"kind": "exec"}):
+            assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
