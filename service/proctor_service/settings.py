@@ -148,4 +148,4 @@ class Settings(BaseSettings):
 
     def slot_count(self) -> int:
         """How many evaluations run at once."""
-        return self.slots or _cores() + 1
+        return self.slots or _cores() + 2

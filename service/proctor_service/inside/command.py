@@ -1,8 +1,7 @@
 """Runs a program that is not Python in this interpreter: a command, or a compiler and what it made."""
 
-import base64
+import binascii
 import os
-import subprocess
 from typing import Any
 
 from . import script, values
@@ -27,7 +26,7 @@ def place(job: dict[str, Any]) -> None:
     script.write_files(job.get("files") or {})
     for path, data in (job.get("binaries") or {}).items():
         with open(path, "wb") as file:
-            file.write(base64.b64decode(data))
+            file.write(binascii.a2b_base64(data))
         os.chmod(path, 0o755)
     if job.get("stdin"):
         script.feed_stdin(job["stdin"])
@@ -38,6 +37,8 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     place(job)
     before = set(os.listdir("."))
     try:
+        import subprocess  # dear, and only compilers need it
+
         done = subprocess.run(job["argv"], check=False, stdin=subprocess.DEVNULL, stdout=2)
     except (FileNotFoundError, PermissionError):
         channel.send(values.dumps(["not started"]))
@@ -47,7 +48,7 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     for name in sorted(set(os.listdir(".")) - before):
         if os.path.isfile(name) and not os.path.islink(name):
             with open(name, "rb") as file:
-                made[name] = base64.b64encode(file.read()).decode()
+                made[name] = binascii.b2a_base64(file.read(), newline=False).decode()
     try:
         line = values.dumps(["compiled", code, made])
     except values.ValueTooLarge:

@@ -7,7 +7,6 @@ objects answer comparisons. What the tests do with a name tells what they expect
 import ast
 import builtins
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 _MOST_LITERALS = 200
@@ -19,19 +18,21 @@ _PLAIN_METHODS = frozenset(
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-@dataclass
 class Mentions:
-    """The names in test code."""
+    """The names in test code.
 
-    loaded: set[str] = field(default_factory=set)
-    bound: set[str] = field(default_factory=set)
-    called: set[str] = field(default_factory=set)
-    # Used as in `math.isclose`, and in no other way.
-    bases: set[str] = field(default_factory=set)
-    # Meant as classes: as `Stack` is in `s = Stack()` and `s.push(1)`, or in `isinstance(x, Stack)`.
-    classes: set[str] = field(default_factory=set)
-    # What things are compared with.
-    literals: list[Any] = field(default_factory=list)
+    ``bases``: used as in ``math.isclose``, and in no other way. ``classes``: meant as classes, as
+    ``Stack`` is in ``s = Stack()`` and ``s.push(1)``, or in ``isinstance(x, Stack)``. ``literals``:
+    what things are compared with.
+    """
+
+    def __init__(self) -> None:
+        self.loaded: set[str] = set()
+        self.bound: set[str] = set()
+        self.called: set[str] = set()
+        self.bases: set[str] = set()
+        self.classes: set[str] = set()
+        self.literals: list[Any] = []
 
 
 def mentions(sources: Iterable[str]) -> Mentions:

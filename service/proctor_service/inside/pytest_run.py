@@ -11,10 +11,9 @@ two texts, the hint holds nothing that comes from a test. Instead, or in between
 ended pytest, and `["patched", what]`.
 """
 
-import asyncio
-import inspect
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -181,7 +180,9 @@ class _Reporter:
         names = pyfuncitem._fixtureinfo.argnames
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         result = function(**arguments)
-        if inspect.iscoroutine(result):
+        if isinstance(result, types.CoroutineType):
+            import asyncio  # dear, and most runs need none
+
             asyncio.run(result)
         self.met.setdefault(pyfuncitem.nodeid, None)
         return True

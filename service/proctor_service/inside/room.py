@@ -11,8 +11,8 @@ reports to the service are lines that begin with ``!``; every other line is for 
 """
 
 import ast
-import inspect
 import sys
+import types
 from typing import Any
 
 from . import values
@@ -153,9 +153,9 @@ class Exam:
         exec(compile(tree, name, "exec", 0, True, 0), self._namespace)
         check = dict.get(self._namespace, "check")
         new = check is not before and self._entry_point and not _calls_check(tree)
-        if new and inspect.isfunction(check) and _takes_candidate(check):
+        if new and isinstance(check, types.FunctionType) and _takes_candidate(check):
             outcome = check(self._candidate())
-            if inspect.iscoroutine(outcome):
+            if isinstance(outcome, types.CoroutineType):
                 drive(outcome)
         return True
 
@@ -200,6 +200,8 @@ def _is_failure(error: BaseException) -> bool:
 
 
 def _takes_candidate(check: Any) -> bool:
+    import inspect  # dear, and few tests come this far
+
     parameters = inspect.signature(check).parameters.values()
     required = [p for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     return len(required) == 1

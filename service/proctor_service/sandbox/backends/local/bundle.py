@@ -1,4 +1,4 @@
-"""What a forkserver is started with: source texts sent over its socket, and the few lines that load them.
+"""What a forkserver is started with: code sent over its socket, and the few lines that load it.
 
 Nothing of the service is on a path that a sandbox can see, and the modules leave `sys.modules` before
 the first submission runs, so that none can import them.
@@ -7,6 +7,7 @@ the first submission runs, so that none can import them.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,37 +18,48 @@ _PACKAGES = {
     "proctor_forkserver": (_LOCAL, ("kernel", "jail", "forkserver")),
 }
 
-# Runs in the new interpreter as `-c`: reads a length and a message from descriptor 3, makes the
+# Runs in the sandboxes' interpreter, once: what it compiles, each forkserver of the same interpreter loads.
+# Compiling leaves a process some megabytes larger, and a fork pays for each page of its parent.
+_COMPILE = """
+import json, marshal, sys
+codes = {
+    name: compile(text, "<sandbox>", "exec", dont_inherit=True, optimize=2)
+    for name, text in json.load(sys.stdin).items()
+}
+sys.stdout.buffer.write(marshal.dumps(codes))
+"""
+
+# Runs in the new interpreter as `-c`: reads its configuration and its code from descriptor 3, makes the
 # modules, begins.
 BOOT = """
-import builtins, importlib, importlib.abc, importlib.machinery, json, os, site, socket, sys
+import builtins, importlib, importlib.abc, importlib.machinery, json, marshal, os, site, socket, sys
 control = socket.socket(fileno=3)
-data, size = bytearray(), 8
-while len(data) < size:
-    piece = control.recv(size - len(data))
-    if not piece:
-        os._exit(0)
-    data += piece
-    if size == 8 and len(data) == 8:
-        size, data = int(data), bytearray()
-start = json.loads(data)
-class Sources(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+def read(size):
+    data = bytearray()
+    while len(data) < size:
+        piece = control.recv(size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+start = json.loads(read(int(read(8))))
+codes = marshal.loads(read(int(read(8))))
+own_builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
+class Codes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
-        if name in start["sources"]:
+        if name in codes:
             return importlib.machinery.ModuleSpec(name, self, is_package="." not in name)
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        # Builtins of its own: what a submission patches, it patches for itself.
-        module.__dict__["__builtins__"] = dict(vars(builtins))
-        source = start["sources"][module.__name__]
-        exec(compile(source, "<sandbox>", "exec", optimize=2), module.__dict__)
+        module.__dict__["__builtins__"] = own_builtins
+        exec(codes[module.__name__], module.__dict__)
 # What `site` would do, without the code that packages hook into every start by .pth files: it would
 # be in the memory of each sandbox.
 sys.path[:] = start["config"]["python_path"]
 sys.prefix = sys.exec_prefix = start["config"]["python_prefix"]
 site.setquit(), site.setcopyright(), site.sethelper()
-finder = Sources()
+finder = Codes()
 sys.meta_path.insert(0, finder)
 forkserver = importlib.import_module("proctor_forkserver.forkserver")
 try:
@@ -56,27 +68,37 @@ try:
     program = importlib.import_module("proctor_inside.program")
     inside_main, warm_up = program.main, program.warm_up
     sys.meta_path.remove(finder)
-    for name in [name for name in sys.modules if name in start["sources"]]:
+    for name in [name for name in sys.modules if name in codes]:
         del sys.modules[name]
     config = start["config"]
     start.clear()
-    data.clear()
+    codes.clear()
     forkserver.main(control, config, inside_main, warm_up)
 except BaseException as error:
     forkserver.fail(control, error)
 """
 
 
-def start_message(config: dict[str, object], preload: Sequence[str]) -> bytes:
-    """What a new forkserver waits for: eight digits of length, and JSON."""
+def compiled(python: str) -> bytes:
+    """The code of all that runs in a forkserver and in its sandboxes, marshalled by their interpreter.
+
+    Raises OSError and subprocess.CalledProcessError when that does not run.
+    """
     sources = {}
     for package, (directory, names) in _PACKAGES.items():
         sources[package] = ""
         for path in sorted(directory.glob("*.py")):
             if path.stem != "__init__" and (names is None or path.stem in names):
                 sources[f"{package}.{path.stem}"] = path.read_text()
-    text = json.dumps({"sources": sources, "config": config, "preload": list(preload)}).encode()
-    return f"{len(text):08d}".encode() + text
+    command = [python, "-I", "-S", "-c", _COMPILE]
+    text = json.dumps(sources).encode()
+    return subprocess.run(command, input=text, capture_output=True, check=True, env={}).stdout
+
+
+def start_message(config: dict[str, object], preload: Sequence[str], code: bytes) -> bytes:
+    """What a new forkserver waits for: configuration and code, each after eight digits of length."""
+    text = json.dumps({"config": config, "preload": list(preload)}).encode()
+    return f"{len(text):08d}".encode() + text + f"{len(code):08d}".encode() + code
 
 
 def environment(path: str) -> dict[str, str]:

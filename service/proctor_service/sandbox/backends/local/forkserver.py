@@ -16,7 +16,6 @@ import gc
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -149,7 +148,7 @@ class _Forkserver:
         """Ends; the kernel ends all in this pid namespace, if there is one."""
         if self.place is not None:
             _end_orphans()
-            shutil.rmtree(self.place, ignore_errors=True)
+            jail.remove(self.place)
         os._exit(0)
 
     def wait_for(self, pid: int, pidfd: int) -> None:
@@ -163,7 +162,7 @@ class _Forkserver:
         os.close(pidfd)
         if self.place is not None:
             _end_orphans()
-            shutil.rmtree(self.place, ignore_errors=True)
+            jail.remove(self.place)
             self.place = None
         self.report(f"ended {status} {used.ru_utime + used.ru_stime:.6f} {used.ru_maxrss}")
 

@@ -8,8 +8,6 @@ empty /root and /home. What is not listed here is not there.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 
 from . import kernel
 
@@ -122,6 +120,8 @@ def move_in() -> None:
 
 def make_place(uid: int, gid: int, owned: bool) -> str:
     """Where there are no namespaces: a directory of the host, which is no wall at all."""
+    import tempfile  # not where a fork pays for it
+
     place = tempfile.mkdtemp(prefix="proctor-")
     os.chmod(place, 0o755)
     for name in ("work", "tmp", "home"):
@@ -129,6 +129,13 @@ def make_place(uid: int, gid: int, owned: bool) -> str:
         if owned:
             os.chown(f"{place}/{name}", uid, gid)
     return place
+
+
+def remove(place: str) -> None:
+    """Removes what `make_place` made."""
+    import shutil
+
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _show(path: str, root: str) -> None:
@@ -147,7 +154,10 @@ def _show(path: str, root: str) -> None:
 def _make_etc(etc: str, config: dict[str, object]) -> None:
     for name in _ETC_COPIED:
         if os.path.isfile(f"/etc/{name}"):
-            shutil.copyfile(f"/etc/{name}", f"{etc}/{name}")
+            with open(f"/etc/{name}", "rb") as file:
+                data = file.read()
+            with open(f"{etc}/{name}", "wb") as file:
+                file.write(data)
     java = [name for name in os.listdir("/etc") if name.startswith("java")]
     for name in (*_ETC_BOUND, *java):
         _show(f"/etc/{name}", etc.removesuffix("/etc"))

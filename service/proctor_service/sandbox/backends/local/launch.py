@@ -125,11 +125,18 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
     }
     bin_directory = str(Path(interpreter.executable).parent)
+    try:
+        code = bundle.compiled(interpreter.executable)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StartError(
+            f"{interpreter.executable} cannot compile for its sandboxes: {error}"
+        ) from None
     return Launch(
         python=interpreter.executable,
         environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
         config=config,
         preload=tuple(settings.sandbox_preload),
+        code=code,
         first_uid=settings.sandbox_uid,
         disk_mb=settings.disk_mb,
         flood_bytes=settings.flood_mb << 20,

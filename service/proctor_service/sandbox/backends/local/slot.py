@@ -37,6 +37,7 @@ class Launch:
     environment: dict[str, str]
     config: dict[str, object]
     preload: tuple[str, ...]
+    code: bytes
     first_uid: int
     disk_mb: int
     flood_bytes: int
@@ -50,7 +51,8 @@ class Launch:
         Each has a user id of its own: where rlimits count processes, they count by user.
         """
         uid = self.first_uid + number % _USERS
-        return start_message({**self.config, "uid": uid, "gid": uid}, self.preload)
+        config = {**self.config, "uid": uid, "gid": uid}
+        return start_message(config, self.preload, self.code)
 
 
 class Slot:
