@@ -48,7 +48,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def holdings(pid: int) -> dict[str, int]:
-    """What the service holds now."""
+    """What the service holds now, once its pool is full again."""
+    time.sleep(1)
     status = Path(f"/proc/{pid}/status").read_text()
     resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
     return {

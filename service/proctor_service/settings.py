@@ -49,7 +49,7 @@ class Settings(BaseSettings):
     slots: int = Field(
         0,
         ge=0,
-        description="Evaluations at once; 0: one more than cores, so that none idles meanwhile.",
+        description="Evaluations at once; 0: two more than cores, as some are between sandboxes.",
     )
     max_queued: int = Field(
         20_000, gt=0, description="Submissions that may wait; beyond it a request is a 429."
