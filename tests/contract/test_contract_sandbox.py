@@ -85,6 +85,16 @@ def test_output_is_kept_up_to_the_limit_and_drained_beyond() -> None:
     inside(question)
 
 
+def test_output_that_is_cut_just_at_the_limit_says_so() -> None:
+    source = "import os\nfor _ in range(3): os.write(1, b'x' * 1024)"
+
+    async def question(place: Place) -> None:
+        assert (await place.script(source, output_kb=1)).ended.truncated
+        assert not (await place.script(source, output_kb=3)).ended.truncated
+
+    inside(question)
+
+
 def test_stdin_reaches_the_program() -> None:
     text = "line\n" * 50_000
     assert stdout_of("import sys; print(len(sys.stdin.read()))", text).strip() == str(len(text))

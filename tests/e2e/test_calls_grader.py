@@ -113,3 +113,12 @@ def test_calls_reveals_only_what_it_may(service: Service) -> None:
     shown = one(service, "def f(x): return 12", calls(([3], 987654), reveal=True))
     assert "987654" in shown["message"]
     assert "987654" in shown["tests"]["failures"][0]["message"]
+
+
+def test_numbers_of_more_digits_than_python_writes(service: Service) -> None:
+    big = hex(1 << 20_000)
+    grader = {"kind": "asserts", "tests": [f"assert f({big}) == {big}"], "reveal": True}
+    result = one(service, "def f(n):\n    return n + 1", grader)
+    assert (result["verdict"], result["reward"]) == ("failed", 0.0)
+    result = one(service, "def f(n):\n    return n", grader)
+    assert (result["verdict"], result["reward"]) == ("passed", 1.0)

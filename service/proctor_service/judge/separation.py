@@ -25,6 +25,7 @@ from proctor_service.inside import values
 
 _MAX_TEST_BYTES = 1 << 20
 _MAX_DEPTH = 200
+_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; so that all that is remembered stays small
 _BUILTINS = frozenset(dir(builtins))
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
@@ -79,7 +80,7 @@ class _NotSeparable(Exception):
 class Separator:
     """Takes graders apart, and remembers the last few thousand: a group shares its tests."""
 
-    def __init__(self, remembered: int = 4096) -> None:
+    def __init__(self, remembered: int = 2048) -> None:
         self._remembered = remembered
         self._known: OrderedDict[tuple[object, ...], Separated | Whole] = OrderedDict()
 
@@ -88,7 +89,9 @@ class Separator:
         key = (tuple(grader.tests), grader.setup, grader.entry_point)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = _separate(grader)
+            known = _separate(grader)
+            if sum(map(len, grader.tests)) <= _MAX_REMEMBERED_BYTES:
+                self._known[key] = known
             if len(self._known) > self._remembered:
                 self._known.popitem(last=False)
         else:
@@ -230,5 +233,8 @@ def _encoded(value: Any) -> Any:
 
 
 def _shown(call: ast.Call) -> str:
-    text = ast.unparse(call)
+    try:
+        text = ast.unparse(call)
+    except ValueError:  # a number of more digits than Python writes
+        return "the call"
     return text if len(text) <= 300 else text[:297] + "…"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proctor_client.wire import MAX_FAILURES, Call, CallsGrader, Failure
+from proctor_client.wire import Call, CallsGrader
 from proctor_service.inside import values
 from proctor_service.judge import compare
 from proctor_service.judge.frames import Raised, understand
-from proctor_service.judge.graders.asserts import _verdict, signals
+from proctor_service.judge.graders.answers import NOT_REACHED, conclude
 from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.tolerance import close
@@ -32,33 +32,16 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
     job = python_message(submission, "calls", calls=calls, imports=[])
     finished = await run(backend, job, submission.limits)
     said = understand(finished.lines, len(calls))
-    passed = 0
-    failures: list[Failure] = []
-    first: Raised | None = None
+    tests = []
     for index, case in enumerate(grader.cases):
         answer = said.answers[index] if index < len(said.answers) else None
-        problem = _problem(answer, case, grader)
-        if problem is None:
-            passed += 1
-            continue
-        first = first or problem
-        if len(failures) < MAX_FAILURES:
-            shown = _shown(grader.entry_point, case)
-            failures.append(Failure(index=index, test=shown, message=problem.summary))
-    verdict, message = _verdict(finished, said, first)
-    return finished.judgement(
-        verdict,
-        passed=passed,
-        total=len(calls),
-        failures=tuple(failures),
-        message=message,
-        hack_signals=signals(said, verdict),
-    )
+        tests.append((_shown(grader.entry_point, case), _problem(answer, case, grader)))
+    return conclude(finished, said, tests)
 
 
 def _problem(answer: bytes | Raised | None, case: Call, grader: CallsGrader) -> Raised | None:
     if answer is None:
-        return Raised("failed", "not reached")
+        return NOT_REACHED
     if isinstance(answer, Raised):
         return answer
     if _equal(answer, case.expected, grader.tolerance):

@@ -23,7 +23,7 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import understand
-from proctor_service.judge.graders.asserts import signals
+from proctor_service.judge.graders.answers import signals
 from proctor_service.judge.run import Run, message, python_message, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output

@@ -20,6 +20,7 @@ from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.cgroups import Group
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, LOCKED
+from proctor_service.sandbox.backends.local.streams import Stream
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
 _CHUNK = 1 << 16
@@ -28,26 +29,6 @@ _FORKSERVER_PROCESSES = 2  # they count against the same user's number
 _UNREAD_BYTES = 64 << 20  # on the channel; values are bounded to less where they are encoded
 _UNREAD_LINES = 100_000
 _UNSENT_BYTES = 1 << 20  # to a program; whoever relays to it waits beyond that
-
-
-class _Stream:
-    """Keeps the first bytes of an output stream, counts the rest, and keeps draining."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.kept: list[bytes] = []
-        self.room = 0
-        self.total = 0
-        self.open = True
-
-    def add(self, data: bytes) -> None:
-        self.total += len(data)
-        if self.room > 0:
-            self.kept.append(data[: self.room])
-            self.room -= len(data)
-
-    def text(self) -> bytes:
-        return b"".join(self.kept)
 
 
 class LocalSandbox:
@@ -70,7 +51,7 @@ class LocalSandbox:
         self._memory_is_counted = memory_is_counted
         self._channel = socket.socket(fileno=channel)
         self._channel.setblocking(False)
-        self._streams = (_Stream(out), _Stream(err))
+        self._streams = (Stream(out), Stream(err))
         for descriptor in (out, err):
             os.set_blocking(descriptor, False)
         self._received = bytearray()
@@ -228,7 +209,7 @@ class LocalSandbox:
                 signal=number,
                 stdout=out.text(),
                 stderr=err.text(),
-                truncated=out.room < 0 or err.room < 0,
+                truncated=out.cut or err.cut,
                 usage=Usage(
                     cpu_seconds=cpu,
                     wall_seconds=time.monotonic() - self.started_at,
@@ -267,7 +248,7 @@ class LocalSandbox:
 
     # ------------------------------------------------------------ callbacks of the loop
 
-    def _on_output(self, stream: _Stream) -> bool:
+    def _on_output(self, stream: Stream) -> bool:
         """Reads once; whether there may be more to read at once."""
         try:
             data = os.read(stream.descriptor, _CHUNK)
@@ -348,7 +329,7 @@ class LocalSandbox:
                 if waiter is not None:
                     _wake(waiter)
 
-    def _close_stream(self, stream: _Stream) -> None:
+    def _close_stream(self, stream: Stream) -> None:
         if stream.open:
             stream.open = False
             self._loop.remove_reader(stream.descriptor)

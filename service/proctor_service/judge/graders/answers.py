@@ -1,0 +1,58 @@
+"""What `asserts` and `calls` share: from a run's answers, each right or not, to a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proctor_client.wire import MAX_FAILURES, Failure, Verdict
+from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.frames import FORGED, Raised, Said
+from proctor_service.judge.run import Run
+from proctor_service.judge.submission import Judgement
+
+NOT_REACHED = Raised("failed", "not reached")
+
+
+def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
+    """A judgement from each test's text and the problem with its answer, None where there is none."""
+    total = passed = 0
+    failures: list[Failure] = []
+    first: Raised | None = None
+    for index, (shown, problem) in enumerate(tests):
+        total += 1
+        if problem is None:
+            passed += 1
+            continue
+        first = first or problem
+        if len(failures) < MAX_FAILURES:
+            failures.append(Failure(index=index, test=shown, message=problem.summary))
+    verdict, message = _verdict(finished, said, first)
+    return finished.judgement(
+        verdict,
+        passed=passed,
+        total=total,
+        failures=tuple(failures),
+        message=message,
+        hack_signals=signals(said, verdict),
+    )
+
+
+def signals(said: Said, verdict: Verdict) -> tuple[str, ...]:
+    """What the submission tried, as far as one run shows it."""
+    found = [FORGED] if said.forged else []
+    return (*found, "early_exit") if verdict == "early_exit" else tuple(found)
+
+
+def _verdict(finished: Run, said: Said, first: Raised | None) -> tuple[Verdict, str]:
+    limited = verdicts.of_limit(finished.ended)
+    if limited is not None:
+        return limited
+    if said.stopped is not None:
+        return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
+    if not said.done:
+        if said.forged:
+            return "failed", "what the program sent is no answer"
+        return verdicts.of_silence(finished.ended)
+    if first is not None:
+        return first.verdict, first.traceback or first.summary
+    return "passed", ""
