@@ -229,6 +229,19 @@ def test_a_disk_limit_of_ones_own() -> None:
     inside(question)
 
 
+def test_disk_limits_of_many_sizes_at_once() -> None:
+    async def question(place: Place) -> None:
+        async def one(number: int) -> None:
+            disk_mb = 4 + 4 * (number % 4)
+            source = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize >> 20)"
+            finished = await place.script(source, disk_mb=disk_mb)
+            assert finished.ended.stdout == f"{disk_mb}\n".encode()
+
+        await asyncio.gather(*(one(number) for number in range(32)))
+
+    inside(question)
+
+
 def test_killing_a_sandbox_is_no_ending_of_its_own() -> None:
     async def question(place: Place) -> None:
         async with place.backend.lease(LIMITS) as sandbox:

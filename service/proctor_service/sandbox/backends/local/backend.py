@@ -37,6 +37,7 @@ class LocalBackend:
         self._slots: list[Slot] = []
         self._ready: deque[Slot] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._refitting: dict[Slot, asyncio.Future[None]] = {}
         self._groups: Groups | None = None
         self._watch = Watch(plan.memory_is_counted)
         self._sweeper: asyncio.Task[None] | None = None
@@ -60,11 +61,9 @@ class LocalBackend:
             self._add_slot()
         deadline = time.monotonic() + _START_SECONDS
         while len(self._ready) < self._plan.warm_slots:
-            dead = [slot for slot in self._slots if slot.state == "dead"]
-            if self._stillborn or dead or time.monotonic() > deadline:
-                why = next((slot.error for slot in dead), "") or self._last_error
+            if self._stillborn or time.monotonic() > deadline:
                 await self.close()
-                raise StartError(f"no sandbox came up: {why or 'it took too long'}")
+                raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")
             await self._change(0.5)
         self._sweeper = asyncio.create_task(self._sweep())
 
@@ -122,13 +121,9 @@ class LocalBackend:
     async def _take(self, limits: Limits) -> Slot:
         deadline = time.monotonic() + _START_SECONDS
         while True:
-            while self._ready:
-                slot = self._ready.popleft()
-                if slot.state != "ready":
-                    continue
-                if slot.disk_mb == limits.disk_mb:
-                    return slot
-                slot.refit(limits.disk_mb)
+            slot = self._pick(limits.disk_mb)
+            if slot is not None and await self._fit(slot, limits.disk_mb):
+                return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
             if self._stillborn >= _STILLBORN:
@@ -137,6 +132,37 @@ class LocalBackend:
                 raise SandboxUnavailable("no sandbox became ready in time")
             self._grow()
             await self._change(1.0)
+
+    def _pick(self, disk_mb: int) -> Slot | None:
+        """A ready slot, rather one that fits; it is out of the pool then."""
+        ready = [slot for slot in self._ready if slot.state == "ready"]
+        fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
+        self._ready = deque(ready)
+        if not ready:
+            return None
+        slot = (fitting or ready)[0]
+        self._ready.remove(slot)
+        return slot
+
+    async def _fit(self, slot: Slot, disk_mb: int) -> bool:
+        """Gives a slot's sandbox that disk size; False when the slot died over it.
+
+        The slot stays the caller's meanwhile: back in the pool, another with another size could take
+        it, and the two would go on taking it from each other.
+        """
+        if slot.disk_mb == disk_mb:
+            return True
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refitting[slot] = waiter
+        slot.refit(disk_mb)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            given = self._refitting.pop(slot, None) is None
+            if given and slot.state == "ready" and slot not in self._ready:
+                self._on_slot(slot)
+            raise
+        return slot.state == "ready"
 
     def _grow(self) -> None:
         """Another slot, when none is on its way for each who waits."""
@@ -150,6 +176,12 @@ class LocalBackend:
         self._slots.append(Slot(self._plan.launch, self._made, group, self._on_slot))
 
     def _on_slot(self, slot: Slot) -> None:
+        if slot.state in ("ready", "dead") and slot in self._refitting:
+            waiter = self._refitting.pop(slot)
+            if not waiter.done():
+                waiter.set_result(None)
+                if slot.state == "ready":
+                    return
         if slot.state == "ready":
             self._stillborn = 0
             self._ready.append(slot)

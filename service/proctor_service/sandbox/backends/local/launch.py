@@ -74,7 +74,7 @@ def make_plan(settings: Settings) -> Plan:
     hierarchy, why_not = cgroups.find()
     walls, user_namespace = _namespaces(settings.sandbox_uid)
     memory_counted = hierarchy is not None and hierarchy.counts("memory")
-    languages = _languages(settings, interpreter)
+    languages = _languages(settings)
     checks = (
         *walls,
         *_cgroup_checks(hierarchy, why_not),
@@ -256,7 +256,7 @@ def _hidden_service(interpreter: _Interpreter) -> Check:
     )
 
 
-def _languages(settings: Settings, interpreter: _Interpreter) -> dict[str, str]:
+def _languages(settings: Settings) -> dict[str, str]:
     """Installed languages and where their first program is."""
     found = {}
     for name, language in settings.languages.items():
