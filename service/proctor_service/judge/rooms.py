@@ -14,18 +14,18 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, Integrity, Verdict
+from proctor_client.wire import AssertsGrader, Integrity, Verdict
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import Raised, Said, understand
+from proctor_service.judge.graders import answers
 from proctor_service.judge.run import Run, message, python_message
 from proctor_service.judge.separation import parse
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Job, Sandbox
 
 _REPORT = b"!"
-_MAX_REPORTS = 20_000
 # What the tests' room asks of its own accord, before it uses anything of the submission's.
 _PREPARATIONS = (b'"names"', b'"imports"', b'"define"')
 
@@ -54,6 +54,13 @@ class _Reports:
                 self.done = True
                 self.objects_used = bool(more.get("objects"))
 
+    def problem(self, index: int) -> Raised | None:
+        """Why a test did not pass, or None when it did."""
+        if index not in self.outcomes:
+            return answers.NOT_REACHED
+        outcome, text, more = self.outcomes[index]
+        return None if outcome == "passed" else Raised(_verdict_of(outcome, more), text[:2000])
+
 
 async def judge(submission: Submission, grader: AssertsGrader, backend: Backend) -> Judgement:
     """Runs the tests as they are. Raises InvalidTask when the setup fails by itself."""
@@ -61,7 +68,8 @@ async def judge(submission: Submission, grader: AssertsGrader, backend: Backend)
         room_a.begin(Job(python_message(submission, "serve"), submission.limits))
         heard = await _until_loaded(room_a)
         if not heard.loaded:
-            room_a.kill() if heard.forged else None
+            if heard.forged:
+                room_a.kill()
             finished = Run((), await room_a.ended(), room_a.id)
             return _not_loaded(finished, heard, len(grader.tests))
         async with backend.lease(submission.limits) as room_b:
@@ -110,9 +118,7 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
     async def from_a() -> None:
         while (line := await room_a.receive()) is not None:
             room_b.send(line + b"\n")
-            await (
-                room_b.drain()
-            )  # a room that is flooded must not fill our memory, nor take the loop
+            await room_b.drain()  # a flood must not fill our memory, nor take the loop
         room_b.hang_up()
 
     relay = asyncio.create_task(from_a())
@@ -133,44 +139,27 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
 
 
 def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
-    limited = verdicts.of_limit(finished.ended)
-    verdict: Verdict
-    if limited is not None:
-        verdict, text = limited
-    elif said.stopped is not None:
-        verdict, text = said.stopped.verdict, said.stopped.traceback or said.stopped.summary
-    elif said.forged:
-        verdict, text = "failed", "what the program sent is no answer"
-    else:
-        verdict, text = verdicts.of_silence(finished.ended)
-    signals = ["forged_result"] if said.forged else []
-    signals += ["early_exit"] if verdict == "early_exit" else []
-    return finished.judgement(verdict, total=total, message=text, hack_signals=tuple(signals))
+    verdict, text = answers.verdict_of(finished, said, None)
+    return finished.judgement(
+        verdict, total=total, message=text, hack_signals=answers.signals(said, verdict)
+    )
 
 
 def _conclude(finished: Run, tests_run: Run, reports: _Reports, grader: AssertsGrader) -> Judgement:
-    passed = 0
-    failures: list[Failure] = []
-    first: Raised | None = None
-    for index, test in enumerate(grader.tests):
-        outcome, text, more = reports.outcomes.get(index, ("not reached", "not reached", {}))
-        if outcome == "passed":
-            passed += 1
-            continue
-        first = first or Raised(_verdict_of(outcome, more), text)
-        if len(failures) < MAX_FAILURES:
-            shown = test[:300] if grader.reveal else f"test {index}"
-            failures.append(Failure(index=index, test=shown, message=text[:2000]))
-    verdict, message_text = _verdict(finished, tests_run, reports, first)
+    counted = answers.tally(
+        (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
+        for index, test in enumerate(grader.tests)
+    )
+    verdict, message_text = _verdict(finished, tests_run, reports, counted.first)
     signals = list(dict.fromkeys(reports.signals))
     if verdict == "early_exit":
         signals.append("early_exit")
     integrity: Integrity = "in_process" if reports.objects_used else "separated"
     return finished.judgement(
         verdict,
-        passed=passed,
-        total=len(grader.tests),
-        failures=tuple(failures),
+        passed=counted.passed,
+        total=counted.total,
+        failures=counted.failures,
         message=message_text,
         integrity=integrity,
         hack_signals=tuple(signals),

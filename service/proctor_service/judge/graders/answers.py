@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from proctor_client.wire import MAX_FAILURES, Failure, Verdict
 from proctor_service.judge import verdict as verdicts
@@ -13,8 +14,18 @@ from proctor_service.judge.submission import Judgement
 NOT_REACHED = Raised("failed", "not reached")
 
 
-def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
-    """A judgement from each test's text and the problem with its answer, None where there is none."""
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How the tests went; `first` is the problem of the first that did not pass."""
+
+    passed: int
+    total: int
+    failures: tuple[Failure, ...]
+    first: Raised | None
+
+
+def tally(tests: Iterable[tuple[str, Raised | None]]) -> Tally:
+    """Counts tests, each a text and the problem with its answer, None where there is none."""
     total = passed = 0
     failures: list[Failure] = []
     first: Raised | None = None
@@ -26,12 +37,18 @@ def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None
         first = first or problem
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=shown, message=problem.summary))
-    verdict, message = _verdict(finished, said, first)
+    return Tally(passed, total, tuple(failures), first)
+
+
+def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
+    """A judgement from what the submission's interpreter said, and how each test went."""
+    counted = tally(tests)
+    verdict, message = verdict_of(finished, said, counted.first)
     return finished.judgement(
         verdict,
-        passed=passed,
-        total=total,
-        failures=tuple(failures),
+        passed=counted.passed,
+        total=counted.total,
+        failures=counted.failures,
         message=message,
         hack_signals=signals(said, verdict),
     )
@@ -43,7 +60,8 @@ def signals(said: Said, verdict: Verdict) -> tuple[str, ...]:
     return (*found, "early_exit") if verdict == "early_exit" else tuple(found)
 
 
-def _verdict(finished: Run, said: Said, first: Raised | None) -> tuple[Verdict, str]:
+def verdict_of(finished: Run, said: Said, first: Raised | None) -> tuple[Verdict, str]:
+    """The verdict and its message; `first` is the first problem with an answer."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
