@@ -7,9 +7,19 @@ know, so that an older client reads a newer service. Units are in the names: `_s
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    JsonValue,
+    SecretStr,
+    field_serializer,
+    model_validator,
+)
 
 Verdict = Literal[
     "passed",
@@ -30,6 +40,7 @@ ErrorReason = Literal[
     "overloaded",
     "cancelled",
     "invalid_task",
+    "policy_unavailable",
 ]
 RefusalReason = Literal[
     "invalid_request",
@@ -49,7 +60,15 @@ CacheResult = Literal["miss", "hit", "coalesced"]
 Scoring = Literal["all", "fraction"]
 Extract = Literal["auto", "xml", "fence", "none"]
 
+SandboxStatus = Literal["pending", "running", "stopped", "failed"]
+Ending = Literal[
+    "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
+]
+Tool = Literal["execute_code", "submit_solution", "bash", "read_file", "write_file"]
+
 MAX_SUBMISSIONS = 4096
+MAX_TASKS = 1024
+MAX_TRAJECTORIES = 4096
 MAX_FAILURES = 10
 
 
@@ -285,6 +304,211 @@ class SummaryLine(Response):
     summary: Summary
 
 
+# ---------------------------------------------------------------- /sandboxes
+
+
+class SandboxRequest(Request):
+    """The body of POST /sandboxes: a sandbox that keeps its state between calls."""
+
+    tags: list[str] = Field([], max_length=64)
+    limits: Limits | None = None
+    ttl_seconds: float = Field(600, gt=0, le=86_400, description="Renewed by use.")
+    files: dict[str, str] = Field({}, description="Path to text; written into it first.")
+    job: str = Field("default", min_length=1, max_length=200)
+
+
+class ExecStats(Response):
+    """The executions of a sandbox: exit code 0, another one, and those that never ended by
+    themselves (a timeout, a lost sandbox)."""
+
+    total: int = 0
+    successes: int = 0
+    failures: int = 0
+    errors: int = 0
+
+
+class Sandbox(Response):
+    """A sandbox that keeps its state. Times are ISO 8601, in UTC."""
+
+    id: str
+    status: SandboxStatus | str
+    tags: list[str] = []
+    backend: str
+    created_at: datetime
+    expires_at: datetime
+    exec_stats: ExecStats = ExecStats()
+    message: str = Field("", description="Why it stopped or failed.")
+
+
+class SandboxList(Response):
+    """The answer of GET /sandboxes."""
+
+    sandboxes: list[Sandbox]
+
+
+class StopResponse(Response):
+    """The answer of both DELETEs: how many sandboxes were stopped."""
+
+    stopped: int
+
+
+class ExecRequest(Request):
+    """The body of POST /sandboxes/{id}/exec: `command` or `code`, one of them."""
+
+    command: list[str] | None = Field(None, min_length=1, description="An argv; no shell.")
+    code: str | None = Field(None, description="Python.")
+    stdin: str = ""
+    timeout_seconds: float | None = Field(
+        None, gt=0, description="Waiting for a core does not count. Default: the sandbox's limits."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if (self.command is None) == (self.code is None):
+            raise ValueError("either command or code is wanted")
+        return self
+
+
+class ExecResult(Response):
+    """How a command ended. `exit_code` is null when it was ended by a signal or a limit."""
+
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    ending: Ending | str
+    truncated: bool = False
+    usage: Usage = Usage()
+
+
+class ExecLine(Response):
+    """A line of an exec's NDJSON stream: one of the three; `result` is the last, its output whole."""
+
+    stdout: str | None = None
+    stderr: str | None = None
+    result: ExecResult | None = None
+    error: ItemError | None = None
+
+
+class GradeRequest(Request):
+    """The body of POST /sandboxes/{id}/grade. The submission is the sandbox's `solution.py`."""
+
+    grader: Grader
+    scoring: Scoring = "all"
+    limits: Limits | None = None
+
+
+# ---------------------------------------------------------------- POST /rollout
+
+
+class RolloutTask(Request):
+    """One problem for the policy: the prompt, and how its answer is graded."""
+
+    id: str
+    prompt: str | list[Message]
+    grader: Grader
+    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
+    metadata: dict[str, JsonValue] = Field({}, description="Echoed.")
+
+
+class Policy(Request):
+    """An OpenAI-compatible chat endpoint. `api_key` is never logged, stored or echoed."""
+
+    base_url: str = Field(min_length=1, description="Up to and with /v1.")
+    model: str = Field(min_length=1)
+    api_key: SecretStr | None = None
+    temperature: float | None = None
+    max_tokens: int | None = Field(None, gt=0)
+    logprobs: bool = True
+    extra_body: dict[str, JsonValue] = {}
+    timeout_seconds: float = Field(120, gt=0, le=3600, description="Of one answer.")
+
+    @field_serializer("api_key", when_used="json")
+    def _key(self, key: SecretStr | None, info: FieldSerializationInfo) -> str | None:
+        if key is not None and (info.context or {}).get("with_secrets"):
+            return key.get_secret_value()
+        return None if key is None else str(key)
+
+
+class _Agent(Request):
+    system_prompt: str | None = Field(None, description="In place of the built-in one.")
+
+
+class ToolsAgent(_Agent):
+    """Calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
+
+    kind: Literal["tools"]
+    tools: list[Tool] = Field(["execute_code", "submit_solution"], min_length=1)
+    max_turns: int = Field(20, gt=0, le=1000)
+    exec_timeout_seconds: float = Field(30, gt=0)
+    observation_characters: int = Field(8192, ge=256, le=1 << 20)
+
+
+class RefineAgent(_Agent):
+    """Answers with code, and sees what failed before it answers again."""
+
+    kind: Literal["refine"]
+    max_attempts: int = Field(3, gt=0, le=100)
+    observation_characters: int = Field(8192, ge=256, le=1 << 20)
+
+
+Agent = Annotated[ToolsAgent | RefineAgent, Field(discriminator="kind")]
+
+
+class RolloutRequest(Request):
+    """The body of POST /rollout."""
+
+    tasks: list[RolloutTask] = Field(min_length=1, max_length=MAX_TASKS)
+    policy: Policy
+    agent: Agent = ToolsAgent(kind="tools")
+    trajectories_per_task: int = Field(1, gt=0, le=MAX_TRAJECTORIES)
+    limits: Limits | None = None
+    scoring: Scoring = "all"
+    extract: Extract = "auto"
+    tags: list[str] = Field([], max_length=64)
+    job: str = Field("default", min_length=1, max_length=200)
+    deadline_seconds: float = Field(3600, gt=0, le=86_400)
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        if len(self.tasks) * self.trajectories_per_task > MAX_TRAJECTORIES:
+            raise ValueError(f"at most {MAX_TRAJECTORIES} trajectories in one request")
+        return self
+
+
+class Trajectory(Response):
+    """One episode. `messages_and_choices` holds messages, and the policy's `Choice` objects as they
+    were received, so that it can be given to a trainer that reads tokens and logprobs."""
+
+    task_id: str
+    index: int
+    messages_and_choices: list[dict[str, JsonValue]] = []
+    tools: list[dict[str, JsonValue]] | None = None
+    reward: float | None = None
+    verdict: Verdict | str | None = None
+    error: ItemError | None = None
+    metrics: dict[str, float] = {}
+    metadata: dict[str, JsonValue] = {}
+    sandbox_id: str | None = None
+    rollout_id: str = ""
+
+
+class RolloutSummary(Response):
+    """The rollout in one line. `mean_reward` is over judged trajectories, null when there is none."""
+
+    count: int
+    judged: int
+    passed: int
+    errors: int
+    mean_reward: float | None = None
+
+
+class RolloutResponse(Response):
+    """The answer of POST /rollout, in the order of the tasks."""
+
+    trajectories: list[Trajectory]
+    summary: RolloutSummary
+
+
 # ---------------------------------------------------------------- around them
 
 
@@ -322,5 +546,8 @@ class ProblemBody(Response):
 
 
 def dump(model: BaseModel) -> dict[str, Any]:
-    """The JSON-ready form of a request, without the fields that were left at their default."""
-    return model.model_dump(mode="json", exclude_unset=True)
+    """The JSON-ready form of a request, without the fields that were left at their default.
+
+    A policy's key is in it in clear: it goes into the request's body, and nowhere else.
+    """
+    return model.model_dump(mode="json", exclude_unset=True, context={"with_secrets": True})

@@ -7,6 +7,10 @@
     │   ├── Unauthorized        401
     │   ├── Forbidden           403
     │   ├── NotFound            404
+    │   ├── SandboxNotFound     404  no such sandbox, or another tenant's
+    │   ├── FileMissing         404  the sandbox has no such file
+    │   ├── FileRefused         422  too large, a directory, no room
+    │   ├── SandboxEnded        410  it was stopped, or ended by its own act
     │   ├── Busy                429  the queue is full
     │   ├── QuotaExceeded       429
     │   └── Draining            503  the service is stopping
@@ -17,6 +21,7 @@
     │   ├── DeadlinePassed
     │   ├── Overloaded
     │   ├── Cancelled           the client or the operator ended it
+    │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   └── InvalidTask         the tests themselves are broken
     └── StartError              the service cannot start as it is configured
 
@@ -78,6 +83,30 @@ class NotFound(Refusal):
     """No such route or thing."""
 
     status, reason = 404, "not_found"
+
+
+class SandboxNotFound(Refusal):
+    """No such sandbox, or another tenant's."""
+
+    status, reason = 404, "sandbox_not_found"
+
+
+class SandboxEnded(Refusal):
+    """The sandbox was stopped, its time was up, or it ended by its own act; the message says which."""
+
+    status, reason = 410, "sandbox_stopped"
+
+
+class FileMissing(Refusal):
+    """The sandbox has no such file."""
+
+    status, reason = 404, "file_not_found"
+
+
+class FileRefused(Refusal):
+    """The file cannot be read or written so: it is a directory, too large, or there is no room."""
+
+    status, reason = 422, "invalid_request"
 
 
 class Busy(Refusal):
@@ -143,6 +172,12 @@ class Cancelled(Failure):
     """The client went away, or the service is stopping."""
 
     reason = "cancelled"
+
+
+class PolicyUnavailable(Failure):
+    """A rollout's policy endpoint failed after its retries; nothing is said of the policy."""
+
+    reason = "policy_unavailable"
 
 
 class InvalidTask(Failure):

@@ -28,6 +28,10 @@ class Channel:
         while view:
             view = view[_write(self._descriptor, view) :]
 
+    def detach(self) -> int:
+        """The descriptor, for a program that speaks in its own way; nothing may be unread."""
+        return self._descriptor
+
     def receive(self) -> bytes | None:
         """The next line without its newline, or None when the judge hung up."""
         while True:
@@ -39,3 +43,11 @@ class Channel:
             if not data:
                 return None
             self._received += data
+
+    def read(self, most_bytes: int) -> bytes:
+        """Bytes that follow a line which announced them; none when the judge hung up."""
+        if not self._received:
+            return _read(self._descriptor, most_bytes)
+        data = bytes(self._received[:most_bytes])
+        del self._received[:most_bytes]
+        return data

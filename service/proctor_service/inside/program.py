@@ -7,6 +7,7 @@ tests           test code, which asks the submission elsewhere   room.judge_test
 command         another program                                  command.run_command
 compile         a compiler                                       command.compile_program
 pytest          pytest beside the submission                     pytest_run.run_pytest
+session         many commands, one after the other or at once    session.run_session
 """
 
 import gc
@@ -15,7 +16,7 @@ import socket
 import sys
 from typing import Any
 
-from . import command, pytest_run, room, script, values
+from . import command, pytest_run, room, script, session, state, values
 from .channel import Channel
 
 
@@ -29,7 +30,13 @@ def main(descriptor: int) -> None:
     del line
     gc.collect(0)
     kind = job.pop("kind")
-    _KINDS[kind](channel, job)
+    try:
+        if "state_bytes" in job:
+            state.restore(channel, job["state_bytes"])
+        _KINDS[kind](channel, job)
+    except script.Unfit as unfit:
+        channel.send(values.dumps(["unfit", str(unfit)]))
+        script.leave(1)
 
 
 def warm_up(rounds: int = 16) -> None:
@@ -88,4 +95,5 @@ _KINDS = {
     "command": command.run_command,
     "compile": command.compile_program,
     "pytest": pytest_run.run_pytest,
+    "session": session.run_session,
 }

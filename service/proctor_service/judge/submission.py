@@ -14,7 +14,10 @@ from proctor_service.sandbox.interface import Limits, Usage
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Code to judge, already taken out of its completion, with what it is judged by."""
+    """Code to judge, already taken out of its completion, with what it is judged by.
+
+    `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), put in place before `files`.
+    """
 
     source: str
     grader: Grader
@@ -22,6 +25,7 @@ class Submission:
     scoring: Scoring = "all"
     language: str = "python"
     files: Mapping[str, str] = field(default_factory=dict)
+    state: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ hostile code may say; how it ended comes from the kernel and is to be trusted.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -126,6 +126,60 @@ class Sandbox(Protocol):
         """Ends the program at once; `ended` tells when it is gone."""
 
 
+StreamName = Literal["stdout", "stderr"]
+Hear = Callable[[StreamName, bytes], None]
+"""Told of output as it comes, as far as it is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run in a stateful sandbox: an argv, or Python code; one of them.
+
+    `timeout_seconds` bounds its time less the time it waited for a core. Without it the sandbox's own
+    `cpu_seconds` and `wall_seconds` (idle time) hold, as for a submission.
+    """
+
+    argv: tuple[str, ...] = ()
+    code: str | None = None
+    stdin: bytes = b""
+    timeout_seconds: float | None = None
+
+
+class StatefulSandbox(Protocol):
+    """A sandbox for many commands, one after the other or at once.
+
+    Files, what Python code changes in `os.environ`, and background processes stay from one command to
+    the next. Paths are relative to the working directory, or absolute. Every method raises
+    SandboxEnded once the sandbox is gone through its own act or was killed, and SandboxLost when it
+    went away through none.
+    """
+
+    @property
+    def id(self) -> str:
+        """Its name: `sb_…`."""
+
+    async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
+        """Runs a command to its end; when this is cancelled, its processes are killed.
+
+        A command that cannot be started ends with code 127 (not found) or 126, as in a shell.
+        """
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Writes a whole file, making directories. Raises FileRefused."""
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """A whole regular file. Raises FileMissing, and FileRefused when it is larger or no file."""
+
+    async def snapshot(self) -> bytes:
+        """All its files as they are now: a tar archive of work/, home/ and tmp/, without processes."""
+
+    async def ended(self) -> Ended:
+        """Waits until it is gone: how its life ended. Raises SandboxLost."""
+
+    def kill(self) -> None:
+        """Ends it and all that runs in it, at once; `ended` tells when it is gone."""
+
+
 class Backend(Protocol):
     """A place where sandboxes come from."""
 
@@ -140,6 +194,15 @@ class Backend(Protocol):
         """Lends a fresh sandbox; at the end it is gone, with all that ran in it.
 
         Raises SandboxUnavailable when none can be had.
+        """
+
+    def keep(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lends a sandbox that keeps its state; at the end it is gone, with all that ran in it.
+
+        Memory, processes and disk are limited over all its commands together, CPU and wall time for
+        each. Raises SandboxUnavailable when none can be had.
         """
 
     async def close(self) -> None:

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from proctor_service.errors import SandboxUnavailable, StartError
 from proctor_service.sandbox.backends.local.cgroups import Groups
 from proctor_service.sandbox.backends.local.launch import Plan
+from proctor_service.sandbox.backends.local.nursery import Nursery
+from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 from proctor_service.sandbox.backends.local.slot import Slot
+from proctor_service.sandbox.backends.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.backends.local.watch import Watch
-from proctor_service.sandbox.interface import Limits, Sandbox, Traits
+from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
 _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
 _SURPLUS_SECONDS = 20.0
+_SWEEPS_PER_BACKGROUND_LOOK = 20
+_SESSION_PROCESSES = 1  # what starts the commands is a process too
 _STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once
 
 
@@ -34,12 +41,15 @@ class LocalBackend:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._nursery = Nursery(plan.launch)
+        self._midwife: asyncio.Task[None] | None = None
         self._slots: list[Slot] = []
         self._ready: deque[Slot] = deque()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._refitting: dict[Slot, asyncio.Future[None]] = {}
         self._groups: Groups | None = None
-        self._watch = Watch(plan.memory_is_counted)
+        self._watch = Watch()
+        self._kept: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._closing = False
         self._stillborn = 0
@@ -57,6 +67,11 @@ class LocalBackend:
     async def open(self) -> None:
         """Starts the pool. Raises StartError when no sandbox comes up."""
         self._groups = self._plan.open_groups()
+        try:
+            await self._nursery.open()
+        except StartError as error:
+            await self.close()
+            raise StartError(f"no sandbox came up: {error}") from None
         for _ in range(self._plan.warm_slots):
             self._add_slot()
         deadline = time.monotonic() + _START_SECONDS
@@ -70,6 +85,36 @@ class LocalBackend:
     @contextlib.asynccontextmanager
     async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
         """Lends a fresh sandbox; see `Backend.lease`."""
+        async with self._borrow(limits) as (_, sandbox):
+            self._watch.add(sandbox)
+            try:
+                yield sandbox
+            finally:
+                self._watch.remove(sandbox)
+
+    @contextlib.asynccontextmanager
+    async def keep(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lends a sandbox that keeps its state; see `Backend.keep`. Nothing here carries tags."""
+        launch = self._plan.launch
+        more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
+        async with self._borrow(more) as (slot, sandbox):
+            kept = LocalStatefulSandbox(
+                sandbox, limits, self._watch, launch.flood_bytes, launch.memory_is_counted
+            )
+            self._kept[slot] = kept
+            if len(self._slots) - len(self._kept) < self._plan.warm_slots:
+                self._add_slot()  # rewards find as many as before
+            try:
+                await kept.open()
+                yield kept
+            finally:
+                del self._kept[slot]
+                await kept.close()
+
+    @contextlib.asynccontextmanager
+    async def _borrow(self, limits: Limits) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
         slot = await self._take(limits)
         try:
             if slot.group is not None:
@@ -78,11 +123,9 @@ class LocalBackend:
         except OSError as error:
             slot.close()
             raise SandboxUnavailable(f"limits cannot be set: {error}") from error
-        self._watch.add(sandbox)
         try:
-            yield sandbox
+            yield slot, sandbox
         finally:
-            self._watch.remove(sandbox)
             slot.give_back(sandbox)
 
     async def close(self) -> None:
@@ -96,6 +139,9 @@ class LocalBackend:
             slot.close()
         while self._graves:
             await asyncio.wait(self._graves)
+        if self._midwife is not None:
+            await asyncio.wait({self._midwife})
+        await self._nursery.close()
         if self._groups is not None:
             self._groups.close()
             self._groups = None
@@ -115,6 +161,10 @@ class LocalBackend:
     def busy_slots(self) -> list[int]:
         """The pids above all sandboxes that are lent, for faults on purpose."""
         return [slot.pid for slot in self._slots if slot.state == "leased"]
+
+    def zygote(self) -> int:
+        """The pid of the process that forkservers are forked from, for faults on purpose."""
+        return self._nursery.pid
 
     # ------------------------------------------------------------ slots
 
@@ -171,9 +221,33 @@ class LocalBackend:
             self._add_slot()
 
     def _add_slot(self) -> None:
+        """Has another forkserver forked, or sees to it that there is a zygote to do it."""
+        if not self._nursery.ready:
+            self._call_midwife()
+            return
         self._made += 1
         group = None if self._groups is None else self._groups.make(f"slot-{self._made}")
-        self._slots.append(Slot(self._plan.launch, self._made, group, self._on_slot))
+        try:
+            slot = Slot(self._nursery, self._plan.launch, self._made, group, self._on_slot)
+        except OSError as error:
+            self._last_error = str(error)
+            if group is not None:
+                group.close()
+            return  # whoever waits tries again
+        self._slots.append(slot)
+
+    def _call_midwife(self) -> None:
+        if self._midwife is None or self._midwife.done():
+            self._midwife = asyncio.get_running_loop().create_task(self._replace_zygote())
+
+    async def _replace_zygote(self) -> None:
+        _log.warning("the zygote died and is replaced")
+        try:
+            await self._nursery.open()
+        except StartError as error:
+            self._stillborn += 1
+            self._last_error = str(error)
+        self._wake(len(self._waiters))
 
     def _on_slot(self, slot: Slot) -> None:
         if slot.state in ("ready", "dead") and slot in self._refitting:
@@ -189,12 +263,15 @@ class LocalBackend:
             self._bury(slot)
         else:
             return
-        while self._waiters:
+        self._wake(1 if slot.state == "ready" else len(self._waiters))
+
+    def _wake(self, most: int) -> None:
+        """Has those who wait look again, the first ones first."""
+        while self._waiters and most > 0:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                if slot.state == "ready":
-                    break
+                most -= 1
 
     def _bury(self, slot: Slot) -> None:
         self._slots.remove(slot)
@@ -202,7 +279,8 @@ class LocalBackend:
             self._stillborn += 1
             self._last_error = slot.error
             _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
-            if self._stillborn < _STILLBORN and len(self._slots) < self._plan.warm_slots:
+            unkept = len(self._slots) - len(self._kept)
+            if self._stillborn < _STILLBORN and unkept < self._plan.warm_slots:
                 self._add_slot()
         grave = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))
         self._graves.add(grave)
@@ -217,9 +295,12 @@ class LocalBackend:
 
     async def _sweep(self) -> None:
         told = 0
-        while True:
+        for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
             self._watch.look(time.monotonic())
+            if sweep % _SWEEPS_PER_BACKGROUND_LOOK == 0:
+                for kept in list(self._kept.values()):
+                    kept.look_at_background()
             asleep, lent = self._watch.rest()
             if (asleep or told) and self._tell_asleep is not None:
                 self._tell_asleep(asleep, lent)

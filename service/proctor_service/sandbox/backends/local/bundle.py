@@ -1,4 +1,4 @@
-"""What a forkserver is started with: code sent over its socket, and the few lines that load it.
+"""What the zygote is started with: code sent over its stdin, and the few lines that load it.
 
 Nothing of the service is on a path that a sandbox can see, and the modules leave `sys.modules` before
 the first submission runs, so that none can import them.
@@ -15,10 +15,10 @@ _LOCAL = Path(__file__).parent
 _INSIDE = _LOCAL.parents[2] / "inside"
 _PACKAGES = {
     "proctor_inside": (_INSIDE, None),
-    "proctor_forkserver": (_LOCAL, ("kernel", "jail", "forkserver")),
+    "proctor_forkserver": (_LOCAL, ("kernel", "jail", "forkserver", "zygote")),
 }
 
-# Runs in the sandboxes' interpreter, once: what it compiles, each forkserver of the same interpreter loads.
+# Runs in the sandboxes' interpreter, once: what it compiles, each zygote of the same interpreter loads.
 # Compiling leaves a process some megabytes larger, and a fork pays for each page of its parent.
 _COMPILE = """
 import json, marshal, sys
@@ -29,21 +29,24 @@ codes = {
 sys.stdout.buffer.write(marshal.dumps(codes))
 """
 
-# Runs in the new interpreter as `-c`: reads its configuration and its code from descriptor 3, makes the
-# modules, begins.
+# Runs in the new interpreter as `-c`: reads its configuration and its code from stdin, makes the modules,
+# begins. Its argument is the descriptor of the socket on which it takes orders.
 BOOT = """
 import builtins, importlib, importlib.abc, importlib.machinery, json, marshal, os, site, socket, sys
-control = socket.socket(fileno=3)
+orders = socket.socket(fileno=int(sys.argv.pop()))
 def read(size):
     data = bytearray()
     while len(data) < size:
-        piece = control.recv(size - len(data))
+        piece = os.read(0, size - len(data))
         if not piece:
             os._exit(0)
         data += piece
     return data
 start = json.loads(read(int(read(8))))
 codes = marshal.loads(read(int(read(8))))
+null = os.open("/dev/null", os.O_RDONLY)
+os.dup2(null, 0)
+os.close(null)
 own_builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
 class Codes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
@@ -61,7 +64,7 @@ sys.prefix = sys.exec_prefix = start["config"]["python_prefix"]
 site.setquit(), site.setcopyright(), site.sethelper()
 finder = Codes()
 sys.meta_path.insert(0, finder)
-forkserver = importlib.import_module("proctor_forkserver.forkserver")
+zygote = importlib.import_module("proctor_forkserver.zygote")
 try:
     for name in start["preload"]:
         importlib.import_module(name)
@@ -73,14 +76,15 @@ try:
     config = start["config"]
     start.clear()
     codes.clear()
-    forkserver.main(control, config, inside_main, warm_up)
+    zygote.main(orders, config, inside_main, warm_up)
 except BaseException as error:
-    forkserver.fail(control, error)
+    orders.send(f"{type(error).__name__}: {error}".encode()[:4000])
+    os._exit(1)
 """
 
 
 def compiled(python: str) -> bytes:
-    """The code of all that runs in a forkserver and in its sandboxes, marshalled by their interpreter.
+    """The code of all that runs in forkservers and in their sandboxes, marshalled by their interpreter.
 
     Raises OSError and subprocess.CalledProcessError when that does not run.
     """
@@ -96,7 +100,7 @@ def compiled(python: str) -> bytes:
 
 
 def start_message(config: dict[str, object], preload: Sequence[str], code: bytes) -> bytes:
-    """What a new forkserver waits for: configuration and code, each after eight digits of length."""
+    """What a new zygote waits for: configuration and code, each after eight digits of length."""
     text = json.dumps({"config": config, "preload": list(preload)}).encode()
     return f"{len(text):08d}".encode() + text + f"{len(code):08d}".encode() + code
 

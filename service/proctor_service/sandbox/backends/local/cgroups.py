@@ -21,8 +21,8 @@ _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
 _YOUNG_SECONDS = 10.0  # a group this new may not be locked by its service yet
 _V1_CONTROLLERS = ("memory", "pids", "cpuacct")
-_FORKSERVER_PROCESSES = 2  # the monitor and the forkserver stand in the group too
-_FORKSERVER_MB = 24  # and their pages are charged to it
+_FORKSERVER_PROCESSES = 1  # it stands in the group too
+_FORKSERVER_MB = 16  # and its pages, as far as they are not the zygote's, are charged to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,15 @@ class Group:
             if controller in directories
         }
 
-    def adopt(self, pid: int) -> None:
-        """Moves a process, and with it all that it will fork, into the group."""
-        for directory in set(self._directories.values()):
-            (directory / "cgroup.procs").write_text(str(pid))
+    def entrances(self) -> list[int]:
+        """Open files, for the caller to close: a process that writes `0` into each is in the group.
+
+        Entering waits for the kernel some 10 ms: nothing for an event loop to do.
+        """
+        return [
+            os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+            for directory in set(self._directories.values())
+        ]
 
     def set_limits(self, memory_mb: int, processes: int) -> None:
         """Writes the limits of the next sandbox. Raises OSError when the kernel refuses them."""

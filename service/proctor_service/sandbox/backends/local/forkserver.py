@@ -5,9 +5,9 @@ one submission is in the memory that the next one is forked from. Its control so
 (`fork DISK_MB`) in, and out: descriptors of the sandbox that waits (its channel, stdout, stderr, a
 pidfd), and how the last one ended. Standard library only.
 
-Process tree, each level killed by the kernel when the one above it dies:
+Process tree; the kernel ends all sandboxes of a forkserver that dies:
 
-    service ── monitor ── forkserver (first of its pid namespace) ── sandbox (first of its own)
+    service ── zygote ── forkserver (first of its pid namespace) ── sandbox (first of its own)
 """
 
 from __future__ import annotations
@@ -37,20 +37,14 @@ def main(
     warm_up: Callable[[], None],
 ) -> None:
     """Builds the walls, then serves; returns only inside a sandbox, never in the forkserver."""
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    uid, gid = int(str(config["uid"])), int(str(config["gid"]))
-    contained = bool(config["namespaces"])
+    uid, contained = int(str(config["uid"])), bool(config["namespaces"])
+    os.setsid()
+    if config["nice"]:
+        os.nice(int(str(config["nice"])))
     if config["user_namespace"]:
-        jail.enter_user_namespace(uid, gid)
+        jail.map_user(uid, int(str(config["outer_uid"])), int(str(config["outer_gid"])))
     if contained:
-        jail.enter_namespaces()
-    forkserver = os.fork()
-    if forkserver:
-        control.close()
-        os.waitpid(forkserver, 0)
-        os._exit(0)
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if contained:
+        jail.settle_namespaces()
         jail.build_root(config)
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -65,17 +59,17 @@ def main(
     ):
         resource.setrlimit(name, (value, value))
     if contained:
-        _warm(warm_up, uid, gid)
+        _warm(warm_up, uid)
     server = _Forkserver(control, config, inside_main)
     # Most of a filter's cost is paid here, once; a sandbox adds the little that we still need.
     kernel.install_seccomp(kernel.load_seccomp(bytes.fromhex(str(config["seccomp_outer"]))))
     server.serve()
 
 
-def _warm(warm_up: Callable[[], None], uid: int, gid: int) -> None:
+def _warm(warm_up: Callable[[], None], uid: int) -> None:
     """Lets code that every sandbox runs settle first; see `program.warm_up`."""
     for rounds in range(_WARM_ROUNDS):
-        jail.furnish("1m", uid, gid)
+        jail.furnish("1m", uid)
         jail.move_in()
         if rounds == _WARM_ROUNDS - 1:
             warm_up()
@@ -89,7 +83,7 @@ class _Forkserver:
         self, control: socket.socket, config: dict[str, object], inside_main: Callable[[int], None]
     ) -> None:
         self.control = control
-        self.uid, self.gid = int(str(config["uid"])), int(str(config["gid"]))
+        self.uid = int(str(config["uid"]))
         self.drops_user = bool(config["drops_user"])
         self.contained = bool(config["namespaces"])
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
@@ -119,7 +113,7 @@ class _Forkserver:
         flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
         if not self.contained:
             flags = 0
-            self.place = jail.make_place(self.uid, self.gid, self.drops_user)
+            self.place = jail.make_place(self.uid, self.drops_user)
         try:
             pid = kernel.clone(flags)
         except OSError as error:
@@ -191,10 +185,10 @@ class _Forkserver:
         os.write(score, b"1000")  # the first to go when the sandbox's memory is used up
         os.close(score)
         if self.place is None:
-            jail.furnish(f"{disk_mb}m", self.uid, self.gid)
+            jail.furnish(f"{disk_mb}m", self.uid)
         if self.drops_user:
             os.setgroups([])
-            os.setresgid(self.gid, self.gid, self.gid)
+            os.setresgid(self.uid, self.uid, self.uid)
             os.setresuid(self.uid, self.uid, self.uid)
         kernel.drop_capabilities()
         kernel.prctl(kernel.PR_SET_DUMPABLE, 1)

@@ -23,23 +23,19 @@ _DEVICES = ("null", "zero", "full", "random", "urandom")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
-def enter_user_namespace(uid: int, gid: int) -> None:
-    """An ordinary user becomes `uid` in a user namespace of its own, with all its capabilities."""
-    outer_uid, outer_gid = os.geteuid(), os.getegid()
-    kernel.unshare(kernel.NEWUSER)
+def map_user(uid: int, outer_uid: int, outer_gid: int) -> None:
+    """In a new user namespace: an ordinary user becomes `uid`, with all capabilities there."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
-    _write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
+    _write("/proc/self/gid_map", f"{uid} {outer_gid} 1")
 
 
-def enter_namespaces() -> None:
-    """Namespaces that one forkserver's sandboxes share: they hold nothing once a sandbox is dead.
+def settle_namespaces() -> None:
+    """Makes the new namespaces a forkserver's own; its sandboxes share that of the network.
 
-    The network namespace is the one that costs most to make. TIME_WAIT is what it could remember of
-    a dead sandbox, so it gets none.
+    The network namespace is the one that costs most to make. It holds nothing once a sandbox is dead:
+    TIME_WAIT is what it could remember, so it gets none.
     """
-    flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWPID
-    kernel.unshare(flags | kernel.NEWNET)
     kernel.bring_loopback_up()
     try:
         _write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0")
@@ -51,8 +47,7 @@ def enter_namespaces() -> None:
 def build_root(config: dict[str, object]) -> None:
     """Makes the read-only root and moves into it.
 
-    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`,
-    `gid`.
+    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`.
     """
     new = "/sys"  # hidden under the new root while it is made; nothing below needs it
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
@@ -90,12 +85,12 @@ def build_root(config: dict[str, object]) -> None:
     )
 
 
-def furnish(size: str, uid: int, gid: int) -> None:
+def furnish(size: str, uid: int) -> None:
     """The part of a sandbox that is its own: one tmpfs, and /proc.
 
     /proc shows the sandbox's own processes and nothing of the machine, read-only. `size` is mount(8)'s.
     """
-    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={gid}"
+    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}"
     kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
     try:
@@ -118,7 +113,7 @@ def move_in() -> None:
     os.chdir(f"{BOX}/work")
 
 
-def make_place(uid: int, gid: int, owned: bool) -> str:
+def make_place(uid: int, owned: bool) -> str:
     """Where there are no namespaces: a directory of the host, which is no wall at all."""
     import tempfile  # not where a fork pays for it
 
@@ -127,7 +122,7 @@ def make_place(uid: int, gid: int, owned: bool) -> str:
     for name in ("work", "tmp", "home"):
         os.mkdir(f"{place}/{name}")
         if owned:
-            os.chown(f"{place}/{name}", uid, gid)
+            os.chown(f"{place}/{name}", uid, uid)
     return place
 
 
@@ -161,10 +156,10 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
     java = [name for name in os.listdir("/etc") if name.startswith("java")]
     for name in (*_ETC_BOUND, *java):
         _show(f"/etc/{name}", etc.removesuffix("/etc"))
-    uid, gid = config["uid"], config["gid"]
+    uid = config["uid"]
     texts = {
-        "passwd": f"root:x:0:0::/root:/bin/sh\nsandbox:x:{uid}:{gid}::{BOX}/home:/bin/sh\n",
-        "group": f"root:x:0:\nsandbox:x:{gid}:\n",
+        "passwd": f"root:x:0:0::/root:/bin/sh\nsandbox:x:{uid}:{uid}::{BOX}/home:/bin/sh\n",
+        "group": f"root:x:0:\nsandbox:x:{uid}:\n",
         "hosts": _HOSTS,
         "hostname": "sandbox\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",

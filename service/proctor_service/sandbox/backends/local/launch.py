@@ -19,7 +19,7 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.languages import SANDBOX_PATH
 from proctor_service.sandbox.backends.local import bundle, cgroups, kernel, seccomp
-from proctor_service.sandbox.backends.local.slot import Launch
+from proctor_service.sandbox.backends.local.nursery import Launch
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.settings import Settings
 
@@ -87,6 +87,9 @@ def make_plan(settings: Settings) -> Plan:
         "user_namespace": user_namespace,
         "drops_user": not user_namespace and _can_become(settings.sandbox_uid),
         "memory_counted": memory_counted,
+        "outer_uid": os.geteuid(),
+        "outer_gid": os.getegid(),
+        "nice": settings.sandbox_nice,
     }
     launch = _launch(settings, interpreter, config)
     return Plan(
@@ -140,7 +143,6 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         first_uid=settings.sandbox_uid,
         disk_mb=settings.disk_mb,
         flood_bytes=settings.flood_mb << 20,
-        nice=settings.sandbox_nice,
         memory_is_counted=memory_counted,
         contained=bool(known["namespaces"]),
     )

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.backends.local import procfs
@@ -21,11 +22,12 @@ from proctor_service.sandbox.backends.local.cgroups import Group
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, LOCKED
 from proctor_service.sandbox.backends.local.streams import Stream
+from proctor_service.sandbox.backends.local.watch import Look
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
 _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space that a bare interpreter takes up
-_FORKSERVER_PROCESSES = 2  # they count against the same user's number
+_FORKSERVER_PROCESSES = 1  # it counts against the same user's number
 _UNREAD_BYTES = 64 << 20  # on the channel; values are bounded to less where they are encoded
 _UNREAD_LINES = 100_000
 _UNSENT_BYTES = 1 << 20  # to a program; whoever relays to it waits beyond that
@@ -61,7 +63,7 @@ class LocalSandbox:
         self._channel_open = True
         self._hung_up = False
         self._wanted: asyncio.Future[None] | None = None
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
         self._unsent_bytes = 0
         self._drained: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
@@ -100,17 +102,22 @@ class LocalSandbox:
         )
         return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
 
-    def send(self, line: bytes) -> None:
-        """Sends a line; what does not fit the socket waits until it does."""
+    def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Sends a line; what does not fit the socket waits until it does.
+
+        `descriptors` go along, and are closed here once they are on their way.
+        """
+        given = list(descriptors)
         if not self._channel_open:
+            _close_all(given)
             return
         view = memoryview(line)
         if not self._unsent:
-            view = view[self._write(view) :]
+            view = view[self._write(view, given) :]
         if view:
             if not self._unsent:
                 self._loop.add_writer(self._channel.fileno(), self._on_writable)
-            self._unsent.append(view)
+            self._unsent.append((view, given))
             self._unsent_bytes += len(view)
 
     async def drain(self) -> None:
@@ -160,21 +167,44 @@ class LocalSandbox:
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    @property
-    def limits(self) -> Limits | None:
-        """None until a job began."""
-        return self._limits
-
     def host_pid(self) -> int | None:
         """Its first process, as the service's own pid namespace names it."""
         if self._host_pid is None and self._channel.fileno() >= 0:
             self._host_pid = procfs.pid_of(self._pidfd)
         return self._host_pid
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended."""
+        return self._ended.done()
+
+    @property
+    def resting(self) -> bool:
+        """Whether it does nothing of which its limits count the time."""
+        return self._limits is None
+
     def cpu_seconds(self) -> float | None:
         """CPU time so far, where a cgroup counts it."""
         counted = None if self._group is None else self._group.cpu_seconds()
         return None if counted is None else counted - self._cpu_before
+
+    def out_of_memory_kills(self) -> int:
+        """How many of its processes the kernel has killed for memory."""
+        kills = 0 if self._group is None else self._group.out_of_memory_kills()
+        return kills - self._kills_before
+
+    def on_look(self, look: Look) -> None:
+        """Stops it when it is over a limit."""
+        limits = self._limits
+        if limits is None:
+            return
+        self.idle_seconds += look.idle_seconds
+        if look.cpu_seconds > limits.cpu_seconds:
+            self.stop("cpu_limit")
+        elif self.idle_seconds > limits.wall_seconds:
+            self.stop("wall_limit")
+        elif not self._memory_is_counted and procfs.exceeds_memory(look.pids, limits.memory_mb):
+            self.stop("memory_limit")
 
     def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
         """All its processes are gone: reads what is left, and says how it ended."""
@@ -195,11 +225,8 @@ class LocalSandbox:
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
-        kills, counted = 0, None
-        if self._group is not None:
-            kills = self._group.out_of_memory_kills() - self._kills_before
-            counted = self.cpu_seconds()
-        cpu = max(cpu_seconds, counted or 0.0)
+        kills = self.out_of_memory_kills()
+        cpu = max(cpu_seconds, self.cpu_seconds() or 0.0)
         ending, code, number = classify(Evidence(status, self._stopped_for, kills, cpu), limits)
         out, err = self._streams
         self._ended.set_result(
@@ -223,7 +250,7 @@ class LocalSandbox:
         """Its forkserver died. For memory that is an ending; else it is a failure of ours."""
         if self._ended.done():
             return
-        if self._group is not None and self._group.out_of_memory_kills() > self._kills_before:
+        if self.out_of_memory_kills() > 0:
             self._stopped_for = "memory_limit"
             self.on_exit(signal.SIGKILL, 0.0, 0)
             return
@@ -297,32 +324,39 @@ class LocalSandbox:
 
     def _on_writable(self) -> None:
         while self._unsent:
-            view = self._unsent[0]
-            count = self._write(view)
+            view, given = self._unsent[0]
+            count = self._write(view, given)
             self._unsent_bytes -= count
             if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
                 _wake(self._drained)
             if count < len(view):
-                self._unsent[0] = view[count:]
+                self._unsent[0] = view[count:], given
                 return
             self._unsent.popleft()
         self._loop.remove_writer(self._channel.fileno())
         if self._hung_up:
             self.hang_up()
 
-    def _write(self, view: memoryview) -> int:
+    def _write(self, view: memoryview, given: list[int]) -> int:
+        """How much of it went; `given` goes with its first byte, and is empty after that."""
         try:
-            return self._channel.send(view)
+            sent = (
+                socket.send_fds(self._channel, [view], given) if given else self._channel.send(view)
+            )
         except BlockingIOError:
             return 0
         except OSError:
-            return len(view)  # it no longer listens, and how it ended will say why
+            sent = len(view)  # it no longer listens, and how it ended will say why
+        _close_all(given)
+        return sent
 
     def _close_channel(self) -> None:
         if self._channel_open:
             self._channel_open = False
             self._loop.remove_reader(self._channel.fileno())
             if self._unsent:
+                for _, given in self._unsent:
+                    _close_all(given)
                 self._unsent.clear()
                 self._loop.remove_writer(self._channel.fileno())
             for waiter in (self._wanted, self._drained):
@@ -333,6 +367,11 @@ class LocalSandbox:
         if stream.open:
             stream.open = False
             self._loop.remove_reader(stream.descriptor)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

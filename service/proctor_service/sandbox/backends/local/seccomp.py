@@ -115,7 +115,8 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
-    allowed = allowed - {"socket", "socketpair", "ioctl"} | set(_SETTING_UP)
+    looked_at = {"socket", "socketpair", "ioctl", "prlimit64"}
+    allowed = allowed - looked_at | set(_SETTING_UP)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
@@ -123,6 +124,7 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "socket", families)
     code += _looked_at(numbers, "socketpair", families)
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
+    code += _looked_at(numbers, "prlimit64", _only(_ARG0, (0,), _EPERM))  # one's own limits
     code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():
         if name in numbers and name not in _SETTING_UP:

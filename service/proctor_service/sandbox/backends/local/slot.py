@@ -10,56 +10,34 @@ sandbox along, and the slot is replaced.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
+import select
+import signal
 import socket
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.sandbox.backends.local.bundle import BOOT, start_message
 from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.nursery import Launch, Nursery
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 
 _END_SECONDS = 5.0
-_USERS = 4000  # user ids in use, from the first on
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How a forkserver is started: its interpreter, environment, configuration, and limits."""
-
-    python: str
-    environment: dict[str, str]
-    config: dict[str, object]
-    preload: tuple[str, ...]
-    code: bytes
-    first_uid: int
-    disk_mb: int
-    flood_bytes: int
-    nice: int
-    memory_is_counted: bool
-    contained: bool
-
-    def message(self, number: int) -> bytes:
-        """What the forkserver of slot `number` waits for.
-
-        Each has a user id of its own: where rlimits count processes, they count by user.
-        """
-        uid = self.first_uid + number % _USERS
-        config = {**self.config, "uid": uid, "gid": uid}
-        return start_message(config, self.preload, self.code)
-
-
 class Slot:
-    """Starts a forkserver and speaks with it; calls `on_change` whenever its state changes."""
+    """Has a forkserver forked and speaks with it; calls `on_change` whenever its state changes.
+
+    Raises OSError when the nursery cannot take the order.
+    """
 
     def __init__(
         self,
+        nursery: Nursery,
         launch: Launch,
         number: int,
         group: Group | None,
@@ -76,32 +54,21 @@ class Slot:
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._descriptors: list[int] = []
+        self._unsent = memoryview(b"")
+        self.pid = 0
+        self._pidfd = -1
         self._control, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [launch.python, "-P", "-s", "-S", "-c", _dup_to_three(theirs.fileno()) + BOOT],
-                env=launch.environment,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                # Pipes, as in a sandbox: Python looks once whether its streams can seek.
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                start_new_session=True,
-            )
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        entrances = [] if group is None else group.entrances()
         try:
-            if group is not None:
-                group.adopt(self._process.pid)
-            if launch.nice:
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, launch.nice)
-        except OSError as error:
-            self._process.kill()
-            self.error = str(error)
+            with theirs:
+                nursery.give_birth(number, theirs, entrances)
+        except OSError:
+            self._control.close()
+            raise
+        finally:
+            for entrance in entrances:
+                os.close(entrance)
         self._control.setblocking(False)
-        self._unsent = memoryview(launch.message(number))
-        self._command(b"")
         self._order_next()
         self._loop.add_reader(self._control.fileno(), self._on_control)
 
@@ -136,20 +103,15 @@ class Slot:
 
     def wait_closed(self) -> None:
         """Blocks until the processes are gone (they have been killed), then removes the group."""
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:  # without namespaces it cleans up by itself first
-            self._process.kill()
-            self._process.wait()
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        if self._pidfd >= 0:
+            if not _wait_gone(self._pidfd, _END_SECONDS):
+                # Without namespaces it cleans up by itself first, and was not killed.
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                _wait_gone(self._pidfd, _END_SECONDS)
+            os.close(self._pidfd)
+            self._pidfd = -1
         if self.group is not None:
             self.group.close()
-
-    @property
-    def pid(self) -> int:
-        """Of the monitor process, for tests and logs."""
-        return self._process.pid
 
     # ------------------------------------------------------------ the conversation
 
@@ -182,7 +144,7 @@ class Slot:
             data, descriptors = b"", []
         self._descriptors += descriptors
         if not data:
-            self._die(self.error or self._last_words() or "the forkserver died")
+            self._die(self.error or "the forkserver died")
             return
         self._received += data
         while b"\n" in self._received:
@@ -191,7 +153,9 @@ class Slot:
             self._on_message(kind, rest)
 
     def _on_message(self, kind: str, rest: str) -> None:
-        if kind == "failed":
+        if kind == "born":
+            self.pid, self._pidfd = int(rest), self._descriptors.pop(0)
+        elif kind == "failed":
             self.error = rest
             self._die(rest)
         elif kind == "ready":
@@ -212,12 +176,6 @@ class Slot:
             status, cpu_seconds, max_rss_kb = rest.split()
             sandbox.on_exit(int(status), float(cpu_seconds), int(max_rss_kb))
 
-    def _last_words(self) -> str:
-        """What a forkserver wrote on stderr before it could speak with us."""
-        assert self._process.stderr is not None
-        os.set_blocking(self._process.stderr.fileno(), False)
-        return (self._process.stderr.read() or b"").decode("utf-8", "replace").strip()[-500:]
-
     def _change(self, state: State) -> None:
         self.state = state
         self._on_change(self)
@@ -228,8 +186,9 @@ class Slot:
         self._loop.remove_reader(self._control.fileno())
         self._loop.remove_writer(self._control.fileno())
         self._control.close()
-        if self._launch.contained:
-            self._process.kill()
+        if self._launch.contained and self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = []
@@ -240,8 +199,8 @@ class Slot:
         self._change("dead")
 
 
-def _dup_to_three(descriptor: int) -> str:
-    """The first line of the boot: moves the inherited socket to where the rest expects it."""
-    if descriptor == 3:
-        return ""
-    return f"import os; os.dup2({descriptor}, 3); os.close({descriptor})\n"
+def _wait_gone(pidfd: int, seconds: float) -> bool:
+    """Blocks until the process of a pidfd has ended; False when it did not in time."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

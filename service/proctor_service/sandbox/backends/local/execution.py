@@ -1,0 +1,152 @@
+"""One command in a stateful sandbox, as the service sees it: its pipes, its clock, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Protocol
+
+from proctor_service.sandbox.backends.local.streams import Stream
+from proctor_service.sandbox.interface import Ending, Hear, Limits, StreamName
+
+_CHUNK = 1 << 16
+_LAST_BYTES = 1 << 20  # as much as a pipe can hold; background processes may go on filling it
+
+Report = tuple[int, float, int]
+"""wait(2)'s status, seconds of CPU time, kilobytes at its peak."""
+
+
+class Pipes(Protocol):
+    """Our ends of a command's pipes: non-blocking, and closed by the execution."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class Execution:
+    """Feeds stdin, drains output, and keeps time.
+
+    `timeout_seconds` bounds `active_seconds`, wall time less waiting for a core; without it the CPU and
+    idle time of `limits` count.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        limits: Limits,
+        pipes: Pipes,
+        stdin: bytes,
+        flood_bytes: int,
+        timeout_seconds: float | None,
+        hear: Hear | None,
+    ) -> None:
+        self.number = number
+        self.limits = limits
+        self.started_at = time.monotonic()
+        self.active_seconds = 0.0
+        self.idle_seconds = 0.0
+        self.cpu_before = 0.0
+        self.kills_before = 0
+        self.stopped_for: Ending | None = None
+        self._stopped_at = 0.0
+        self._timeout_seconds = timeout_seconds
+        self._flood_bytes = flood_bytes
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self.reported: asyncio.Future[Report | None] = self._loop.create_future()
+        self.out, self.err = Stream(pipes.stdout), Stream(pipes.stderr)
+        self.out.room = self.err.room = limits.output_kb << 10
+        for stream in (self.out, self.err):
+            self._loop.add_reader(stream.descriptor, self._on_output, stream)
+        self._stdin = pipes.stdin
+        self._unfed = memoryview(stdin)
+        self._feed()
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.reported.cancelled()
+
+    def overrun(self, cpu_seconds: float) -> Ending | None:
+        """The limit that it is over, if it is over one and was not stopped yet."""
+        if self.stopped_for is not None:
+            return None
+        if self.out.total + self.err.total > self._flood_bytes:
+            return "output_limit"
+        if self._timeout_seconds is not None:
+            return "wall_limit" if self.active_seconds > self._timeout_seconds else None
+        if cpu_seconds - self.cpu_before > self.limits.cpu_seconds:
+            return "cpu_limit"
+        return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
+
+    def stop(self, reason: Ending) -> bool:
+        """Notes why it is ended; False when it was so already."""
+        if self.stopped_for is not None:
+            return False
+        self.stopped_for, self._stopped_at = reason, time.monotonic()
+        return True
+
+    def is_overdue(self, seconds: float) -> bool:
+        """Whether it was to end so long ago and did not."""
+        return self.stopped_for is not None and time.monotonic() - self._stopped_at > seconds
+
+    def on_exit(self, report: Report | None) -> None:
+        """It ended, or (None) its sandbox did: reads what is left."""
+        for stream in (self.out, self.err):
+            end = stream.total + _LAST_BYTES
+            while stream.open and stream.total < end and self._on_output(stream):
+                pass
+        if not self.reported.done():
+            self.reported.set_result(report)
+
+    def close(self) -> None:
+        """Closes our ends of its pipes."""
+        self._close_stdin()
+        for stream in (self.out, self.err):
+            self._close_stream(stream)
+            os.close(stream.descriptor)
+
+    # ------------------------------------------------------------ callbacks of the loop
+
+    def _on_output(self, stream: Stream) -> bool:
+        """Reads once; whether there may be more to read at once."""
+        try:
+            data = os.read(stream.descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_stream(stream)
+            return False
+        heard = data[: max(stream.room, 0)]
+        stream.add(data)
+        if self._hear is not None and heard and not self.reported.done():
+            name: StreamName = "stdout" if stream is self.out else "stderr"
+            self._hear(name, heard)
+        return True
+
+    def _feed(self) -> None:
+        """Writes what the pipe takes; the rest when there is room again."""
+        try:
+            while self._unfed:
+                self._unfed = self._unfed[os.write(self._stdin, self._unfed) :]
+        except BlockingIOError:
+            self._loop.add_writer(self._stdin, self._feed)
+            return
+        except OSError:
+            pass  # it does not read any more
+        self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin >= 0:
+            self._loop.remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
+
+    def _close_stream(self, stream: Stream) -> None:
+        if stream.open:
+            stream.open = False
+            self._loop.remove_reader(stream.descriptor)

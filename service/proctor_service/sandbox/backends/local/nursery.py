@@ -1,0 +1,141 @@
+"""The nursery: starts the zygote, and has it fork a forkserver for each slot.
+
+One interpreter is started and warmed for the whole pool; a forkserver costs a fork and its walls, and
+shares its memory with all others. A zygote that dies is replaced when the next forkserver is wanted;
+those that it has forked live on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+
+from proctor_service.errors import StartError
+from proctor_service.sandbox.backends.local.bundle import BOOT, start_message
+
+_START_SECONDS = 20.0
+_END_SECONDS = 5.0
+_USERS = 4000  # user ids in use, from the first on
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How forkservers are started: their interpreter, environment, configuration, and limits."""
+
+    python: str
+    environment: dict[str, str]
+    config: dict[str, object]
+    preload: tuple[str, ...]
+    code: bytes
+    first_uid: int
+    disk_mb: int
+    flood_bytes: int
+    memory_is_counted: bool
+    contained: bool
+
+
+class Nursery:
+    """Implements `slot.Births` with one zygote at a time."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._process: subprocess.Popen[bytes] | None = None
+        self._orders: socket.socket | None = None
+        self._starting = asyncio.Lock()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a zygote waits for orders, as far as is known."""
+        return self._orders is not None
+
+    @property
+    def pid(self) -> int:
+        """Of the zygote. Raises LookupError when there is none."""
+        if self._process is None:
+            raise LookupError("no zygote")
+        return self._process.pid
+
+    async def open(self) -> None:
+        """Starts a zygote unless there is one. Raises StartError when none comes up."""
+        async with self._starting:
+            if not self.ready:
+                await asyncio.to_thread(self._start)
+
+    async def close(self) -> None:
+        """Ends the zygote; forkservers are ended by their slots."""
+        async with self._starting:
+            await asyncio.to_thread(self._end)
+
+    def give_birth(self, number: int, control: socket.socket, entrances: list[int]) -> None:
+        """Orders the forkserver of slot `number`, which speaks on `control`.
+
+        It enters the cgroups whose files are `entrances` before it does anything. Each has a user id
+        of its own: where rlimits count processes, they count by user. Raises OSError when there is
+        no zygote, and BlockingIOError when it has too many orders to take another.
+        """
+        if self._orders is None:
+            raise ConnectionError("no zygote")
+        order = b"fork %d" % (self._launch.first_uid + number % _USERS)
+        try:
+            socket.send_fds(self._orders, [order], [control.fileno(), *entrances])
+        except BlockingIOError:
+            raise
+        except OSError:
+            self._orders.close()
+            self._orders = None
+            raise
+
+    def _start(self) -> None:
+        """Blocks until the zygote has said that it is up."""
+        self._end()
+        launch = self._launch
+        orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [launch.python, "-P", "-s", "-S", "-c", BOOT, str(theirs.fileno())],
+                env=launch.environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE,
+                # Pipes, as in a sandbox: Python looks once whether its streams can seek.
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        orders.settimeout(_START_SECONDS)
+        said = b""
+        with contextlib.suppress(OSError):
+            with self._process.stdin as pipe:
+                pipe.write(start_message(launch.config, launch.preload, launch.code))
+            said = orders.recv(4096)
+        if said != b"up\n":
+            orders.close()
+            words = self._end()
+            raise StartError(said.decode("utf-8", "replace").strip() or words or "it took too long")
+        orders.setblocking(False)
+        self._orders = orders
+
+    def _end(self) -> str:
+        """Ends the zygote and waits for it; what it wrote on stderr."""
+        orders, self._orders = self._orders, None
+        if orders is not None:
+            orders.close()
+        process, self._process = self._process, None
+        if process is None:
+            return ""
+        process.kill()
+        process.wait(_END_SECONDS)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        os.set_blocking(process.stderr.fileno(), False)  # forkservers may still hold its other end
+        with process.stderr as stream:
+            return (stream.read() or b"").decode("utf-8", "replace").strip()[-500:]

@@ -1,0 +1,315 @@
+"""A stateful sandbox as the service sees it: orders to the process that lives in it, and their ends.
+
+It is a sandbox like any other whose program (`inside/session.py`) starts commands. A command's output
+comes straight from its own pipes, and how it ended from that program, which the sandbox's other
+processes cannot reach. A command is timed by the sweep (`watch.py`): its time is wall time less the
+time in which the sandbox only waited for a core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
+from proctor_service.inside.errands import MISSING, REFUSED
+from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.endings import Evidence, classify
+from proctor_service.sandbox.backends.local.execution import Execution
+from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
+from proctor_service.sandbox.backends.local.watch import Look, Watch
+from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits, Usage
+
+_UNTIMED_SECONDS = 1e8
+_ERRAND_SECONDS = 60.0
+_RLIMIT_MARGIN_SECONDS = 5  # behind our own measure
+_KILL_SECONDS = 10.0  # then its program does not answer, and the whole sandbox goes
+_ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
+_ARCHIVE_BYTES = 16 << 20
+
+
+class LocalStatefulSandbox:
+    """Implements `sandbox.interface.StatefulSandbox`, and `watch.Watched` while a command runs."""
+
+    def __init__(
+        self,
+        sandbox: LocalSandbox,
+        limits: Limits,
+        watch: Watch,
+        flood_bytes: int,
+        memory_is_counted: bool,
+    ) -> None:
+        self.id = sandbox.id
+        self.started_at = 0.0
+        self._sandbox = sandbox
+        self._limits = limits
+        self._watch = watch
+        self._flood_bytes = flood_bytes
+        self._memory_is_counted = memory_is_counted
+        self._numbers = itertools.count(1)
+        self._running: dict[int, Execution] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._cpu_base = 0.0
+        self._background_base: float | None = None
+
+    # ------------------------------------------------------------ its life
+
+    async def open(self) -> None:
+        """Starts the program inside. Raises SandboxLost when it does not come up."""
+        untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
+        self._sandbox.begin(Job(b'{"kind":"session"}\n', untimed))
+        if await self._sandbox.receive() != b'["ready"]':
+            self._sandbox.kill()
+            raise SandboxLost("the program inside did not start")
+        self._listener = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        """Ends it and all that runs in it."""
+        self._sandbox.kill()
+        if self._listener is not None:
+            await asyncio.wait({self._listener})
+
+    async def ended(self) -> Ended:
+        """See `StatefulSandbox.ended`."""
+        return await self._sandbox.ended()
+
+    def kill(self) -> None:
+        """See `StatefulSandbox.kill`."""
+        self._sandbox.kill()
+
+    # ------------------------------------------------------------ what it does
+
+    async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
+        """See `StatefulSandbox.exec`."""
+        kind = "argv" if command.code is None else "code"
+        work = list(command.argv) if command.code is None else command.code
+        timeout = command.timeout_seconds
+        limits = self._limits if timeout is None else replace(
+            self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS
+        )  # fmt: skip
+        seconds = math.ceil(limits.cpu_seconds if timeout is None else timeout)
+        return await self._run(
+            kind,
+            [seconds + _RLIMIT_MARGIN_SECONDS, work],
+            lambda number, channel: Execution(
+                number, limits, channel, command.stdin, self._flood_bytes, timeout, hear
+            ),
+        )
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """See `StatefulSandbox.write_file`."""
+        self._check_errand(await self._errand("write", [path], stdin=data))
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """See `StatefulSandbox.read_file`."""
+        ended = await self._errand("read", [path, max_bytes], max_bytes)
+        self._check_errand(ended)
+        if ended.truncated:
+            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
+        return ended.stdout
+
+    async def snapshot(self) -> bytes:
+        """See `StatefulSandbox.snapshot`."""
+        most = self._limits.disk_mb << 20
+        room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
+        ended = await self._errand("save", [most], room)
+        self._check_errand(ended)
+        if ended.truncated:
+            raise FileRefused("the sandbox's files do not fit an archive of their size")
+        return ended.stdout
+
+    async def _errand(
+        self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
+    ) -> Ended:
+        limits = replace(self._limits, output_kb=max(64, -(-keep_bytes // 1024)))
+        return await self._run(
+            kind,
+            what,
+            lambda number, channel: Execution(
+                number, limits, channel, stdin, max(self._flood_bytes, keep_bytes + 1),
+                _ERRAND_SECONDS, None,
+            ),
+        )  # fmt: skip
+
+    def _check_errand(self, ended: Ended) -> None:
+        if ended.exit_code == 0:
+            return
+        why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
+        if ended.exit_code == MISSING:
+            raise FileMissing(why)
+        if ended.exit_code == REFUSED:
+            raise FileRefused(why)
+        raise FileRefused(f"the sandbox has no means left for it: {why}")
+
+    # ------------------------------------------------------------ runs
+
+    async def _run(
+        self, kind: str, what: list[object], make: Callable[[int, _Pipes], Execution]
+    ) -> Ended:
+        if self._sandbox.is_over or self._listener is None or self._listener.done():
+            await self._raise_over()
+        number = next(self._numbers)
+        pipes = _Pipes()
+        execution = make(number, pipes)
+        execution.kills_before = self._sandbox.out_of_memory_kills()
+        self._begin(execution)
+        order = json.dumps(["run", number, kind, what]).encode() + b"\n"
+        self._sandbox.send(order, pipes.theirs())
+        try:
+            report = await execution.reported
+        except asyncio.CancelledError:
+            self._tell_kill(execution, "killed")
+            raise  # it is finished with once it has ended
+        self._finish(execution)
+        if report is None:
+            await self._raise_over()
+        assert report is not None
+        return self._ended(execution, *report)
+
+    def _begin(self, execution: Execution) -> None:
+        if not self._running:
+            self.started_at = time.monotonic()
+            self._cpu_base = self._cpu_total()
+            self._background_base = None
+            self._watch.add(self)
+        execution.cpu_before = self._cpu_total() - self._cpu_base
+        self._running[execution.number] = execution
+
+    def _finish(self, execution: Execution) -> None:
+        if self._running.pop(execution.number, None) is None:
+            return
+        execution.close()
+        self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
+        if not self._running:
+            self._watch.remove(self)
+            self._background_base = None
+
+    def _tell_kill(self, execution: Execution, reason: Ending) -> None:
+        if execution.stop(reason):
+            self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
+
+    def _ended(self, execution: Execution, status: int, cpu_seconds: float, peak_kb: int) -> Ended:
+        kills = 0
+        if status != 0:
+            kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+        evidence = Evidence(status, execution.stopped_for, kills, cpu_seconds)
+        ending, code, number = classify(evidence, execution.limits)
+        return Ended(
+            ending=ending,
+            exit_code=code,
+            signal=number,
+            stdout=execution.out.text(),
+            stderr=execution.err.text(),
+            truncated=execution.out.cut or execution.err.cut,
+            usage=Usage(
+                cpu_seconds=cpu_seconds,
+                wall_seconds=time.monotonic() - execution.started_at,
+                peak_memory_mb=peak_kb / 1024,
+                idle_seconds=execution.idle_seconds,
+            ),
+        )
+
+    async def _listen(self) -> None:
+        """Hears how runs ended, until the sandbox is gone."""
+        while (line := await self._sandbox.receive()) is not None:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                word, number, status, cpu_seconds, peak_kb = json.loads(line)
+                execution = self._running[number]
+                if word == "exited":
+                    execution.on_exit((int(status), float(cpu_seconds), int(peak_kb)))
+                    if execution.abandoned:
+                        self._finish(execution)
+        self._sandbox.kill()
+        for execution in list(self._running.values()):
+            execution.on_exit(None)
+            self._finish(execution)
+
+    async def _raise_over(self) -> None:
+        ended = await self._sandbox.ended()
+        raise SandboxEnded(_OVER.get(ended.ending, "the sandbox ended by its own act"))
+
+    # ------------------------------------------------------------ what the sweep calls
+
+    @property
+    def resting(self) -> bool:
+        """Whether no command runs."""
+        return not self._running
+
+    def host_pid(self) -> int | None:
+        """Its first process."""
+        return self._sandbox.host_pid()
+
+    def cpu_seconds(self) -> float | None:
+        """CPU time since the first of the commands that run now began."""
+        return self._cpu_total() - self._cpu_base
+
+    def on_look(self, look: Look) -> None:
+        """Ends the commands whose time is up."""
+        for execution in list(self._running.values()):
+            execution.idle_seconds += look.idle_seconds
+            execution.active_seconds += min(
+                look.interval_seconds, look.used_seconds + look.idle_seconds
+            )
+            reason = execution.overrun(look.cpu_seconds)
+            if reason is not None:
+                self._tell_kill(execution, reason)
+            if execution.is_overdue(_KILL_SECONDS):
+                self._sandbox.kill()
+        if not self._memory_is_counted and procfs.exceeds_memory(look.pids, self._limits.memory_mb):
+            self._sandbox.stop("memory_limit")
+
+    def look_at_background(self) -> None:
+        """Between commands, what was left running may use as much CPU time as one command."""
+        if self._running or self._sandbox.is_over:
+            return
+        total = self._cpu_total()
+        if self._background_base is None:
+            self._background_base = total
+        elif total - self._background_base > self._limits.cpu_seconds:
+            self._background_base = total
+            self._sandbox.send(b'["clear"]\n')
+
+    def _cpu_total(self) -> float:
+        counted = self._sandbox.cpu_seconds()
+        if counted is not None:
+            return counted
+        pid = self._sandbox.host_pid()
+        return 0.0 if pid is None else procfs.cpu_seconds(procfs.tree(pid))
+
+
+_OVER = {
+    "memory_limit": "the sandbox used up its memory and ended",
+    "output_limit": "the sandbox ended: too much output",
+    "killed": "the sandbox was stopped",
+}
+
+
+class _Pipes:
+    """The pipes of a command: our ends, and what goes to the sandbox."""
+
+    def __init__(self) -> None:
+        self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
+        self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    def theirs(self) -> list[int]:
+        """stdin, stdout and stderr of the command; then copies of our ends of the last two.
+
+        Whoever sends them closes them.
+        """
+        return [
+            self.stdin_read,
+            self.stdout_write,
+            self.stderr_write,
+            os.dup(self.stdout),
+            os.dup(self.stderr),
+        ]

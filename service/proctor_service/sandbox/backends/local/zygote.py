@@ -1,0 +1,83 @@
+"""The zygote: the one interpreter that is started and warmed; every forkserver is a fork of it.
+
+It never reads a job and never forks a sandbox itself. For each line on its socket (`fork UID`, with the
+forkserver's control socket and the cgroup files that it is to enter) it clones a forkserver into
+namespaces of its own, says `born PID` on that control socket with a pidfd, and forgets it: forkservers
+outlive their zygote. Standard library only.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from . import forkserver, kernel
+
+_MOST_DESCRIPTORS = 8
+
+
+def main(
+    orders: socket.socket,
+    config: dict[str, object],
+    inside_main: Callable[[int], None],
+    warm_up: Callable[[], None],
+) -> None:
+    """Forks forkservers until the service hangs up; returns only inside a sandbox."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
+    gc.collect()
+    kernel.give_memory_back()
+    gc.freeze()  # a collection further down must not touch, and so copy, our pages
+    orders.sendall(b"up\n")
+    flags = _flags(config)
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(orders, 256, _MOST_DESCRIPTORS)
+        if not order:
+            os._exit(0)
+        control = socket.socket(fileno=descriptors[0])
+        try:
+            pid = kernel.clone(flags)
+        except OSError as error:
+            pid = -1
+            _tell(control, f"failed {error}")
+        if pid == 0:
+            orders.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            try:
+                uid = int(order.split()[1])
+                for descriptor in descriptors[1:]:
+                    os.write(descriptor, b"0")  # this process, whatever its number is where
+                    os.close(descriptor)
+                forkserver.main(control, {**config, "uid": uid}, inside_main, warm_up)
+            except BaseException as error:
+                forkserver.fail(control, error)
+            return
+        if pid > 0:
+            _tell(control, f"born {pid}", pid)
+        control.close()
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+
+
+def _flags(config: dict[str, object]) -> int:
+    flags = 0
+    if config["namespaces"]:
+        flags = kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS | kernel.NEWPID | kernel.NEWNET
+    if config["user_namespace"]:
+        flags |= kernel.NEWUSER
+    return flags
+
+
+def _tell(control: socket.socket, message: str, pid: int = 0) -> None:
+    """Speaks in the place of a forkserver, with its pidfd if there is one."""
+    pidfds: list[int] = []
+    try:
+        if pid:
+            pidfds.append(os.pidfd_open(pid))
+        socket.send_fds(control, [f"{message}\n".encode()], pidfds)
+    except OSError:
+        pass  # it died at once, or the service hung up: its control socket tells
+    for pidfd in pidfds:
+        os.close(pidfd)

@@ -1,0 +1,203 @@
+"""Stateful sandboxes of the local backend: the questions for all backends, and its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
+from contract.test_contract_ordinary_user import as_ordinary_user
+from proctor_service.errors import FileRefused, SandboxLost
+from proctor_service.sandbox.backends import make_backend
+from proctor_service.sandbox.backends.local import LocalBackend
+from proctor_service.sandbox.interface import Command
+from proctor_service.settings import Settings
+
+
+def ask(question: Callable[[Rooms], Coroutine[Any, Any, None]], **settings: Any) -> None:
+    """Asks a question of a backend that is opened for it and closed afterwards."""
+
+    async def asked() -> None:
+        backend = make_backend(Settings(slots=2, **settings))
+        await backend.open()
+        try:
+            await question(Rooms(backend))
+        finally:
+            await backend.close()
+
+    asyncio.run(asked())
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
+def test_local(question: Question) -> None:
+    ask(question)
+
+
+def test_as_an_ordinary_user() -> None:
+    said = as_ordinary_user("""
+        from contract.stateful_questions import QUESTIONS
+        from contract.test_contract_stateful import ask
+        for question in QUESTIONS:
+            ask(question)
+            print(question.__name__)
+    """)
+    assert len(said.splitlines()) == len(QUESTIONS)
+
+
+def test_its_first_process_is_out_of_reach() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep() as sandbox:
+            tries = [
+                "for s in $(seq 1 64); do kill -$s 1; done 2> /dev/null",
+                "cat /proc/1/environ /proc/1/mem /proc/1/maps",
+                "ls /proc/1/fd/300 /proc/1/cwd/",
+                "echo x > /proc/1/fd/300; echo 1 > /proc/1/oom_score_adj",
+                "ls -l /proc/self/fd | grep -v pipe | grep -v /proc/ | grep -c ' -> '",
+            ]
+            for line in tries:
+                ended = await sh(sandbox, line)
+                assert ended.stdout in (b"", b"0\n"), line
+            seen = await py(sandbox, "import os; print(sorted(os.listdir('/proc/self/fd')))")
+            assert (
+                seen.stdout == b"['0', '1', '2', '3', '4']\n"
+            )  # 3: its environment; 4: the listing
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_the_limits_of_its_first_process_are_its_own() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep() as sandbox:
+            for limit in ("RLIMIT_AS", "RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_FSIZE"):
+                ended = await py(sandbox, f"import resource as r; r.prlimit(1, r.{limit}, (1, 1))")
+                assert b"PermissionError" in ended.stderr
+            own = await py(sandbox, "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, 99))")
+            assert own.exit_code == 0
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_memory_is_limited_over_all_commands() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep(memory_mb=128) as sandbox:
+            ended = await py(
+                sandbox, "b = bytearray(1 << 29)\nfor i in range(0, len(b), 4096): b[i] = 1"
+            )
+            assert ended.ending == "memory_limit"
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_a_full_disk_refuses_files_and_harms_nothing_else() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep(disk_mb=8) as sandbox:
+            with pytest.raises(FileRefused, match="space"):
+                await sandbox.write_file("big", bytes(9 << 20))
+            assert (await sh(sandbox, "ls -A")).stdout == b""
+            await sh(sandbox, "head -c 20000000 /dev/zero > full")
+            assert len(await sandbox.snapshot()) > 7 << 20
+
+    ask(question)
+
+
+def test_a_fork_bomb_leaves_the_service_its_errands() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep(processes=16) as sandbox:
+            await sandbox.write_file("f", b"kept")
+            bomb = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(60)"
+            await py(sandbox, f"import os\nif os.fork() == 0:\n    os.setsid()\n    exec({bomb!r})")
+            assert await sandbox.read_file("f", 100) == b"kept"
+            assert await sandbox.snapshot()
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_a_fork_bomb_in_the_background_does_not_brick_it() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep(processes=8) as sandbox:
+            code = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
+            ended = await py(sandbox, f"import os\nif os.fork() == 0:\n    exec({code!r})")
+            assert ended.exit_code == 0
+            assert (await sh(sandbox, "echo $(echo alive)")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_background_processes_may_use_as_much_cpu_time_as_a_command() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.keep(cpu_seconds=0.5) as sandbox:
+            await sh(
+                sandbox, "setsid sh -c 'trap \"\" HUP; while :; do :; done' > /dev/null & echo"
+            )
+            line = "ps ax | grep -c '[t]rap'"
+            while (await sh(sandbox, line)).stdout != b"0\n":  # noqa: ASYNC110
+                await asyncio.sleep(1.0)
+
+    ask(question)
+
+
+def test_a_dead_forkserver_is_a_failure_of_ours() -> None:
+    async def question(rooms: Rooms) -> None:
+        backend = rooms.backend
+        assert isinstance(backend, LocalBackend)
+        async with rooms.keep() as sandbox:
+            running = asyncio.create_task(sh(sandbox, "sleep 64"))
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+            [pid] = backend.busy_slots()
+            os.kill(pid, 9)
+            with pytest.raises(SandboxLost):
+                await running
+            with pytest.raises(SandboxLost):
+                await sh(sandbox, "true")
+
+    ask(question)
+
+
+def test_a_dead_zygote_harms_nobody_and_is_replaced() -> None:
+    async def question(rooms: Rooms) -> None:
+        backend = rooms.backend
+        assert isinstance(backend, LocalBackend)
+        async with rooms.keep() as first:
+            os.kill(backend.zygote(), 9)
+            assert (await sh(first, "echo alive")).stdout == b"alive\n"
+            async with AsyncExitStack() as stack:
+                many = [await stack.enter_async_context(rooms.keep()) for _ in range(6)]
+                for sandbox in many:
+                    assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_two_hundred_at_once_know_nothing_of_each_other() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with AsyncExitStack() as stack:
+            keep = [stack.enter_async_context(rooms.keep()) for _ in range(200)]
+            many = await asyncio.gather(*keep)
+            for turn in range(3):
+                await asyncio.gather(
+                    *(
+                        py(each, f"open('f', 'a').write('{number}.{turn} ')")
+                        for number, each in enumerate(many)
+                    )
+                )
+            ends = await asyncio.gather(
+                *(
+                    each.exec(Command(argv=("sh", "-c", "cat f; ps ax -o pid= | wc -l")))
+                    for each in many
+                )
+            )
+        for number, ended in enumerate(ends):
+            *marks, processes = ended.stdout.decode().split()
+            assert marks == [f"{number}.{turn}" for turn in range(3)]
+            assert int(processes) <= 4  # its first one, the shell, ps, wc
+
+    ask(question)
