@@ -127,7 +127,7 @@ def test_a_fork_bomb_in_the_background_does_not_brick_it() -> None:
             code = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
             ended = await py(sandbox, f"import os\nif os.fork() == 0:\n    exec({code!r})")
             assert ended.exit_code == 0
-            assert (await sh(sandbox, "echo $(echo alive)")).stdout == b"alive\n"
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
     ask(question)
 

@@ -11,16 +11,16 @@ import contextlib
 import math
 import os
 import signal
-import socket
 import time
-from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.channel import Channel
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
-from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, LOCKED
+from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES
 from proctor_service.sandbox.backends.local.streams import Stream
 from proctor_service.sandbox.backends.local.watch import Look
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
@@ -28,9 +28,6 @@ from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space that a bare interpreter takes up
 _FORKSERVER_PROCESSES = 1  # it counts against the same user's number
-_UNREAD_BYTES = 64 << 20  # on the channel; values are bounded to less where they are encoded
-_UNREAD_LINES = 100_000
-_UNSENT_BYTES = 1 << 20  # to a program; whoever relays to it waits beyond that
 
 
 class LocalSandbox:
@@ -51,21 +48,10 @@ class LocalSandbox:
         self._group = group
         self._flood_bytes = flood_bytes
         self._memory_is_counted = memory_is_counted
-        self._channel = socket.socket(fileno=channel)
-        self._channel.setblocking(False)
+        self._channel = Channel(channel, partial(self.stop, "output_limit"))
         self._streams = (Stream(out), Stream(err))
         for descriptor in (out, err):
             os.set_blocking(descriptor, False)
-        self._received = bytearray()
-        self._unread_bytes = 0
-        self._locked = False
-        self._lines: deque[bytes] = deque()
-        self._channel_open = True
-        self._hung_up = False
-        self._wanted: asyncio.Future[None] | None = None
-        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
-        self._unsent_bytes = 0
-        self._drained: asyncio.Future[None] | None = None
         self._limits: Limits | None = None
         self._stopped_for: Ending | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
@@ -86,7 +72,7 @@ class LocalSandbox:
         out.room = max(job.limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = job.limits.output_kb << 10
         self.started_at = time.monotonic()
-        self._loop.add_reader(self._channel.fileno(), self._on_channel)
+        self._channel.listen()
         for stream in self._streams:
             self._loop.add_reader(stream.descriptor, self._on_output, stream)
         self.send(self._limits_line(job.limits) + job.message)
@@ -103,50 +89,20 @@ class LocalSandbox:
         return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
 
     def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends a line; what does not fit the socket waits until it does.
-
-        `descriptors` go along, and are closed here once they are on their way.
-        """
-        given = list(descriptors)
-        if not self._channel_open:
-            _close_all(given)
-            return
-        view = memoryview(line)
-        if not self._unsent:
-            view = view[self._write(view, given) :]
-        if view:
-            if not self._unsent:
-                self._loop.add_writer(self._channel.fileno(), self._on_writable)
-            self._unsent.append((view, given))
-            self._unsent_bytes += len(view)
+        """Sends a line, with `descriptors`, which are closed once they are on their way."""
+        self._channel.send(line, descriptors)
 
     async def drain(self) -> None:
-        """Gives way to the loop, and waits while much is unsent."""
-        await asyncio.sleep(0)
-        while self._unsent_bytes > _UNSENT_BYTES and self._channel_open:
-            self._drained = self._loop.create_future()
-            await self._drained
+        """See `Sandbox.drain`."""
+        await self._channel.drain()
 
     def hang_up(self) -> None:
-        """No more lines will come; those under way still arrive."""
-        self._hung_up = True
-        if self._channel_open and not self._unsent:
-            with contextlib.suppress(OSError):
-                self._channel.shutdown(socket.SHUT_WR)
+        """See `Sandbox.hang_up`."""
+        self._channel.hang_up()
 
     async def receive(self) -> bytes | None:
-        """The next line, None after the last."""
-        while not self._lines:
-            if not self._channel_open:
-                return None
-            self._wanted = self._loop.create_future()
-            try:
-                await self._wanted
-            finally:
-                self._wanted = None
-        line = self._lines.popleft()
-        self._unread_bytes -= len(line)
-        return line
+        """See `Sandbox.receive`."""
+        return await self._channel.receive()
 
     async def ended(self) -> Ended:
         """How it ended, once all its processes are gone."""
@@ -169,7 +125,7 @@ class LocalSandbox:
 
     def host_pid(self) -> int | None:
         """Its first process, as the service's own pid namespace names it."""
-        if self._host_pid is None and self._channel.fileno() >= 0:
+        if self._host_pid is None and self._pidfd >= 0:
             self._host_pid = procfs.pid_of(self._pidfd)
         return self._host_pid
 
@@ -214,13 +170,12 @@ class LocalSandbox:
             for stream in self._streams:
                 while stream.open and self._on_output(stream):
                     pass
-            while self._channel_open and self._on_channel():
+            while self._channel.open and self._channel.read():
                 pass
         self.close()
         limits = self._limits
-        if limits is not None and not self._locked and self._stopped_for != "killed":
-            why = bytes(self._received[:300]).decode("utf-8", "replace")
-            self._fail(f"its walls did not come up: {why}")
+        if limits is not None and not self._channel.locked and self._stopped_for != "killed":
+            self._fail(f"its walls did not come up: {self._channel.unfinished()}")
             return
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
@@ -264,8 +219,7 @@ class LocalSandbox:
 
     def close(self) -> None:
         """Closes every descriptor; may be called again."""
-        if self._channel.fileno() >= 0:
-            self._close_channel()
+        if self._pidfd >= 0:
             self._channel.close()
             for stream in self._streams:
                 self._close_stream(stream)
@@ -291,89 +245,7 @@ class LocalSandbox:
             self.stop("output_limit")
         return True
 
-    def _on_channel(self) -> bool:
-        """Reads once; whether there may be more to read at once."""
-        try:
-            data = self._channel.recv(_CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if data:
-            self._take(data)
-        else:
-            self._close_channel()
-        if self._wanted is not None and (self._lines or not self._channel_open):
-            _wake(self._wanted)
-        return bool(data)
-
-    def _take(self, data: bytes) -> None:
-        if not self._locked:
-            self._locked = data.startswith(LOCKED)
-            data = data[len(LOCKED) :] if self._locked else data
-        self._unread_bytes += len(data)
-        self._received += data
-        if b"\n" in data:
-            *lines, rest = self._received.split(b"\n")
-            self._unread_bytes -= len(lines)
-            self._lines.extend(bytes(line) for line in lines)
-            self._received = rest
-        if self._unread_bytes > _UNREAD_BYTES or len(self._lines) > _UNREAD_LINES:
-            self.stop("output_limit")
-            self._close_channel()
-
-    def _on_writable(self) -> None:
-        while self._unsent:
-            view, given = self._unsent[0]
-            count = self._write(view, given)
-            self._unsent_bytes -= count
-            if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
-                _wake(self._drained)
-            if count < len(view):
-                self._unsent[0] = view[count:], given
-                return
-            self._unsent.popleft()
-        self._loop.remove_writer(self._channel.fileno())
-        if self._hung_up:
-            self.hang_up()
-
-    def _write(self, view: memoryview, given: list[int]) -> int:
-        """How much of it went; `given` goes with its first byte, and is empty after that."""
-        try:
-            sent = (
-                socket.send_fds(self._channel, [view], given) if given else self._channel.send(view)
-            )
-        except BlockingIOError:
-            return 0
-        except OSError:
-            sent = len(view)  # it no longer listens, and how it ended will say why
-        _close_all(given)
-        return sent
-
-    def _close_channel(self) -> None:
-        if self._channel_open:
-            self._channel_open = False
-            self._loop.remove_reader(self._channel.fileno())
-            if self._unsent:
-                for _, given in self._unsent:
-                    _close_all(given)
-                self._unsent.clear()
-                self._loop.remove_writer(self._channel.fileno())
-            for waiter in (self._wanted, self._drained):
-                if waiter is not None:
-                    _wake(waiter)
-
     def _close_stream(self, stream: Stream) -> None:
         if stream.open:
             stream.open = False
             self._loop.remove_reader(stream.descriptor)
-
-
-def _close_all(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

@@ -1,0 +1,182 @@
+"""Our end of the line to a sandbox's program: whole lines in both directions, none of them waited for.
+
+What comes out is hostile: it is bounded here, and understood elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from proctor_service.sandbox.backends.local.forkserver import LOCKED
+
+_CHUNK = 1 << 16
+_UNREAD_BYTES = 64 << 20  # values are bounded to less where they are encoded
+_UNREAD_LINES = 100_000
+_UNSENT_BYTES = 1 << 20  # whoever relays to a program waits beyond that
+
+
+class Channel:
+    """Calls `on_flood` when a sandbox says more than anybody will read."""
+
+    def __init__(self, descriptor: int, on_flood: Callable[[], None]) -> None:
+        self.open = True
+        self.locked = False
+        self._on_flood = on_flood
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.setblocking(False)
+        self._received = bytearray()
+        self._unread_bytes = 0
+        self._lines: deque[bytes] = deque()
+        self._hung_up = False
+        self._wanted: asyncio.Future[None] | None = None
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+        self._unsent_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
+
+    def listen(self) -> None:
+        """Begins to read."""
+        self._loop.add_reader(self._socket.fileno(), self.read)
+
+    def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Sends a line; what does not fit the socket waits until it does.
+
+        `descriptors` go along, and are closed here once they are on their way.
+        """
+        given = list(descriptors)
+        if not self.open:
+            _close_all(given)
+            return
+        view = memoryview(line)
+        if not self._unsent:
+            view = view[self._write(view, given) :]
+        if view:
+            if not self._unsent:
+                self._loop.add_writer(self._socket.fileno(), self._on_writable)
+            self._unsent.append((view, given))
+            self._unsent_bytes += len(view)
+
+    async def drain(self) -> None:
+        """Gives way to the loop, and waits while much is unsent."""
+        await asyncio.sleep(0)
+        while self._unsent_bytes > _UNSENT_BYTES and self.open:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def hang_up(self) -> None:
+        """No more lines will come; those under way still arrive."""
+        self._hung_up = True
+        if self.open and not self._unsent:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    async def receive(self) -> bytes | None:
+        """The next line, None after the last."""
+        while not self._lines:
+            if not self.open:
+                return None
+            self._wanted = self._loop.create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        line = self._lines.popleft()
+        self._unread_bytes -= len(line)
+        return line
+
+    def read(self) -> bool:
+        """Reads once; whether there may be more to read at once."""
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._take(data)
+        else:
+            self._stop()
+        if self._wanted is not None and (self._lines or not self.open):
+            _wake(self._wanted)
+        return bool(data)
+
+    def unfinished(self) -> str:
+        """What was said without a newline: how a sandbox tells that its walls did not come up."""
+        return bytes(self._received[:300]).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Closes the socket; may be called again."""
+        if self._socket.fileno() >= 0:
+            self._stop()
+            self._socket.close()
+
+    def _take(self, data: bytes) -> None:
+        if not self.locked:
+            self.locked = data.startswith(LOCKED)
+            data = data[len(LOCKED) :] if self.locked else data
+        self._unread_bytes += len(data)
+        self._received += data
+        if b"\n" in data:
+            *lines, rest = self._received.split(b"\n")
+            self._unread_bytes -= len(lines)
+            self._lines.extend(bytes(line) for line in lines)
+            self._received = rest
+        if self._unread_bytes > _UNREAD_BYTES or len(self._lines) > _UNREAD_LINES:
+            self._on_flood()
+            self._stop()
+
+    def _on_writable(self) -> None:
+        while self._unsent:
+            view, given = self._unsent[0]
+            count = self._write(view, given)
+            self._unsent_bytes -= count
+            if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
+                _wake(self._drained)
+            if count < len(view):
+                self._unsent[0] = view[count:], given
+                return
+            self._unsent.popleft()
+        self._loop.remove_writer(self._socket.fileno())
+        if self._hung_up:
+            self.hang_up()
+
+    def _write(self, view: memoryview, given: list[int]) -> int:
+        """How much of it went; `given` goes with its first byte, and is empty after that."""
+        try:
+            sent = (
+                socket.send_fds(self._socket, [view], given) if given else self._socket.send(view)
+            )
+        except BlockingIOError:
+            return 0
+        except OSError:
+            sent = len(view)  # it no longer listens, and how it ended will say why
+        _close_all(given)
+        return sent
+
+    def _stop(self) -> None:
+        if self.open:
+            self.open = False
+            self._loop.remove_reader(self._socket.fileno())
+            if self._unsent:
+                for _, given in self._unsent:
+                    _close_all(given)
+                self._unsent.clear()
+                self._loop.remove_writer(self._socket.fileno())
+            for waiter in (self._wanted, self._drained):
+                if waiter is not None:
+                    _wake(waiter)
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
