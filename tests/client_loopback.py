@@ -24,13 +24,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """A request with a body."""
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
         self.do_GET()
 
     def do_GET(self) -> None:
         """A request without one."""
         self.server.received.append({name.lower(): text for name, text in self.headers.items()})
+        self.server.asked.append(self.requestline.rpartition(" ")[0])
         self.server.script.popleft()(self)
+
+    do_PUT, do_DELETE = do_POST, do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep standard error for failures."""
@@ -48,6 +51,8 @@ class Loopback(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler, bind_and_activate=False)
         self.script: deque[Act] = deque()
         self.received: list[dict[str, str]] = []
+        self.asked: list[str] = []
+        self.bodies: list[bytes] = []
         self.clock = FakeClock()
         self._thread: threading.Thread | None = None
         self.server_bind()
@@ -74,7 +79,7 @@ class Loopback(ThreadingHTTPServer):
 
     def keys(self) -> set[str]:
         """The different keys that came."""
-        return {each["idempotency-key"] for each in self.received}
+        return {each["idempotency-key"] for each in self.received if "idempotency-key" in each}
 
 
 def send(status: int, body: bytes, kind: str = "application/json", **headers: str) -> Act:

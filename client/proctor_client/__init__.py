@@ -6,13 +6,20 @@
         answer = proctor.reward(completions, grader={"kind": "asserts", "tests": tests})
         rewards = [result.reward for result in answer.results]  # None where `error` is set
 
+    with proctor.sandbox(tags=["run-7"]) as sandbox:  # one that keeps its state
+        print(sandbox.exec(["ls", "-l"]).stdout)
+
 The models of the wire are in `proctor_client.wire`, a fake service for tests of one's own in
 `proctor_client.testing`. Needs httpx and pydantic, and imports nothing else.
 """
 
 from proctor_client import wire
 from proctor_client._calls import AnySubmission, RewardOptions
-from proctor_client.client import AsyncClient, Client
+from proctor_client._handle import Observer
+from proctor_client._rollout_calls import RolloutOptions
+from proctor_client._sandbox_calls import SandboxOptions
+from proctor_client.async_client import AsyncClient
+from proctor_client.client import Client
 from proctor_client.errors import (
     BusyError,
     DrainingError,
@@ -27,23 +34,47 @@ from proctor_client.errors import (
     QuotaExceededError,
     SandboxError,
     SandboxFileError,
+    SandboxLostError,
     SandboxNotFoundError,
     SandboxStoppedError,
+    SandboxTimeoutError,
+    SandboxUnavailableError,
     UnauthorizedError,
 )
-from proctor_client.streams import AsyncRewardStream, RewardStream
+from proctor_client.pending import AsyncPending, Pending
+from proctor_client.sandbox import AsyncSandbox, Sandbox
+from proctor_client.session import AsyncSession, Session
+from proctor_client.stats import ActiveCount, SessionStats
+from proctor_client.streams import (
+    AsyncExecStream,
+    AsyncRewardStream,
+    AsyncRolloutStream,
+    ExecStream,
+    RewardStream,
+    RolloutStream,
+)
+from proctor_client.tags import environment_tags, kubernetes_labels
 
 __all__ = [
+    "ActiveCount",
     "AnySubmission",
     "AsyncClient",
+    "AsyncExecStream",
+    "AsyncPending",
     "AsyncRewardStream",
+    "AsyncRolloutStream",
+    "AsyncSandbox",
+    "AsyncSession",
     "BusyError",
     "Client",
     "DrainingError",
+    "ExecStream",
     "ForbiddenError",
     "InternalError",
     "InvalidRequestError",
     "NotFoundError",
+    "Observer",
+    "Pending",
     "ProctorConnectionError",
     "ProctorError",
     "ProctorTimeoutError",
@@ -51,10 +82,21 @@ __all__ = [
     "QuotaExceededError",
     "RewardOptions",
     "RewardStream",
+    "RolloutOptions",
+    "RolloutStream",
+    "Sandbox",
     "SandboxError",
     "SandboxFileError",
+    "SandboxLostError",
     "SandboxNotFoundError",
+    "SandboxOptions",
     "SandboxStoppedError",
+    "SandboxTimeoutError",
+    "SandboxUnavailableError",
+    "Session",
+    "SessionStats",
     "UnauthorizedError",
+    "environment_tags",
+    "kubernetes_labels",
     "wire",
 ]

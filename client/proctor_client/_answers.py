@@ -7,6 +7,7 @@ take for the end of a line. In NDJSON only b"\\n" ends one, so the lines are cut
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -71,6 +72,53 @@ def parse_reward_response(body: bytes, count: int) -> wire.RewardResponse:
     return response
 
 
+def parse_exec_line(line: bytes) -> wire.ExecLine | wire.Problem:
+    """A line of an execution's stream, or a problem. Raises ProtocolError for anything else."""
+    value = _object(line)
+    try:
+        if value.get("error") is not None:
+            return wire.ProblemBody.model_validate(value).error
+        return wire.ExecLine.model_validate(value)
+    except ValidationError as error:
+        raise ProtocolError(f"a line of the stream is no output: {_first(error)}") from None
+
+
+class TrajectoryLines:
+    """Reads the lines of a rollout's stream, and keeps count of whose they are."""
+
+    def __init__(self, request: wire.RolloutRequest) -> None:
+        self._missing = Counter(_task_ids(request))
+
+    def parse(self, line: bytes) -> wire.Trajectory | wire.RolloutSummary | wire.Problem:
+        """What a line says. Raises ProtocolError for a trajectory too many or too few."""
+        value = _object(line)
+        try:
+            if "summary" in value:
+                if self._missing.total():
+                    raise ProtocolError(f"{self._missing.total()} trajectories are missing")
+                return wire.RolloutSummary.model_validate(value["summary"])
+            if "error" in value and "task_id" not in value:
+                return wire.ProblemBody.model_validate(value).error
+            trajectory = wire.Trajectory.model_validate(value)
+        except ValidationError as error:
+            raise ProtocolError(f"a line is no trajectory: {_first(error)}") from None
+        if not self._missing[trajectory.task_id]:
+            raise ProtocolError(f"a trajectory too many, of task {trajectory.task_id!r}")
+        self._missing[trajectory.task_id] -= 1
+        return trajectory
+
+
+def parse_rollout_response(body: bytes, request: wire.RolloutRequest) -> wire.RolloutResponse:
+    """The answer of POST /rollout, checked to hold every trajectory in the order of the tasks.
+
+    Raises ProtocolError otherwise.
+    """
+    response = parse_model(wire.RolloutResponse, body)
+    if [each.task_id for each in response.trajectories] != _task_ids(request):
+        raise ProtocolError("the answer does not hold the trajectories in the request's order")
+    return response
+
+
 def parse_model(model: type[M], body: bytes) -> M:
     """`body` as a `model`. Raises ProtocolError if it is none."""
     try:
@@ -89,6 +137,20 @@ def check_complete(seen: set[int], count: int) -> None:
     """Raises ProtocolError unless each of `count` results was seen before the summary."""
     if len(seen) != count:
         raise ProtocolError(f"the stream ended with {len(seen)} of {count} results")
+
+
+def _task_ids(request: wire.RolloutRequest) -> list[str]:
+    return [task.id for task in request.tasks for _ in range(request.trajectories_per_task)]
+
+
+def _object(line: bytes) -> dict[str, object]:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        raise ProtocolError("a line of the stream is not JSON") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("a line of the stream is not a JSON object")
+    return value
 
 
 def _is_json(text: bytes) -> bool:

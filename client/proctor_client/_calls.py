@@ -1,22 +1,20 @@
-"""The calls of the service: what the caller's arguments become on the wire, and what comes back.
-
-Whatever the wire's models refuse is an InvalidRequestError here, before anything is sent.
-"""
+"""The calls about rewards, and those around them, each as a flow that a client drives."""
 
 from __future__ import annotations
 
-import json
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from proctor_client import wire
 from proctor_client._answers import parse_model, parse_reward_response
 from proctor_client._clock import Clock
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
-from proctor_client.errors import InvalidRequestError, from_validation
+from proctor_client._requests import checked, encode, plain
+from proctor_client.errors import InvalidRequestError
 
 # The service ends a batch at its deadline by itself; this is for its last words and the way back.
 GRACE_SECONDS = 30.0
@@ -47,7 +45,7 @@ class RewardOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls, each as a flow that a client drives."""
+    """What is needed to make the flows."""
 
     policy: Policy
     clock: Clock
@@ -89,7 +87,8 @@ class Calls:
 
     def _reward_call(self, request: wire.RewardRequest, *, accept: str) -> Call:
         wait = max(self.policy.timeout_seconds, request.deadline_seconds + GRACE_SECONDS)
-        return Call("POST", "/reward", wait, content=encode(request), accept=accept)
+        key = str(uuid.uuid4())
+        return Call("POST", "/reward", wait, content=encode(request), accept=accept, key=key)
 
 
 def reward_request(
@@ -99,52 +98,7 @@ def reward_request(
     if isinstance(submissions, str | Mapping | BaseModel):
         # Each of these can be iterated over, into nonsense that would be judged.
         raise InvalidRequestError("submissions: a list is wanted, of one submission or more")
-    fields: dict[str, Any] = {name: _plain(value) for name, value in options.items()}
-    fields["submissions"] = [
-        {"completion": each} if isinstance(each, str) else _plain(each) for each in submissions
+    listed = [
+        {"completion": each} if isinstance(each, str) else plain(each) for each in submissions
     ]
-    try:
-        return wire.RewardRequest.model_validate(fields)
-    except ValidationError as error:
-        # The cause would print the submissions themselves.
-        raise from_validation(error) from None
-
-
-def encode(request: wire.RewardRequest) -> bytes:
-    """The request as JSON in UTF-8. Raises InvalidRequestError for what neither of them has."""
-    try:
-        # Not pydantic's own JSON: it turns an infinite expected value into null without a word.
-        return _json(wire.dump(request))
-    except UnicodeEncodeError:
-        where = next(
-            (
-                f"submissions.{index}"
-                for index, each in enumerate(request.submissions)
-                if not _is_unicode(wire.dump(each))
-            ),
-            "request",
-        )
-        raise InvalidRequestError(f"{where}: a lone surrogate cannot be sent as UTF-8") from None
-    except ValueError:
-        raise InvalidRequestError("request: a number is infinite or not a number") from None
-
-
-def _plain(value: object) -> object:
-    """Mappings as dict, which pydantic wants; and what is iterable but no list, as a list."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | BaseModel):
-        return list(value)
-    return value
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _is_unicode(value: object) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return checked(wire.RewardRequest, {**options, "submissions": listed})

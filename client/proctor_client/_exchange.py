@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 
 from proctor_client._clock import Clock
-from proctor_client._flow import Answer, Read, Reply, Send, Sleep
+from proctor_client._flow import SOUND_STATUSES, Answer, Read, Reply, Send, Sleep
 from proctor_client.errors import from_transport
 
 
@@ -46,7 +46,7 @@ class Exchange:
         )
         self._response = response = self._http.send(request, stream=True)
         self._chunks = response.iter_bytes()
-        is_open = step.streams and response.status_code == 200
+        is_open = step.streams and response.status_code in SOUND_STATUSES
         return Answer(response.status_code, response.headers, b"" if is_open else response.read())
 
 
@@ -88,7 +88,7 @@ class AsyncExchange:
         )
         self._response = response = await self._http.send(request, stream=True)
         self._chunks = response.aiter_bytes()
-        is_open = step.streams and response.status_code == 200
+        is_open = step.streams and response.status_code in SOUND_STATUSES
         body = b"" if is_open else await response.aread()
         return Answer(response.status_code, response.headers, body)
 

@@ -3,7 +3,8 @@
 A flow is a generator. It yields steps (send this, read on, sleep, hand this to the caller) and gets
 the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit others:
 
-- A retry must not start the work again: one Idempotency-Key per call, the same on every attempt.
+- A retry must not start the work again: one Idempotency-Key per call, the same on every attempt;
+  and what has no key and may have begun is not sent again.
 - Waits that are all drawn small end before a restart does. What a draw leaves of its window is
   added to the next wait, so each attempt falls at a random moment of its own part of the outage.
 """
@@ -11,7 +12,6 @@ the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -24,6 +24,7 @@ from proctor_client.errors import (
     ProctorError,
     from_answer,
     from_problem,
+    surely_unbegun,
 )
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ T = TypeVar("T")
 FIRST_WINDOW_SECONDS = 1.0
 LONGEST_WINDOW_SECONDS = 15.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
+SOUND_STATUSES = (200, 201, 204)
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,21 @@ class Policy:
 
 @dataclass(frozen=True)
 class Call:
-    """One logical request. `answer_seconds` is how long a sound service may take to answer it."""
+    """One logical request. `answer_seconds` is how long a sound service may take to answer it.
+
+    `key` is its Idempotency-Key. `repeatable` says that sending it twice does no harm, thanks to
+    the key or by its nature; other calls are sent again only when they surely did not begin.
+    """
 
     method: str
     path: str
     answer_seconds: float
-    content: bytes | None = None
+    content: bytes | None = field(default=None, repr=False)  # a policy's key may be in it
+    content_type: str = "application/json"
     accept: str = "application/json"
+    key: str | None = None
+    repeatable: bool = True
+    secret: str = field(default="", repr=False)  # kept out of every message, as the policy's
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class Send:
     method: str
     path: str
     headers: Mapping[str, str]
-    content: bytes | None
+    content: bytes | None = field(repr=False)
     streams: bool
     connect_seconds: float
     read_seconds: float
@@ -132,6 +142,7 @@ class Patience:
         wait = min(asked + self._draw(), budget)
         if (
             not error.retryable
+            or not (self._call.repeatable or surely_unbegun(error))
             or self._failures >= self._policy.max_attempts
             or budget <= 0
             or asked > budget
@@ -165,16 +176,50 @@ class Patience:
 
 
 def answer_flow(call: Call, parse: Callable[[bytes], T], policy: Policy, clock: Clock) -> Flow[T]:
-    """Emits one thing: what `parse` makes of the body of a 200."""
-    patience = Patience(call, policy, clock)
-    headers = _headers(call)
+    """Emits one thing: what `parse` makes of the body of a sound answer."""
+    answer = yield from _answered(call, policy, clock, streams=False)
+    yield Emit(parse(answer.body))
+
+
+def lines_flow(
+    call: Call,
+    parse: Callable[[bytes], T | wire.Problem],
+    is_last: Callable[[T], bool],
+    policy: Policy,
+    clock: Clock,
+) -> Flow[T]:
+    """Emits what `parse` makes of each line of one answer, which nothing resumes when it breaks."""
+    yield from _answered(call, policy, clock, streams=True)
+    lines = Lines()
     while True:
-        reply = yield _send(call, headers, policy, patience, streams=False)
-        failure = _failure(reply, policy, clock)
+        chunk = yield Read()
+        if isinstance(chunk, ProctorError):
+            raise chunk
+        assert not isinstance(chunk, Answer)
+        for line in lines.feed(chunk):
+            item = parse(line)
+            if isinstance(item, wire.Problem):
+                raise from_problem(item, status=None, secrets=(policy.secret, call.secret))
+            if is_last(item):
+                yield Read()  # to the end, as in _read_results
+                yield Emit(item)
+                return
+            yield Emit(item)
+        if chunk is None:
+            raise ProctorConnectionError("the stream ended early")
+
+
+def _answered(
+    call: Call, policy: Policy, clock: Clock, *, streams: bool
+) -> Generator[Send | Sleep, Reply, Answer]:
+    """The first sound answer, over as many attempts as it takes."""
+    patience = Patience(call, policy, clock)
+    while True:
+        reply = yield _send(call, policy, patience, streams=streams)
+        failure = _failure(reply, call, policy, clock)
         if failure is None:
             assert isinstance(reply, Answer)
-            yield Emit(parse(reply.body))
-            return
+            return reply
         yield Sleep(patience.wait_after(failure))
 
 
@@ -183,11 +228,10 @@ def stream_flow(
 ) -> Flow[wire.Result | wire.Summary]:
     """Emits each of `count` results once, over however many connections; then the summary."""
     patience = Patience(call, policy, clock)
-    headers = _headers(call)
     seen: set[int] = set()
     while True:
-        reply = yield _send(call, headers, policy, patience, streams=True)
-        failure = _failure(reply, policy, clock)
+        reply = yield _send(call, policy, patience, streams=True)
+        failure = _failure(reply, call, policy, clock)
         if failure is None:
             failure = yield from _read_results(seen, count, policy, patience)
         if failure is None:
@@ -208,7 +252,7 @@ def _read_results(
         for line in lines.feed(chunk):
             item = parse_line(line)
             if isinstance(item, wire.Problem):
-                return from_problem(item, status=None, secret=policy.secret)
+                return from_problem(item, status=None, secrets=(policy.secret,))
             if isinstance(item, wire.Summary):
                 check_complete(seen, count)
                 # Reading to the end keeps the connection for the next call, and the service does
@@ -225,18 +269,13 @@ def _read_results(
             return ProctorConnectionError("the stream ended early", retryable=True)
 
 
-def _headers(call: Call) -> dict[str, str]:
+def _send(call: Call, policy: Policy, patience: Patience, *, streams: bool) -> Send:
+    left = patience.attempt_seconds()
     headers = {"Accept": call.accept}
     if call.content is not None:
-        headers["Content-Type"] = "application/json"
-        headers["Idempotency-Key"] = str(uuid.uuid4())
-    return headers
-
-
-def _send(
-    call: Call, headers: Mapping[str, str], policy: Policy, patience: Patience, *, streams: bool
-) -> Send:
-    left = patience.attempt_seconds()
+        headers["Content-Type"] = call.content_type
+    if call.key is not None:
+        headers["Idempotency-Key"] = call.key
     return Send(
         method=call.method,
         path=call.path,
@@ -248,12 +287,16 @@ def _send(
     )
 
 
-def _failure(reply: Reply, policy: Policy, clock: Clock) -> ProctorError | None:
+def _failure(reply: Reply, call: Call, policy: Policy, clock: Clock) -> ProctorError | None:
     if isinstance(reply, ProctorError):
         return reply
     assert isinstance(reply, Answer)
-    if reply.status == 200:
+    if reply.status in SOUND_STATUSES:
         return None
     return from_answer(
-        reply.status, reply.body, reply.headers, now=clock.wall(), secret=policy.secret
+        reply.status,
+        reply.body,
+        reply.headers,
+        now=clock.wall(),
+        secrets=(policy.secret, call.secret),
     )

@@ -8,7 +8,10 @@
     ├── SandboxError                the base of what concerns one sandbox
     │   ├── SandboxNotFoundError    sandbox_not_found
     │   ├── SandboxStoppedError     sandbox_stopped
-    │   └── SandboxFileError        file_not_found
+    │   ├── SandboxFileError        file_not_found      also invalid_request: a file that was refused
+    │   ├── SandboxTimeoutError     sandbox_timeout     raised here, for a command at its time limit
+    │   ├── SandboxLostError        sandbox_lost
+    │   └── SandboxUnavailableError sandbox_unavailable
     ├── BusyError                   busy
     ├── QuotaExceededError          quota_exceeded
     ├── DrainingError               draining
@@ -28,7 +31,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
@@ -116,9 +119,32 @@ class SandboxStoppedError(SandboxError):
 
 
 class SandboxFileError(SandboxError):
-    """The sandbox has no such file."""
+    """The sandbox has no such file, or refuses it: a directory, too large, no room, no such path."""
 
     reason = "file_not_found"
+
+
+class SandboxTimeoutError(SandboxError):
+    """The command was ended by its time limit. `result` holds what it had printed by then."""
+
+    reason = "sandbox_timeout"
+
+    def __init__(self, message: str, result: wire.ExecResult) -> None:
+        super().__init__(message)
+        self.args = (message, result)  # what unpickling calls this with
+        self.result = result
+
+
+class SandboxLostError(SandboxError):
+    """The sandbox went away through a fault of the service. It does not come back: make another."""
+
+    reason = "sandbox_lost"
+
+
+class SandboxUnavailableError(SandboxError):
+    """The service could not make a sandbox just now."""
+
+    reason = "sandbox_unavailable"
 
 
 class BusyError(ProctorError):
@@ -175,6 +201,8 @@ CLASS_BY_REASON = _by_reason(
     SandboxNotFoundError,
     SandboxStoppedError,
     SandboxFileError,
+    SandboxLostError,
+    SandboxUnavailableError,
     BusyError,
     QuotaExceededError,
     DrainingError,
@@ -188,25 +216,25 @@ def from_answer(
     headers: Mapping[str, str],
     *,
     now: float | None = None,
-    secret: str = "",
+    secrets: Sequence[str] = (),
 ) -> ProctorError:
     """The exception for an answer other than the one hoped for; returned, not raised.
 
     `headers` are looked up in lower case. `now` is the time in seconds since the epoch, for a
-    `Retry-After` that is a date; the answer's own `Date` goes first, since clocks differ. `secret`
-    is blotted out of the message, because a proxy may echo the request.
+    `Retry-After` that is a date; the answer's own `Date` goes first, since clocks differ. `secrets`
+    are blotted out of the message, because a proxy may echo the request.
     """
     asked = _retry_after_header(headers, time.time() if now is None else now)
     try:
         problem = wire.ProblemBody.model_validate_json(body).error
     except ValidationError:
         return ProtocolError(
-            _blot(_describe_foreign(body, headers), secret),
+            _describe_foreign(body, headers, secrets),
             retryable=status in RETRIED_STATUSES,
             retry_after_seconds=asked if _is_wait(asked) else None,
             status_code=status,
         )
-    return from_problem(problem, status=status, retry_after_seconds=asked, secret=secret)
+    return from_problem(problem, status=status, retry_after_seconds=asked, secrets=secrets)
 
 
 def from_problem(
@@ -214,19 +242,21 @@ def from_problem(
     *,
     status: int | None,
     retry_after_seconds: float | None = None,
-    secret: str = "",
+    secrets: Sequence[str] = (),
 ) -> ProctorError:
     """The exception for a problem that the service reported; `status` is None within a stream.
 
     A 4xx other than 429 is never retryable, whatever its body says: the same request would get
-    the same answer. Of two times to wait, the header's and the body's, the longer holds.
+    the same answer. No more is a lost sandbox. Of two times to wait, the header's and the body's,
+    the longer holds.
     """
+    kind = CLASS_BY_REASON.get(problem.reason, ProctorError)
     said = problem.retryable and (status is None or status >= 500)
     waits = [w for w in (retry_after_seconds, problem.retry_after_seconds) if _is_wait(w)]
-    return CLASS_BY_REASON.get(problem.reason, ProctorError)(
-        _blot(problem.message, secret),
+    return kind(
+        _blot(problem.message, secrets),
         reason=problem.reason,
-        retryable=said or status in RETRIED_STATUSES,
+        retryable=kind is not SandboxLostError and (said or status in RETRIED_STATUSES),
         retry_after_seconds=max(waits, default=None),
         status_code=status,
     )
@@ -264,15 +294,28 @@ def from_validation(cause: ValidationError) -> InvalidRequestError:
     )
 
 
-def _describe_foreign(body: bytes, headers: Mapping[str, str]) -> str:
-    kind = headers.get("content-type", "no content type").split(";")[0]
-    text = " ".join(body[: 8 * _QUOTED_CHARACTERS].decode("utf-8", "replace").split())
+def surely_unbegun(error: ProctorError) -> bool:
+    """Whether the request was never sent, or was turned away by the service's own word."""
+    if error.status_code is not None:
+        refused = isinstance(error, BusyError | QuotaExceededError | DrainingError)
+        return refused and error.status_code in (429, 503)
+    return isinstance(
+        error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
+    )
+
+
+def _describe_foreign(body: bytes, headers: Mapping[str, str], secrets: Sequence[str]) -> str:
+    kind = _blot(headers.get("content-type", "no content type").split(";")[0], secrets)
+    # Blotted before it is cut: half a secret is still one.
+    text = _blot(" ".join(body.decode("utf-8", "replace").split()), secrets)
     quoted = f", {text[:_QUOTED_CHARACTERS]!r}" if text else ""
     return f"the answer is not Proctor's, check the URL and what lies between: {kind}{quoted}"
 
 
-def _blot(text: str, secret: str) -> str:
-    return text.replace(secret, "[token]") if secret else text
+def _blot(text: str, secrets: Sequence[str]) -> str:
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "[secret]")
+    return text
 
 
 def _retry_after_header(headers: Mapping[str, str], now: float) -> float | None:

@@ -1,37 +1,29 @@
-"""The answers that come bit by bit: results as they finish, then the batch in one line."""
+"""The answers that come bit by bit: results as they finish, trajectories, and a command's output.
+
+Leave one early by `close()` or a `with` block: it ends the connection, and the service then cancels
+what has not started and kills what runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import aclosing, closing
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from proctor_client import wire
 
+T = TypeVar("T")
 
-class RewardStream(Iterator[wire.Result]):
-    """The results of a batch as they finish; afterwards its `summary`.
 
-    Leave early by `close()` or a `with` block: it ends the connection, and the service then cancels
-    what has not started.
-    """
+class _Stream(Iterator[T]):
+    """Iterating and leaving."""
 
-    def __init__(self, items: Generator[wire.Result | wire.Summary, None, None]) -> None:
+    def __init__(self, items: Generator[T, None, None]) -> None:
         self._items = items
-        self._summary: wire.Summary | None = None
 
-    def __next__(self) -> wire.Result:
-        item = next(self._items)
-        if isinstance(item, wire.Summary):
-            self._summary = item
-            item = next(self._items)  # nothing follows: this ends the iteration
-            assert isinstance(item, wire.Result)
-        return item
-
-    @property
-    def summary(self) -> wire.Summary:
-        """The batch in one line. Raises RuntimeError before the last result was taken."""
-        return _known(self._summary)
+    def __next__(self) -> T:
+        return next(self._items)
 
     def close(self) -> None:
         """End the connection, if it is open."""
@@ -49,25 +41,14 @@ class RewardStream(Iterator[wire.Result]):
         self.close()
 
 
-class AsyncRewardStream(AsyncIterator[wire.Result]):
-    """As RewardStream, for `async for` and `async with`."""
+class _AsyncStream(AsyncIterator[T]):
+    """As _Stream, for `async for` and `async with`."""
 
-    def __init__(self, items: AsyncGenerator[wire.Result | wire.Summary, None]) -> None:
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
-        self._summary: wire.Summary | None = None
 
-    async def __anext__(self) -> wire.Result:
-        item = await anext(self._items)
-        if isinstance(item, wire.Summary):
-            self._summary = item
-            item = await anext(self._items)  # nothing follows: this ends the iteration
-            assert isinstance(item, wire.Result)
-        return item
-
-    @property
-    def summary(self) -> wire.Summary:
-        """The batch in one line. Raises RuntimeError before the last result was taken."""
-        return _known(self._summary)
+    async def __anext__(self) -> T:
+        return await anext(self._items)
 
     async def aclose(self) -> None:
         """End the connection, if it is open."""
@@ -85,7 +66,138 @@ class AsyncRewardStream(AsyncIterator[wire.Result]):
         await self.aclose()
 
 
-def _known(summary: wire.Summary | None) -> wire.Summary:
-    if summary is None:
-        raise RuntimeError("the summary comes after the last result: iterate to the end first")
-    return summary
+class RewardStream(_Stream[wire.Result]):
+    """The results of a batch as they finish; afterwards its `summary`."""
+
+    def __init__(self, items: Generator[wire.Result | wire.Summary, None, None]) -> None:
+        super().__init__(self._results(items))
+        self._summary: wire.Summary | None = None
+
+    @property
+    def summary(self) -> wire.Summary:
+        """The batch in one line. Raises RuntimeError before the last result was taken."""
+        return _known(self._summary, "summary")
+
+    def _results(
+        self, items: Generator[wire.Result | wire.Summary, None, None]
+    ) -> Generator[wire.Result, None, None]:
+        with closing(items):
+            for item in items:
+                if isinstance(item, wire.Summary):
+                    self._summary = item
+                else:
+                    yield item
+
+
+class AsyncRewardStream(_AsyncStream[wire.Result]):
+    """As RewardStream, for `async for` and `async with`."""
+
+    def __init__(self, items: AsyncGenerator[wire.Result | wire.Summary, None]) -> None:
+        super().__init__(self._results(items))
+        self._summary: wire.Summary | None = None
+
+    @property
+    def summary(self) -> wire.Summary:
+        """As RewardStream.summary."""
+        return _known(self._summary, "summary")
+
+    async def _results(
+        self, items: AsyncGenerator[wire.Result | wire.Summary, None]
+    ) -> AsyncGenerator[wire.Result, None]:
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, wire.Summary):
+                    self._summary = item
+                else:
+                    yield item
+
+
+class RolloutStream(_Stream[wire.Trajectory]):
+    """The trajectories of a rollout as they finish; afterwards its `summary`."""
+
+    def __init__(self, items: Generator[wire.Trajectory | wire.RolloutSummary, None, None]) -> None:
+        super().__init__(self._trajectories(items))
+        self._summary: wire.RolloutSummary | None = None
+
+    @property
+    def summary(self) -> wire.RolloutSummary:
+        """The rollout in one line. Raises RuntimeError before the last trajectory was taken."""
+        return _known(self._summary, "summary")
+
+    def _trajectories(
+        self, items: Generator[wire.Trajectory | wire.RolloutSummary, None, None]
+    ) -> Generator[wire.Trajectory, None, None]:
+        with closing(items):
+            for item in items:
+                if isinstance(item, wire.RolloutSummary):
+                    self._summary = item
+                else:
+                    yield item
+
+
+class AsyncRolloutStream(_AsyncStream[wire.Trajectory]):
+    """As RolloutStream, for `async for` and `async with`."""
+
+    def __init__(self, items: AsyncGenerator[wire.Trajectory | wire.RolloutSummary, None]) -> None:
+        super().__init__(self._trajectories(items))
+        self._summary: wire.RolloutSummary | None = None
+
+    @property
+    def summary(self) -> wire.RolloutSummary:
+        """As RolloutStream.summary."""
+        return _known(self._summary, "summary")
+
+    async def _trajectories(
+        self, items: AsyncGenerator[wire.Trajectory | wire.RolloutSummary, None]
+    ) -> AsyncGenerator[wire.Trajectory, None]:
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, wire.RolloutSummary):
+                    self._summary = item
+                else:
+                    yield item
+
+
+class ExecStream(_Stream[wire.ExecLine]):
+    """The output of a command as it comes, and in its last line the result.
+
+    Raises SandboxTimeoutError after that line when a time limit ended the command.
+    """
+
+    def __init__(self, items: Generator[wire.ExecLine, None, None]) -> None:
+        super().__init__(items)
+        self._result: wire.ExecResult | None = None
+
+    def __next__(self) -> wire.ExecLine:
+        line = super().__next__()
+        self._result = line.result or self._result
+        return line
+
+    @property
+    def result(self) -> wire.ExecResult:
+        """How it ended. Raises RuntimeError before the last line was taken."""
+        return _known(self._result, "result")
+
+
+class AsyncExecStream(_AsyncStream[wire.ExecLine]):
+    """As ExecStream, for `async for` and `async with`."""
+
+    def __init__(self, items: AsyncGenerator[wire.ExecLine, None]) -> None:
+        super().__init__(items)
+        self._result: wire.ExecResult | None = None
+
+    async def __anext__(self) -> wire.ExecLine:
+        line = await super().__anext__()
+        self._result = line.result or self._result
+        return line
+
+    @property
+    def result(self) -> wire.ExecResult:
+        """As ExecStream.result."""
+        return _known(self._result, "result")
+
+
+def _known(value: T | None, name: str) -> T:
+    if value is None:
+        raise RuntimeError(f"the {name} comes last: iterate to the end first")
+    return value

@@ -6,6 +6,13 @@
         assert client.reward(["def f(): return 1"]).results[0].reward == 1.0
     assert len(proctor.requests) == 3
 
+Sandboxes keep their files in memory, and their commands do what the test says:
+
+    proctor = FakeProctor(execute=lambda sandbox, request: "hello" if request.code else 1)
+    with proctor.client() as client, client.sandbox() as sandbox:
+        assert sandbox.exec(code="print('hello')").stdout == "hello"
+    assert [each.status for each in proctor.sandboxes] == ["stopped"]
+
 It keeps to the contract where a client can tell: it checks requests with the wire's models, streams
 NDJSON, and answers a repeated Idempotency-Key with the first answer, judging once.
 """
@@ -13,26 +20,42 @@ NDJSON, and answers a repeated Idempotency-Key with the first answer, judging on
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias, Unpack, get_args
+from typing import TypeAlias, Unpack
 
 import httpx
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from proctor_client import wire
 from proctor_client._clock import Clock
 from proctor_client._connection import ClientOptions
-from proctor_client.client import AsyncClient, Client
+from proctor_client._fake_answers import (
+    Judged,
+    Lines,
+    Order,
+    Plain,
+    as_json,
+    as_line,
+    deliver,
+    problem,
+    result_of,
+    said_of,
+    summary_of,
+)
+from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
+from proctor_client.async_client import AsyncClient
+from proctor_client.client import Client
 from proctor_client.errors import from_validation
+
+__all__ = ["URL", "Executed", "FakeClock", "FakeProctor", "FakeSandbox", "Judged", "Received"]
 
 URL = "http://proctor.test"
 
-Judged: TypeAlias = float | str | wire.ItemError | wire.Result
-"""What a judge says: a reward, a verdict, why there is none, or a whole result but its index."""
+RolledOut: TypeAlias = float | str | wire.ItemError | wire.Trajectory
+"""What became of an episode: a reward, a verdict, why there is none, or a whole trajectory."""
 
 
 class FakeClock(Clock):
@@ -68,13 +91,14 @@ class FakeClock(Clock):
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came. `reward` is the body of a sound POST /reward, else None."""
+    """A request as it came. `reward` and `rollout` are the bodies of sound requests of that name."""
 
     method: str
     path: str
     headers: httpx.Headers
     content: bytes
-    reward: wire.RewardRequest | None
+    reward: wire.RewardRequest | None = None
+    rollout: wire.RolloutRequest | None = None
 
     @property
     def idempotency_key(self) -> str | None:
@@ -87,11 +111,19 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """The service's stand-in, an httpx transport for both clients.
 
     `judge` makes of a submission a reward, a verdict or a wire.ItemError; without one everything
-    passes. With `token`, other tokens are refused. `requests` holds what came, failures included.
+    passes. `execute` makes of a command in a sandbox a wire.ExecResult, its stdout, its exit code
+    or a wire.ItemError; without one it ends with code 0. `roll_out` makes of a task and its number
+    a trajectory, or what a judge says. With `token`, other tokens are refused. `requests` holds
+    what came, failures included.
     """
 
     def __init__(
-        self, judge: Callable[[wire.Submission], Judged] | None = None, *, token: str | None = None
+        self,
+        judge: Callable[[wire.Submission], Judged] | None = None,
+        *,
+        execute: Execute | None = None,
+        roll_out: Callable[[wire.RolloutTask, int], RolledOut] | None = None,
+        token: str | None = None,
     ) -> None:
         self.requests: list[Received] = []
         self.clock = FakeClock()
@@ -104,10 +136,17 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             recent_rewards_per_second=0.0,
         )
         self._judge = judge or (lambda submission: "passed")
+        self._sandboxes = FakeSandboxes(execute or (lambda *_: 0), self._judge, self.clock)
+        self._roll_out = roll_out or (lambda *_: "passed")
         self._token = token
-        self._orders: deque[_Order] = deque()
+        self._orders: deque[Order] = deque()
         self._answers: dict[str, wire.RewardResponse] = {}
         self._lock = threading.RLock()
+
+    @property
+    def sandboxes(self) -> list[FakeSandbox]:
+        """Every sandbox that was made, stopped ones included. Time is `clock.now`."""
+        return self._sandboxes.all()
 
     def client(self, **options: Unpack[ClientOptions]) -> Client:
         """A client of this service, with its token, whose waits take no time."""
@@ -130,15 +169,15 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         retry_after_seconds: float | None = None,
     ) -> None:
         """The next `count` requests get this refusal."""
-        problem = wire.Problem(
+        said = wire.Problem(
             reason=reason,
             message=message,
             retryable=retryable,
             retry_after_seconds=retry_after_seconds,
         )
         asked = {} if retry_after_seconds is None else {"Retry-After": f"{retry_after_seconds:g}"}
-        response = _json(wire.ProblemBody(error=problem), status, asked)
-        self._orders.extend(_Order(response=response) for _ in range(count))
+        response = as_json(wire.ProblemBody(error=said), status, asked)
+        self._orders.extend(Order(response=response) for _ in range(count))
 
     def answer_next(
         self,
@@ -149,8 +188,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         count: int = 1,
     ) -> None:
         """The next `count` requests get this answer as it is, a proxy's page for instance."""
-        response = _Plain(status, headers or {}, content)
-        self._orders.extend(_Order(response=response) for _ in range(count))
+        response = Plain(status, headers or {}, content)
+        self._orders.extend(Order(response=response) for _ in range(count))
 
     def drop_next(self, count: int = 1, *, after_results: int | None = None) -> None:
         """The next `count` connections break.
@@ -158,7 +197,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         Before any answer, or in a stream after so many of its results. The work goes on, as with
         the service, and the retry finds it.
         """
-        self._orders.extend(_Order(after_results=after_results) for _ in range(count))
+        self._orders.extend(Order(after_results=after_results) for _ in range(count))
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """For httpx.Client."""
@@ -175,155 +214,95 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             received, refusal = _receive(request)
             self.requests.append(received)
             order = self._orders.popleft() if self._orders else None
-            if order is not None and order.response is not None:
-                return order.response.build()
-            refusal = self._unauthorized(received) or refusal
-            if refusal is not None:
-                return refusal.build()
-            if received.reward is not None:
-                answer = self._judged(received.reward, received.idempotency_key)
-                return _answer(received, answer, order)
-            if order is not None:
-                raise httpx.ReadError("the connection was dropped, as ordered")
-            return self._around(received).build()
+        if order is not None and order.response is not None:
+            return order.response.build()
+        refusal = self._unauthorized(received) or refusal
+        return deliver(refusal or self._work(request, received), None if refusal else order)
 
-    def _unauthorized(self, received: Received) -> _Plain | None:
+    def _work(self, request: httpx.Request, received: Received) -> Plain | Lines:
+        """Whoever breaks the connection, this was done before."""
+        streams = "application/x-ndjson" in received.headers.get("accept", "")
+        if received.path == "/sandboxes" or received.path.startswith("/sandboxes/"):
+            return self._sandboxes.handle(request)
+        if received.reward is not None:
+            answer = self._judged(received.reward, received.idempotency_key)
+            if not streams:
+                return as_json(answer)
+            summary = as_line(wire.SummaryLine(summary=answer.summary))
+            return Lines([as_line(result) for result in answer.results], [summary])
+        if received.rollout is not None:
+            rolled = self._rolled_out(received.rollout)
+            if not streams:
+                return as_json(rolled)
+            told = [as_line(trajectory) for trajectory in rolled.trajectories]
+            return Lines(told, [as_line({"summary": rolled.summary})])
+        return self._around(received)
+
+    def _unauthorized(self, received: Received) -> Plain | None:
         told = received.headers.get("authorization")
         if self._token is None or received.path == "/healthz" or told == f"Bearer {self._token}":
             return None
-        return _problem(401, "unauthorized", "the token is missing or unknown")
+        return problem(401, "unauthorized", "the token is missing or unknown")
 
-    def _around(self, received: Received) -> _Plain:
+    def _around(self, received: Received) -> Plain:
         match received.method, received.path:
             case "GET", "/healthz":
-                return _json(wire.Health(status="ok"))
+                return as_json(wire.Health(status="ok"))
             case "GET", "/capacity":
-                return _json(self.capacity)
+                return as_json(self.capacity)
             case _:
-                return _problem(404, "not_found", f"no {received.method} {received.path}")
+                return problem(404, "not_found", f"no {received.method} {received.path}")
 
     def _judged(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
-        if key is not None and key in self._answers:
-            return self._answers[key]
+        with self._lock:  # a key that comes twice at once is judged once
+            if key is not None and key in self._answers:
+                return self._answers[key]
+            return self._judge_all(request, key)
+
+    def _judge_all(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
         results = [
-            _result(index, each, self._judge(each))
+            result_of(index, each, self._judge(each))
             for index, each in enumerate(request.submissions)
         ]
-        answer = wire.RewardResponse(results=results, summary=_summary(results))
+        answer = wire.RewardResponse(results=results, summary=summary_of(results))
         if key is not None:
             self._answers[key] = answer
         return answer
 
-
-@dataclass(frozen=True)
-class _Plain:
-    """An answer that may be given several times; an httpx.Response is used up by one."""
-
-    status: int
-    headers: dict[str, str]
-    content: bytes
-
-    def build(self) -> httpx.Response:
-        return httpx.Response(self.status, headers=self.headers, content=self.content)
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What is to happen to one request: this answer, or a connection that breaks."""
-
-    response: _Plain | None = None
-    after_results: int | None = None
+    def _rolled_out(self, request: wire.RolloutRequest) -> wire.RolloutResponse:
+        made = [
+            _trajectory(task, index, self._roll_out(task, index))
+            for task in request.tasks
+            for index in range(request.trajectories_per_task)
+        ]
+        rewards = [each.reward for each in made if each.reward is not None]
+        summary = wire.RolloutSummary(
+            count=len(made),
+            judged=len(rewards),
+            passed=sum(each.verdict == "passed" for each in made),
+            errors=sum(each.error is not None for each in made),
+            mean_reward=sum(rewards) / len(rewards) if rewards else None,
+        )
+        return wire.RolloutResponse(trajectories=made, summary=summary)
 
 
-@dataclass
-class _Stream(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Lines, and a break after them if one was ordered."""
-
-    lines: list[bytes]
-    breaks: bool = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self.lines
-        if self.breaks:
-            raise httpx.ReadError("the connection was dropped, as ordered")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for line in self:
-            yield line
-
-
-def _receive(request: httpx.Request) -> tuple[Received, _Plain | None]:
+def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:
     """The request, and its refusal if the wire's models refuse it."""
-    reward, refusal = None, None
-    if (request.method, request.url.path) == ("POST", "/reward"):
-        try:
-            reward = wire.RewardRequest.model_validate_json(request.content)
-        except ValidationError as error:
-            refusal = _problem(422, "invalid_request", from_validation(error).message)
-    received = Received(request.method, request.url.path, request.headers, request.content, reward)
-    return received, refusal
+    reward, rollout, refusal = None, None, None
+    try:
+        match request.method, request.url.path:
+            case "POST", "/reward":
+                reward = wire.RewardRequest.model_validate_json(request.content)
+            case "POST", "/rollout":
+                rollout = wire.RolloutRequest.model_validate_json(request.content)
+    except ValidationError as error:
+        refusal = problem(422, "invalid_request", from_validation(error).message)
+    path, headers = request.url.path, request.headers
+    return Received(request.method, path, headers, request.content, reward, rollout), refusal
 
 
-def _answer(
-    received: Received, answer: wire.RewardResponse, order: _Order | None
-) -> httpx.Response:
-    if "application/x-ndjson" not in received.headers.get("accept", ""):
-        if order is not None:
-            raise httpx.ReadError("the connection was dropped, as ordered")
-        return _json(answer).build()
-    if order is not None and order.after_results is None:
-        raise httpx.ReadError("the connection was dropped, as ordered")
-    told = answer.results if order is None else answer.results[: order.after_results]
-    lines = [_line(result) for result in told]
-    if order is None:
-        lines.append(_line(wire.SummaryLine(summary=answer.summary)))
-    stream = _Stream(lines, breaks=order is not None)
-    return httpx.Response(200, headers={"Content-Type": "application/x-ndjson"}, stream=stream)
-
-
-def _result(index: int, submission: wire.Submission, judged: Judged) -> wire.Result:
-    if isinstance(judged, wire.Result):
-        return judged.model_copy(update={"index": index})
-    blank = wire.Result(
-        index=index,
-        id=submission.id,
-        group=submission.group,
-        evaluation_id=f"ev_fake_{index}",
-        integrity="separated",
-        cache="miss",
-    )
-    if isinstance(judged, wire.ItemError):
-        return blank.model_copy(update={"error": judged})
-    if isinstance(judged, str):
-        if judged not in get_args(wire.Verdict):
-            raise ValueError(f"the judge said {judged!r}, which is no verdict")
-        reward = 1.0 if judged == "passed" else 0.0
-        return blank.model_copy(update={"verdict": judged, "reward": reward})
-    verdict = "passed" if judged >= 1 else "failed"
-    return blank.model_copy(update={"verdict": verdict, "reward": float(judged)})
-
-
-def _summary(results: Iterable[wire.Result]) -> wire.Summary:
-    results = list(results)
-    rewards = [each.reward for each in results if each.reward is not None]
-    return wire.Summary(
-        count=len(results),
-        judged=len(rewards),
-        passed=sum(each.verdict == "passed" for each in results),
-        no_code=sum(each.verdict == "no_code" for each in results),
-        errors=sum(each.error is not None for each in results),
-        mean_reward=sum(rewards) / len(rewards) if rewards else None,
-    )
-
-
-def _problem(status: int, reason: str, message: str) -> _Plain:
-    return _json(wire.ProblemBody(error=wire.Problem(reason=reason, message=message)), status)
-
-
-def _json(model: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> _Plain:
-    headers = {"Content-Type": "application/json", **(headers or {})}
-    return _Plain(status, headers, model.model_dump_json().encode())
-
-
-def _line(model: BaseModel) -> bytes:
-    return json.dumps(model.model_dump(mode="json"), ensure_ascii=False).encode() + b"\n"
+def _trajectory(task: wire.RolloutTask, index: int, said: RolledOut) -> wire.Trajectory:
+    if isinstance(said, wire.Trajectory):
+        return said.model_copy(update={"task_id": task.id, "index": index})
+    blank = wire.Trajectory(task_id=task.id, index=index, metadata=task.metadata)
+    return blank.model_copy(update=said_of(said))

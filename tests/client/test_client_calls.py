@@ -138,6 +138,14 @@ def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None
 
 
 @both_kinds
+def test_the_next_call_has_another_key(kind: Kind) -> None:
+    proctor = FakeProctor()
+    for _ in range(2):
+        reward(kind, proctor, ["a"])
+    assert len(keys(proctor)) == 2
+
+
+@both_kinds
 def test_a_stream_is_resumed_without_duplicates(kind: Kind) -> None:
     proctor = FakeProctor(lambda submission: "failed" if submission.completion == "1" else 1.0)
     proctor.drop_next(after_results=3)

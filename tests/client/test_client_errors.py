@@ -18,12 +18,17 @@ def problem(reason: str, **more: object) -> bytes:
     return json.dumps({"error": {"reason": reason, "message": "said", **more}}).encode()
 
 
+# Failures of the service that are a whole answer, for a sandbox, and not an item's error.
+LOST = {"sandbox_lost", "sandbox_unavailable"}
+
+
 def test_every_reason_of_the_wire_has_one_class() -> None:
-    assert set(errors.CLASS_BY_REASON) == set(get_args(wire.RefusalReason))
+    assert set(errors.CLASS_BY_REASON) == set(get_args(wire.RefusalReason)) | LOST
+    assert set(get_args(wire.ErrorReason)) >= LOST
     assert len(set(errors.CLASS_BY_REASON.values())) == len(errors.CLASS_BY_REASON)
 
 
-@pytest.mark.parametrize("reason", get_args(wire.RefusalReason))
+@pytest.mark.parametrize("reason", [*get_args(wire.RefusalReason), *sorted(LOST)])
 def test_a_problem_becomes_the_class_of_its_reason(reason: str) -> None:
     error = errors.from_answer(418, problem(reason), {})
     assert type(error) is errors.CLASS_BY_REASON[reason]
@@ -70,6 +75,12 @@ def test_a_body_without_our_problem_is_foreign(body: bytes) -> None:
 def test_whether_a_problem_is_retried(status: int, said: bool, retryable: bool) -> None:
     error = errors.from_answer(status, problem("internal", retryable=said), {})
     assert error.retryable is retryable
+
+
+def test_a_lost_sandbox_is_not_asked_again_but_one_that_could_not_be_had_is() -> None:
+    lost = errors.from_answer(503, problem("sandbox_lost", retryable=True), {})
+    assert not lost.retryable
+    assert errors.from_answer(503, problem("sandbox_unavailable"), {}).retryable
 
 
 @pytest.mark.parametrize(
@@ -133,6 +144,38 @@ def test_errors_survive_pickling_between_processes() -> None:
     assert type(copy) is errors.BusyError
     assert vars(copy) == vars(error)
     assert str(copy) == str(error)
+
+
+def test_a_timeout_survives_pickling_with_its_output() -> None:
+    result = wire.ExecResult(stdout="half", ending="wall_limit")
+    error = errors.SandboxTimeoutError("command timed out after 1 second", result)
+    copy = pickle.loads(pickle.dumps(error))
+    assert copy.result == result
+    assert str(copy) == "sandbox_timeout: command timed out after 1 second"
+    assert not copy.retryable
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (errors.from_transport(httpx.ConnectError("refused")), True),
+        (errors.from_transport(httpx.ConnectTimeout("slow")), True),
+        (errors.from_transport(httpx.PoolTimeout("full")), True),
+        (errors.from_transport(httpx.ReadTimeout("slow")), False),
+        (errors.from_transport(httpx.ReadError("reset")), False),
+        (errors.from_transport(httpx.RemoteProtocolError("cut")), False),
+        (errors.from_answer(429, problem("busy"), {}), True),
+        (errors.from_answer(429, problem("quota_exceeded"), {}), True),
+        (errors.from_answer(503, problem("draining"), {}), True),
+        (errors.from_answer(503, problem("sandbox_unavailable"), {}), False),
+        (errors.from_answer(500, problem("internal", retryable=True), {}), False),
+        (errors.from_answer(503, b"<html>", {}), False),
+        (errors.from_answer(502, b"<html>", {}), False),
+        (errors.from_problem(wire.Problem(reason="draining", message=""), status=None), False),
+    ],
+)
+def test_what_surely_did_not_begin(error: errors.ProctorError, expected: bool) -> None:
+    assert errors.surely_unbegun(error) is expected
 
 
 def test_a_reason_of_ones_own_is_kept_by_each_class() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import TypeVar
 
+import httpx
 import pytest
 
 from proctor_client import errors, wire
@@ -29,13 +30,19 @@ from proctor_client.testing import FakeClock
 T = TypeVar("T")
 
 GET = Call("GET", "/capacity", answer_seconds=30.0)
-POST = Call("POST", "/reward", answer_seconds=630.0, content=b"{}")
+POST = Call("POST", "/reward", answer_seconds=630.0, content=b"{}", key="k-1")
+ONCE = Call("POST", "/sandboxes/sb_1/exec", 90.0, content=b"{}", repeatable=False)
 FINE = Answer(200, {}, b"fine")
 
 
 def down() -> errors.ProctorError:
     """What a transport reports while the service is away."""
     return errors.ProctorConnectionError("refused", retryable=True)
+
+
+def unreachable() -> errors.ProctorError:
+    """What a transport reports of a port where nobody listens."""
+    return errors.from_transport(httpx.ConnectError("refused"))
 
 
 def refusal(status: int, reason: str = "busy", **headers: str) -> Answer:
@@ -108,19 +115,45 @@ def test_no_wait_when_more_is_asked_for_than_is_left() -> None:
 @pytest.mark.parametrize(
     "failure", [down(), refusal(429), refusal(502), refusal(503), refusal(504)]
 )
-def test_one_key_over_all_attempts_and_another_for_the_next_call(failure: Reply) -> None:
+def test_one_key_over_all_attempts(failure: Reply) -> None:
     sends = ask([failure, failure, failure, FINE], FakeClock())
-    again = ask([FINE], FakeClock())
-    keys = {send.headers["Idempotency-Key"] for send in sends}
-    assert len(sends) == 4
-    assert len(keys) == 1
-    assert again[0].headers["Idempotency-Key"] not in keys
+    assert [send.headers["Idempotency-Key"] for send in sends] == ["k-1"] * 4
     assert {send.content for send in sends} == {b"{}"}
 
 
-def test_a_get_carries_no_key() -> None:
-    [send] = ask([FINE], FakeClock(), GET)
+@pytest.mark.parametrize("call", [GET, ONCE])
+def test_a_call_without_a_key_carries_none(call: Call) -> None:
+    [send] = ask([FINE], FakeClock(), call)
     assert "Idempotency-Key" not in send.headers
+
+
+@pytest.mark.parametrize(
+    "turned_away",
+    [refusal(429), refusal(429, "quota_exceeded"), refusal(503, "draining"), unreachable()],
+)
+def test_what_must_run_once_is_sent_again_when_it_surely_did_not_begin(turned_away: Reply) -> None:
+    clock = FakeClock()
+    assert len(ask([turned_away, turned_away, FINE], clock, ONCE)) == 3
+    assert len(clock.sleeps) == 2
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        down(),
+        errors.ProctorTimeoutError("slow", retryable=True),
+        refusal(500, "internal"),
+        refusal(502),
+        refusal(504),
+        Answer(503, {}, b"<html>a proxy's page</html>"),
+        refusal(503, "sandbox_lost"),
+    ],
+)
+def test_what_must_run_once_is_never_sent_again_when_it_may_have(failure: Reply) -> None:
+    clock = FakeClock()
+    with pytest.raises(errors.ProctorError):
+        ask([failure], clock, ONCE)
+    assert clock.sleeps == []
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 500, 501, 301])

@@ -168,7 +168,7 @@ def test_a_refused_token_is_not_retried_and_not_shown(
     with pytest.raises(UnauthorizedError) as caught:
         reward(kind, loopback)
     assert len(loopback.received) == 2
-    assert str(caught.value) == "unauthorized (HTTP 401): no, [token]"
+    assert str(caught.value) == "unauthorized (HTTP 401): no, [secret]"
     assert "attempt 1 of /reward failed" in caplog.text
     assert TOKEN not in caplog.text + repr(caught.value) + repr(vars(caught.value))
 
@@ -242,7 +242,7 @@ def test_two_loops_at_once(loopback: Loopback) -> None:
     async def ask() -> None:
         # A client that closes with the loop that it was used in, so that nothing is left open.
         await client.health()
-        await client._http_by_loop[asyncio.get_running_loop()].aclose()
+        await client._driver._http_by_loop[asyncio.get_running_loop()].aclose()
 
     asyncio.run(outer())
     assert len(loopback.received) == 3

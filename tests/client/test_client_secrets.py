@@ -37,7 +37,7 @@ def test_a_problem_that_repeats_the_token() -> None:
     proctor.fail_next(status=401, reason="unauthorized", message=f"no tenant has {TOKEN}")
     with proctor.client() as client, pytest.raises(ProctorError) as caught:
         client.capacity()
-    assert str(caught.value) == "unauthorized (HTTP 401): no tenant has [token]"
+    assert str(caught.value) == "unauthorized (HTTP 401): no tenant has [secret]"
 
 
 def test_a_problem_within_a_stream_that_repeats_the_token() -> None:
@@ -46,7 +46,7 @@ def test_a_problem_within_a_stream_that_repeats_the_token() -> None:
     proctor.answer_next(problem, headers={"Content-Type": "application/x-ndjson"})
     with proctor.client() as client, pytest.raises(ProctorError) as caught:
         list(client.reward_stream(["a"]))
-    assert str(caught.value) == "internal: [token]"
+    assert str(caught.value) == "internal: [secret]"
 
 
 @pytest.mark.parametrize("token", ["two words", "line\nbreak", "tökén", "tab\tbed", "nul\0"])

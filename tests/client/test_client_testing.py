@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from proctor_client import InvalidRequestError, NotFoundError, UnauthorizedError, wire
-from proctor_client.testing import URL, FakeProctor, Judged
+from proctor_client.testing import URL, Executed, FakeProctor, FakeSandbox, Judged
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,89 @@ def test_a_stream_may_break_anywhere_and_is_judged_once(after_results: int | Non
         assert [each.index for each in results] == [0, 1]
     assert len(judged) == 2
     assert len(proctor.requests) == 2
+
+
+# ---------------------------------------------------------------- sandboxes and rollouts
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        ("text", wire.ExecResult(exit_code=0, stdout="text", ending="exited")),
+        (3, wire.ExecResult(exit_code=3, ending="exited")),
+        (wire.ExecResult(ending="signalled"), wire.ExecResult(ending="signalled")),
+    ],
+)
+def test_what_a_command_may_do(said: Executed, result: wire.ExecResult) -> None:
+    proctor = FakeProctor(execute=lambda sandbox, request: said)
+    with proctor.client() as client, client.sandbox() as sandbox:
+        assert sandbox.exec(["x"]) == result
+        assert list(sandbox.stream(["x"]))[-1].result == result
+
+
+def test_a_command_may_use_the_files() -> None:
+    def run(sandbox: FakeSandbox, request: wire.ExecRequest) -> Executed:
+        sandbox.files["out.txt"] = sandbox.files["in.txt"].upper()
+        return f"{sandbox.order.tags} {request.stdin}"
+
+    proctor = FakeProctor(execute=run)
+    with proctor.client() as client, client.sandbox(files={"in.txt": "a"}, tags=["t"]) as sandbox:
+        assert sandbox.exec(["x"], stdin="y").stdout == "['t'] y"
+        assert sandbox.read_file("out.txt") == b"A"
+
+
+def test_a_grade_is_the_judges() -> None:
+    proctor = FakeProctor(lambda submission: "passed" if submission.completion else "no_code")
+    with proctor.client() as client, client.sandbox() as sandbox:
+        assert sandbox.grade({"kind": "exec"}).verdict == "no_code"
+        sandbox.write_file("solution.py", "x = 1")
+        assert sandbox.grade({"kind": "exec"}).verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "reason"),
+    [
+        ("POST", "/sandboxes", {"tag": 1}, 422, "invalid_request"),
+        ("POST", "/sandboxes/sb_fake_0/exec", {}, 422, "invalid_request"),
+        ("POST", "/sandboxes/sb_fake_0/grade", {"grader": {"kind": "?"}}, 422, "invalid_request"),
+        ("DELETE", "/sandboxes", None, 422, "invalid_request"),
+        ("GET", "/sandboxes/sb_other", None, 404, "sandbox_not_found"),
+        ("GET", "/sandboxes/sb_fake_0/files/none", None, 404, "file_not_found"),
+        ("PATCH", "/sandboxes/sb_fake_0/files/none", None, 404, "not_found"),
+        ("POST", "/sandboxes/sb_fake_1/exec", {"code": "1"}, 410, "sandbox_stopped"),
+        ("DELETE", "/sandboxes/sb_fake_1", None, 410, "sandbox_stopped"),
+        ("POST", "/rollout", {"tasks": []}, 422, "invalid_request"),
+    ],
+)
+def test_requests_that_the_service_would_refuse(
+    method: str, path: str, body: object, status: int, reason: str
+) -> None:
+    proctor = FakeProctor()
+    with proctor.client() as client:
+        client.sandbox().start()
+        client.sandbox().start().stop()
+    with httpx.Client(base_url=URL, transport=proctor) as raw:
+        refused = raw.request(method, path, json=body)
+    assert refused.status_code == status
+    assert wire.ProblemBody.model_validate_json(refused.content).error.reason == reason
+
+
+def test_a_token_is_asked_for_by_every_new_route() -> None:
+    with httpx.Client(base_url=URL, transport=FakeProctor(token="right")) as stranger:
+        for method, path in (("POST", "/sandboxes"), ("GET", "/sandboxes"), ("POST", "/rollout")):
+            assert stranger.request(method, path).status_code == 401
+
+
+def test_an_episode_may_be_a_whole_trajectory() -> None:
+    whole = wire.Trajectory(
+        task_id="", index=9, messages_and_choices=[{"role": "user", "content": "hi"}], reward=0.5
+    )
+    proctor = FakeProctor(roll_out=lambda task, index: whole)
+    task = {"id": "t", "prompt": "p", "grader": {"kind": "exec"}, "metadata": {"a": 1}}
+    policy = {"base_url": "http://policy.test/v1", "model": "m"}
+    with proctor.client() as client:
+        answer = client.rollout([task], policy=policy, trajectories_per_task=2)
+    assert [each.index for each in answer.trajectories] == [0, 1]
+    assert answer.trajectories[0].messages_and_choices == whole.messages_and_choices
+    assert proctor.requests[0].rollout is not None
+    assert proctor.requests[0].rollout.tasks[0].metadata == {"a": 1}

@@ -11,6 +11,7 @@ from proctor_service.cli.console import service_version
 from proctor_service.cli.demo import demo
 from proctor_service.cli.doctor import doctor
 from proctor_service.cli.evaluation import evaluation
+from proctor_service.cli.sandboxes import sandboxes
 from proctor_service.cli.serve import serve
 
 
@@ -31,6 +32,7 @@ def build() -> typer.Typer:
     app.command("eval")(evaluation)
     app.command()(bench)
     app.command()(demo)
+    app.add_typer(sandboxes(), name="sandboxes")
     return app
 
 

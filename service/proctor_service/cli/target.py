@@ -40,6 +40,18 @@ def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Ite
 
 
 @contextmanager
+def existing(url: str | None) -> Iterator[Client]:
+    """A client for a service that runs already. Raises Trouble when none answers."""
+    address = url or os.environ.get("PROCTOR_URL") or DEFAULT_URL
+    token = os.environ.get("PROCTOR_TOKEN")
+    answer = _probe(address, token)
+    if answer is not None:
+        raise Trouble(f"no service answers at {address}: {answer}\ngive another one with --url")
+    with Client(address, token=token) as client:
+        yield client
+
+
+@contextmanager
 def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
     """A client for a service of the command's own. Raises Trouble when it does not start."""
     with ExitStack() as stack:

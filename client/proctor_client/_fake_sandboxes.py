@@ -1,0 +1,195 @@
+"""The fake service's sandboxes: files in memory, and commands that do what the test says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+import httpx
+from pydantic import ValidationError
+
+from proctor_client import wire
+from proctor_client._clock import Clock
+from proctor_client._fake_answers import Judged, Lines, Plain, as_json, as_line, problem, result_of
+from proctor_client.errors import from_validation
+from proctor_client.stats import Tally, outcome_of
+
+Executed: TypeAlias = wire.ExecResult | str | int | wire.ItemError
+"""What a command did: a whole result, its stdout, its exit code, or why it has no result."""
+
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class FakeSandbox:
+    """One sandbox. Its `files` are there to look at and to change, by paths without `./`."""
+
+    id: str
+    order: wire.SandboxRequest
+    created_seconds: float
+    expires_seconds: float
+    files: dict[str, bytes] = field(default_factory=dict)
+    status: wire.SandboxStatus = "running"
+    message: str = ""
+
+
+Execute: TypeAlias = Callable[[FakeSandbox, wire.ExecRequest], Executed]
+
+
+class FakeSandboxes:
+    """All of them. A command runs outside the lock, so that a test may hold it up."""
+
+    def __init__(
+        self, execute: Execute, judge: Callable[[wire.Submission], Judged], clock: Clock
+    ) -> None:
+        self._execute = execute
+        self._judge = judge
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by_id: dict[str, FakeSandbox] = {}
+        self._by_key: dict[str, FakeSandbox] = {}
+        self._tally = Tally()
+
+    def all(self) -> list[FakeSandbox]:
+        """Every one that was made, in that order; what is past its time is stopped first."""
+        with self._lock:
+            for each in self._by_id.values():
+                if each.status == "running" and self._clock.monotonic() >= each.expires_seconds:
+                    each.status, each.message = "stopped", "its time was up"
+            return list(self._by_id.values())
+
+    def handle(self, request: httpx.Request) -> Plain | Lines:
+        """The answer to a request whose path begins with /sandboxes."""
+        try:
+            return self._route(request)
+        except ValidationError as error:
+            return problem(422, "invalid_request", from_validation(error).message)
+
+    def told(self, sandbox: FakeSandbox) -> wire.Sandbox:
+        """As the service tells of it."""
+        return wire.Sandbox(
+            id=sandbox.id,
+            status=sandbox.status,
+            tags=sandbox.order.tags,
+            backend="fake",
+            created_at=EPOCH + timedelta(seconds=sandbox.created_seconds),
+            expires_at=EPOCH + timedelta(seconds=sandbox.expires_seconds),
+            exec_stats=self._tally.stats().by_sandbox.get(sandbox.id, wire.ExecStats()),
+            message=sandbox.message,
+        )
+
+    def _route(self, request: httpx.Request) -> Plain | Lines:
+        sandbox_id, _, rest = request.url.path.removeprefix("/sandboxes").lstrip("/").partition("/")
+        tags = request.url.params.get_list("tag")
+        if not sandbox_id:
+            match request.method:
+                case "POST":
+                    return self._create(request)
+                case "GET":
+                    return self._list(tags, request.url.params.get_list("status"))
+                case "DELETE" if tags:
+                    return self._stop([each for each in self.all() if _carries(each, tags)])
+                case "DELETE":
+                    return problem(422, "invalid_request", "tag: at least one is wanted")
+        found = next((each for each in self.all() if each.id == sandbox_id), None)
+        gone = found is None or found.status != "running"
+        if gone and request.method == "DELETE" and request.url.params.get("missing_ok") == "true":
+            return as_json(wire.StopResponse(stopped=0))
+        if found is None:
+            return problem(404, "sandbox_not_found", f"no sandbox {sandbox_id}")
+        if not rest and request.method == "GET":
+            return as_json(self.told(found))
+        if gone:
+            return problem(410, "sandbox_stopped", found.message)
+        if not rest and request.method == "DELETE":
+            return self._stop([found])
+        found.expires_seconds = self._clock.monotonic() + found.order.ttl_seconds
+        return self._use(found, rest, request)
+
+    def _use(self, sandbox: FakeSandbox, rest: str, request: httpx.Request) -> Plain | Lines:
+        verb, _, path = rest.partition("/")
+        match request.method, verb:
+            case "POST", "exec":
+                return self._exec(sandbox, request)
+            case "POST", "grade":
+                return self._grade(sandbox, request)
+            case "PUT", "files":
+                sandbox.files[path] = request.content
+                return Plain(204, {}, b"")
+            case "GET", "files" if path in sandbox.files:
+                return Plain(200, {}, sandbox.files[path])
+            case "GET", "files":
+                return problem(404, "file_not_found", f"no file {path}")
+            case _:
+                return problem(404, "not_found", f"no {request.method} {request.url.path}")
+
+    def _create(self, request: httpx.Request) -> Plain:
+        order = wire.SandboxRequest.model_validate_json(request.content)
+        key = request.headers.get("idempotency-key", "")
+        with self._lock:
+            made = self._by_key.get(key)
+            if made is None:
+                now = self._clock.monotonic()
+                name = f"sb_fake_{len(self._by_id)}"
+                made = FakeSandbox(name, order, now, now + order.ttl_seconds)
+                made.files = {path: text.encode() for path, text in order.files.items()}
+                self._by_id[name] = made
+                if key:
+                    self._by_key[key] = made
+        return as_json(self.told(made), 201)
+
+    def _list(self, tags: list[str], statuses: list[str]) -> Plain:
+        found = [
+            self.told(each)
+            for each in self.all()
+            if _carries(each, tags) and (not statuses or each.status in statuses)
+        ]
+        return as_json(wire.SandboxList(sandboxes=found))
+
+    def _stop(self, sandboxes: list[FakeSandbox]) -> Plain:
+        with self._lock:
+            running = [each for each in sandboxes if each.status == "running"]
+            for each in running:
+                each.status, each.message = "stopped", "it was stopped"
+        return as_json(wire.StopResponse(stopped=len(running)))
+
+    def _exec(self, sandbox: FakeSandbox, request: httpx.Request) -> Plain | Lines:
+        order = wire.ExecRequest.model_validate_json(request.content)
+        said = self._execute(sandbox, order)
+        streams = "application/x-ndjson" in request.headers.get("accept", "")
+        if isinstance(said, wire.ItemError):
+            self._tally.executed(sandbox.id, "error")
+            if streams:
+                return Lines([], [as_line(wire.ExecLine(error=said))])
+            return problem(503, said.reason, said.message)
+        if isinstance(said, str):
+            said = wire.ExecResult(exit_code=0, stdout=said, ending="exited")
+        elif isinstance(said, int):
+            said = wire.ExecResult(exit_code=said, ending="exited")
+        self._tally.executed(sandbox.id, outcome_of(said))
+        if not streams:
+            return as_json(said)
+        output = [
+            wire.ExecLine(stdout=said.stdout or None),
+            wire.ExecLine(stderr=said.stderr or None),
+        ]
+        printed = [as_line(each) for each in output if each.stdout or each.stderr]
+        return Lines(printed, [as_line(wire.ExecLine(result=said))])
+
+    def _grade(self, sandbox: FakeSandbox, request: httpx.Request) -> Plain:
+        order = wire.GradeRequest.model_validate_json(request.content)
+        submission = wire.Submission(
+            completion=sandbox.files.get("solution.py", b"").decode(errors="replace"),
+            grader=order.grader,
+            scoring=order.scoring,
+            limits=order.limits,
+        )
+        result = result_of(0, submission, self._judge(submission))
+        return as_json(result.model_copy(update={"sandbox_id": sandbox.id}))
+
+
+def _carries(sandbox: FakeSandbox, tags: list[str]) -> bool:
+    return set(tags) <= set(sandbox.order.tags)

@@ -1,0 +1,117 @@
+"""What the handles of both kinds know of their sandbox, without I/O.
+
+A handle stands for one sandbox: its creation always has the same key, so that one which was broken
+off can be found again, and stopped.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from proctor_client import wire
+from proctor_client._flow import Flow
+from proctor_client._sandbox_calls import SandboxCalls, check_id, followed
+from proctor_client.stats import Outcome, Tally, outcome_of
+
+
+class Observer:
+    """Is told what handles do, maybe from several threads. This one does not care."""
+
+    def on_start(self, sandbox: Handle) -> None:
+        """Its creation begins; what this raises prevents it."""
+
+    def on_created(self, sandbox: Handle) -> None:
+        """It runs."""
+
+    def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
+        """An execution ended, or was lost."""
+
+    def on_end(self, sandbox: Handle) -> None:
+        """It is gone, or was not made."""
+
+
+class Handle:
+    """One sandbox, as far as is known here. Without an `order` it was made elsewhere."""
+
+    def __init__(
+        self,
+        calls: SandboxCalls,
+        order: wire.SandboxRequest | None = None,
+        *,
+        sandbox_id: str | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._calls = calls
+        self._order = order
+        self._key = str(uuid.uuid4())
+        self._id = None if sandbox_id is None else check_id(sandbox_id)
+        self._known: wire.Sandbox | None = None
+        self._is_stopped = False
+        self._tally = Tally()
+        self._observer = observer or Observer()
+
+    @property
+    def id(self) -> str:
+        """Its name at the service. Raises RuntimeError before it was started."""
+        if self._id is None:
+            raise RuntimeError("this sandbox was not started: use `with`, or start()")
+        return self._id
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags; of one made elsewhere they are known after a refresh()."""
+        known = self._known or self._order
+        return () if known is None else tuple(known.tags)
+
+    @property
+    def status(self) -> wire.SandboxStatus | str:
+        """As it was last heard of; refresh() asks."""
+        if self._is_stopped:
+            return "stopped"
+        if self._known is not None:
+            return self._known.status
+        return "pending" if self._id is None else "running"
+
+    @property
+    def exec_stats(self) -> wire.ExecStats:
+        """The executions by this handle; refresh().exec_stats has those of everybody."""
+        return self._tally.stats().by_sandbox.get(self._id or "", wire.ExecStats())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
+
+    def _begins(self) -> bool:
+        """Whether it is to be made now. Raises RuntimeError for one that was stopped."""
+        if self._is_stopped:
+            raise RuntimeError("this sandbox was stopped: make another one")
+        if self._id is None:
+            self._observer.on_start(self)
+        return self._id is None
+
+    def _create(self, calls: SandboxCalls) -> Flow[wire.Sandbox]:
+        assert self._order is not None, "one that was made elsewhere has its id"
+        return calls.create(self._order, self._key)
+
+    def _started(self, sandbox: wire.Sandbox) -> None:
+        self._known = sandbox
+        self._id = check_id(sandbox.id)
+        self._observer.on_created(self)
+
+    def _ended(self) -> None:
+        self._is_stopped = True
+        self._observer.on_end(self)
+
+    def _exec(self, request: wire.ExecRequest) -> Flow[wire.ExecResult]:
+        return followed(self._calls.exec(self.id, request, self._limits), request, self._note)
+
+    def _stream(self, request: wire.ExecRequest) -> Flow[wire.ExecLine]:
+        return followed(self._calls.stream(self.id, request, self._limits), request, self._note)
+
+    @property
+    def _limits(self) -> wire.Limits | None:
+        return None if self._order is None else self._order.limits
+
+    def _note(self, result: wire.ExecResult | None) -> None:
+        outcome = outcome_of(result)
+        self._tally.executed(self.id, outcome)
+        self._observer.on_exec(self, outcome)

@@ -1,0 +1,304 @@
+"""The calls about stateful sandboxes, each as a flow that a client drives.
+
+A path with `..` in it is refused: whatever reads a URL takes it out, and another route would be
+meant by what is left. An execution may have run after anything but a refusal: no retry then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias, TypedDict, TypeVar
+from urllib.parse import quote, urlencode
+
+from proctor_client import wire
+from proctor_client._answers import parse_exec_line, parse_model
+from proctor_client._clock import Clock
+from proctor_client._flow import Call, Emit, Flow, Policy, Reply, answer_flow, lines_flow
+from proctor_client._requests import checked, encode, strings
+from proctor_client.errors import (
+    InvalidRequestError,
+    ProctorError,
+    SandboxFileError,
+    SandboxNotFoundError,
+    SandboxStoppedError,
+    SandboxTimeoutError,
+    surely_unbegun,
+)
+from proctor_client.stats import ActiveCount
+
+T = TypeVar("T")
+M = TypeVar("M", bound=wire.Response)
+E = TypeVar("E", wire.ExecResult, wire.ExecLine)
+AnyGrader: TypeAlias = wire.Grader | Mapping[str, Any]
+AnyLimits: TypeAlias = wire.Limits | Mapping[str, Any]
+
+CREATE_SECONDS = 120.0
+# Waiting for a core counts against no command, so the client waits for it as long as for a batch.
+QUEUE_SECONDS = 630.0
+UNLIMITED_EXEC_SECONDS = 120.0
+ACTIVE: tuple[wire.SandboxStatus, ...] = ("pending", "running")
+
+
+class SandboxOptions(TypedDict, total=False):
+    """The fields of wire.SandboxRequest, with that model's defaults."""
+
+    tags: Iterable[str]
+    """To find it by, and for the logs; none by default."""
+    ttl_seconds: float
+    """The service stops it when it was not used for so long; 600 by default."""
+    limits: AnyLimits | None
+    """Memory, processes and disk over all its commands, time for each; None is the server's."""
+    files: Mapping[str, str]
+    """Path to text, written into it first; none by default."""
+    job: str
+    """The training run, by which the service shares itself out; "default" by default."""
+
+
+def sandbox_request(options: SandboxOptions) -> wire.SandboxRequest:
+    """The request on the wire's own model. Raises InvalidRequestError that names the field."""
+    return checked(wire.SandboxRequest, options)
+
+
+def exec_request(
+    command: Sequence[str] | None, code: str | None, stdin: str, timeout_seconds: float | None
+) -> wire.ExecRequest:
+    """As sandbox_request. The fields at their default are left out."""
+    if isinstance(command, str):
+        raise InvalidRequestError('command: an argv is wanted, such as ["bash", "-c", "…"]')
+    fields = {"command": command, "code": code, "timeout_seconds": timeout_seconds}
+    given = {name: value for name, value in fields.items() if value is not None}
+    return checked(wire.ExecRequest, {**given, "stdin": stdin} if stdin else given)
+
+
+@dataclass(frozen=True)
+class SandboxCalls:
+    """What is needed to make the flows."""
+
+    policy: Policy
+    clock: Clock
+    create_seconds: float = CREATE_SECONDS
+
+    def hasty(self) -> SandboxCalls:
+        """The same calls for one who is leaving: a few attempts within seconds."""
+        policy = replace(
+            self.policy,
+            max_attempts=min(self.policy.max_attempts, 3),
+            retry_budget_seconds=min(self.policy.retry_budget_seconds, 5.0),
+            timeout_seconds=min(self.policy.timeout_seconds, 10.0),
+        )
+        return replace(self, policy=policy, create_seconds=policy.timeout_seconds)
+
+    def create(self, request: wire.SandboxRequest, key: str) -> Flow[wire.Sandbox]:
+        """POST /sandboxes. The same `key` always means the same sandbox."""
+        seconds = max(self.policy.timeout_seconds, self.create_seconds)
+        call = Call("POST", "/sandboxes", seconds, content=encode(request), key=key)
+        return self._model(call, wire.Sandbox)
+
+    def get(self, sandbox_id: str) -> Flow[wire.Sandbox]:
+        """GET /sandboxes/{id}."""
+        return self._model(self._call("GET", _path(sandbox_id)), wire.Sandbox)
+
+    def find(self, tags: Iterable[str], statuses: str | Iterable[str]) -> Flow[list[wire.Sandbox]]:
+        """GET /sandboxes."""
+        asked = [statuses] if isinstance(statuses, str) else strings("status", statuses)
+        query = urlencode({"tag": strings("tags", tags), "status": asked}, doseq=True)
+        call = self._call("GET", f"/sandboxes?{query}" if query else "/sandboxes")
+        return self._answer(call, lambda body: parse_model(wire.SandboxList, body).sandboxes)
+
+    def count(self, tags: Iterable[str]) -> Flow[ActiveCount]:
+        """GET /sandboxes, counted."""
+        query = urlencode({"tag": strings("tags", tags), "status": ACTIVE}, doseq=True)
+        return self._answer(self._call("GET", f"/sandboxes?{query}"), _count)
+
+    def exec(
+        self, sandbox_id: str, request: wire.ExecRequest, limits: wire.Limits | None
+    ) -> Flow[wire.ExecResult]:
+        """POST …/exec for one answer."""
+        call = self._exec_call(sandbox_id, request, limits, accept="application/json")
+        return self._model(call, wire.ExecResult)
+
+    def stream(
+        self, sandbox_id: str, request: wire.ExecRequest, limits: wire.Limits | None
+    ) -> Flow[wire.ExecLine]:
+        """POST …/exec for the output as it comes."""
+        call = self._exec_call(sandbox_id, request, limits, accept="application/x-ndjson")
+        return lines_flow(
+            call, parse_exec_line, lambda line: line.result is not None, self.policy, self.clock
+        )
+
+    def read_file(self, sandbox_id: str, path: str) -> Flow[bytes]:
+        """GET …/files/{path}."""
+        call = replace(self._call("GET", _file_path(sandbox_id, path)), accept="*/*")
+        return _file_flow(self._answer(call, bytes))
+
+    def write_file(self, sandbox_id: str, path: str, data: bytes | str) -> Flow[None]:
+        """PUT …/files/{path}."""
+        call = self._call("PUT", _file_path(sandbox_id, path))
+        call = replace(call, content=_bytes(data), content_type="application/octet-stream")
+        return _file_flow(self._answer(call, lambda body: None))
+
+    def grade(
+        self,
+        sandbox_id: str,
+        grader: AnyGrader,
+        scoring: wire.Scoring,
+        limits: AnyLimits | None,
+    ) -> Flow[wire.Result]:
+        """POST …/grade. Raises InvalidRequestError at once."""
+        own = {} if limits is None else {"limits": limits}
+        request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **own})
+        seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)
+        path = _path(sandbox_id, "/grade")
+        return self._model(Call("POST", path, seconds, content=encode(request)), wire.Result)
+
+    def stop(self, sandbox_id: str, *, missing_ok: bool) -> Flow[bool]:
+        """DELETE /sandboxes/{id}: whether this call stopped it."""
+        call = self._call("DELETE", _path(sandbox_id, "?missing_ok=true" if missing_ok else ""))
+        flow = self._answer(call, lambda body: parse_model(wire.StopResponse, body).stopped > 0)
+        return _stopped_once(flow)
+
+    def stop_tagged(self, tags: Iterable[str]) -> Flow[int]:
+        """DELETE /sandboxes?tag=…: how many were stopped. Raises InvalidRequestError for no tag."""
+        listed = strings("tags", tags)
+        if not listed:
+            raise InvalidRequestError(
+                "tags: at least one is wanted, or everything would be stopped"
+            )
+        call = self._call("DELETE", f"/sandboxes?{urlencode({'tag': listed}, doseq=True)}")
+        return self._answer(call, lambda body: parse_model(wire.StopResponse, body).stopped)
+
+    def _exec_call(
+        self,
+        sandbox_id: str,
+        request: wire.ExecRequest,
+        limits: wire.Limits | None,
+        *,
+        accept: str,
+    ) -> Call:
+        path, content = _path(sandbox_id, "/exec"), encode(request)
+        seconds = QUEUE_SECONDS + _exec_seconds(request, limits)
+        return Call("POST", path, seconds, content=content, accept=accept, repeatable=False)
+
+    def _call(self, method: str, path: str) -> Call:
+        return Call(method, path, self.policy.timeout_seconds)
+
+    def _model(self, call: Call, model: type[M]) -> Flow[M]:
+        return self._answer(call, partial(parse_model, model))
+
+    def _answer(self, call: Call, parse: Callable[[bytes], T]) -> Flow[T]:
+        return answer_flow(call, parse, self.policy, self.clock)
+
+
+def followed(
+    flow: Flow[E], request: wire.ExecRequest, note: Callable[[wire.ExecResult | None], None]
+) -> Flow[E]:
+    """The flow of an execution; `note` is told once of its result, None if it brought none.
+
+    Raises SandboxTimeoutError at its end when a time limit ended the command.
+    """
+    result: wire.ExecResult | None = None
+    reply: Reply = None
+    try:
+        while True:
+            try:
+                step = flow.send(reply)
+            except StopIteration:
+                break
+            if isinstance(step, Emit):
+                item = step.item
+                result = item if isinstance(item, wire.ExecResult) else item.result
+            reply = yield step
+    finally:
+        flow.close()
+        note(result)
+    if result is not None and result.ending in ("wall_limit", "cpu_limit"):
+        raise SandboxTimeoutError(_timed_out(result, request), result)
+
+
+def _stopped_once(flow: Flow[bool]) -> Flow[bool]:
+    """The flow; what is gone was stopped by it when the answer to an attempt was lost."""
+    lost = False
+    reply: Reply = None
+    while True:
+        try:
+            step = flow.send(reply)
+        except StopIteration:
+            return
+        except (SandboxStoppedError, SandboxNotFoundError):
+            if not lost:
+                raise
+            yield Emit(True)
+            return
+        reply = yield step
+        lost = lost or (isinstance(reply, ProctorError) and not surely_unbegun(reply))
+
+
+def check_id(sandbox_id: str) -> str:
+    """The id. Raises InvalidRequestError for what would be another path."""
+    if not sandbox_id or quote(sandbox_id, safe="") != sandbox_id or set(sandbox_id) <= {"."}:
+        raise InvalidRequestError("sandbox_id: it is not the id of a sandbox")
+    return sandbox_id
+
+
+def _path(sandbox_id: str, rest: str = "") -> str:
+    return f"/sandboxes/{check_id(sandbox_id)}{rest}"
+
+
+def _file_path(sandbox_id: str, path: str) -> str:
+    """The route of a file. Raises SandboxFileError for a path that no URL can carry."""
+    parts = path.split("/")
+    if ".." in parts:
+        raise _refused("path: it has .. in it; give it without, or from the root")
+    if parts[-1] in ("", "."):
+        raise _refused("path: it names no file")
+    kept = "/".join(part for part in parts if part not in ("", "."))
+    try:
+        # The slash of an absolute path is quoted, since two of them are made one on some ways.
+        return _path(sandbox_id, f"/files/{'%2F' if path.startswith('/') else ''}{quote(kept)}")
+    except UnicodeEncodeError:
+        raise _refused("path: it is no Unicode") from None
+
+
+def _bytes(data: bytes | str) -> bytes:
+    try:
+        return data.encode() if isinstance(data, str) else bytes(memoryview(data))
+    except UnicodeEncodeError:
+        raise _refused("data: a lone surrogate cannot be written as UTF-8") from None
+
+
+def _refused(why: str) -> SandboxFileError:
+    return SandboxFileError(why, reason=InvalidRequestError.reason)
+
+
+def _file_flow(flow: Flow[T]) -> Flow[T]:
+    """The flow; what the service refuses of a file is a SandboxFileError."""
+    try:
+        yield from flow
+    except InvalidRequestError as error:
+        raise SandboxFileError(
+            error.message, reason=error.reason, status_code=error.status_code
+        ) from None
+
+
+def _exec_seconds(request: wire.ExecRequest, limits: wire.Limits | None) -> float:
+    if request.timeout_seconds is not None:
+        return request.timeout_seconds
+    if limits is None:
+        return UNLIMITED_EXEC_SECONDS
+    half = UNLIMITED_EXEC_SECONDS / 2
+    return (limits.cpu_seconds or half) + (limits.wall_seconds or half)
+
+
+def _timed_out(result: wire.ExecResult, request: wire.ExecRequest) -> str:
+    if request.timeout_seconds is not None:
+        plural = "" if request.timeout_seconds == 1 else "s"
+        return f"command timed out after {request.timeout_seconds:g} second{plural}"
+    used_up = "its CPU time was used up" if result.ending == "cpu_limit" else "it idled too long"
+    return f"command timed out: {used_up}"
+
+
+def _count(body: bytes) -> ActiveCount:
+    found = [each.status for each in parse_model(wire.SandboxList, body).sandboxes]
+    return ActiveCount(running=found.count("running"), pending=found.count("pending"))

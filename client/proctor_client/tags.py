@@ -1,0 +1,70 @@
+"""Tags of sandboxes: those that the environment gives, and what becomes of them as Kubernetes labels.
+
+A tag is any text, by custom `name:value` (`slurm-job:4711`) or one word (`trl-grpo`).
+
+A label is a key and a value, each of at most 63 characters out of A-Z a-z 0-9 - _ . that begins and
+ends with a letter or digit (a value may be empty). So `name:value` becomes `name=value`, a word
+becomes `word=true`, every other character becomes `-`, and what is left at the ends is taken off.
+What is too long is cut, and ends with eight hexadecimal digits of the whole text's SHA-256. So does
+the key of a tag whose key an earlier one of the same sandbox has already: no tag is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+LONGEST_LABEL = 63
+_DIGITS = 8
+
+
+def environment_tags(
+    *,
+    model: str | None = None,
+    env: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """Tags for what this process belongs to, as far as it is known.
+
+    `wandb-run:{WANDB_RUN_ID}`, `slurm-job:{SLURM_JOB_ID}`, `model:{model}`, `env:{env}`, in this
+    order. `environ` is os.environ by default.
+    """
+    environ = os.environ if environ is None else environ
+    known = {
+        "wandb-run": environ.get("WANDB_RUN_ID"),
+        "slurm-job": environ.get("SLURM_JOB_ID"),
+        "model": model,
+        "env": env,
+    }
+    found = {name: (value or "").strip() for name, value in known.items()}
+    return tuple(f"{name}:{value}" for name, value in found.items() if value)
+
+
+def kubernetes_labels(tags: Iterable[str]) -> dict[str, str]:
+    """The tags as labels, by the rules above; one label for each different tag."""
+    labels: dict[str, str] = {}
+    for tag in dict.fromkeys(tags):
+        name, colon, value = tag.partition(":")
+        stem = key = _label(name) or _with_digest("tag", tag)
+        digits = 0
+        while key in labels:
+            digits += _DIGITS
+            key = _with_digest(stem, tag, digits)
+        labels[key] = _label(value) if colon else "true"
+    return labels
+
+
+def _label(text: str) -> str:
+    label = _trimmed(re.sub(r"[^A-Za-z0-9._-]", "-", text))
+    return label if len(label) <= LONGEST_LABEL else _with_digest(label, text)
+
+
+def _with_digest(stem: str, text: str, digits: int = _DIGITS) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+    return f"{_trimmed(stem[: LONGEST_LABEL - digits - 1])}-{digest}"
+
+
+def _trimmed(label: str) -> str:
+    return label.strip("-_.")

@@ -1,0 +1,116 @@
+"""`proctor sandboxes list` and `stop`: the sandboxes that keep their state, orphans above all.
+
+They talk to a service that runs: one of the command's own would have no sandboxes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, get_args
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from proctor_client import wire
+from proctor_service.cli.console import Trouble, friendly, plain, screen
+from proctor_service.cli.target import existing
+
+LIVE = ("pending", "running")
+Url = Annotated[
+    str | None, typer.Option(help="The service; default: PROCTOR_URL, or the local one.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+
+
+def sandboxes() -> typer.Typer:
+    """The two commands."""
+    app = typer.Typer(
+        help="List and stop the sandboxes that keep their state.", no_args_is_help=True
+    )
+    app.command("list")(list_sandboxes)
+    app.command("stop")(stop_sandboxes)
+    return app
+
+
+def list_sandboxes(
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="Only those that carry it; repeat.")
+    ] = None,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--status", help="Only those; repeat. Default: pending and running."),
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List your sandboxes: those that carry all the tags."""
+    with friendly():
+        asked = statuses or LIVE
+        for status in asked:
+            if status not in get_args(wire.SandboxStatus):
+                known = ", ".join(get_args(wire.SandboxStatus))
+                raise Trouble(f"--status {status}: it is one of {known}")
+        with existing(url) as client:
+            found = client.sandboxes(tags=tags or (), status=asked)
+        if as_json:
+            _print_json(wire.SandboxList(sandboxes=found))
+        elif found:
+            screen().print(_table(found, datetime.now(UTC)))
+        else:
+            screen().print("no sandboxes")
+
+
+def stop_sandboxes(
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Those that carry it, and every other; repeat."),
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Stop your sandboxes that carry all the tags; one tag is wanted at least."""
+    with friendly():
+        if not tags:
+            raise Trouble("--tag is missing: it says which sandboxes to stop")
+        with existing(url) as client:
+            count = client.stop_sandboxes(tags)
+        if as_json:
+            _print_json(wire.StopResponse(stopped=count))
+        else:
+            screen().print(f"stopped {count} {'sandbox' if count == 1 else 'sandboxes'}")
+
+
+def _print_json(answer: wire.Response) -> None:
+    typer.echo(json.dumps(answer.model_dump(mode="json"), indent=2))
+
+
+def _table(found: Sequence[wire.Sandbox], now: datetime) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("id", "status"):
+        table.add_column(column, no_wrap=True)
+    for column in ("age", "expires", "execs"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("tags", overflow="fold")
+    for each in found:
+        live = each.status in LIVE
+        table.add_row(
+            Text(plain(each.id, 60)),
+            Text(plain(each.status, 20)),
+            _span(now - each.created_at),
+            f"in {_span(each.expires_at - now)}" if live else "-",
+            str(each.exec_stats.total),
+            Text(", ".join(plain(tag) for tag in each.tags)),
+        )
+    return table
+
+
+def _span(time: timedelta) -> str:
+    """About how long: `42 s`, `7 min`, `3 h`, `2 d`."""
+    seconds = max(0.0, time.total_seconds())
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < until:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds // 86_400:.0f} d"
