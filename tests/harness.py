@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from proctor_service.app import Rooms, Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Limits, Sandbox, Traits
+from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
 from proctor_service.settings import Settings
 
 WAIT_SECONDS = 20.0
@@ -42,6 +42,12 @@ class NoBackend:
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """A scripted judge leases nothing."""
         raise AssertionError("a scripted judge leases no sandbox")
+
+    def keep(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """None of these either."""
+        raise AssertionError("a backend without sandboxes keeps none")
 
     async def close(self) -> None:
         """Nothing to end."""

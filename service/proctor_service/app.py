@@ -20,25 +20,41 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from proctor_client.wire import RewardRequest
 from proctor_service.admission.cache import Cache
 from proctor_service.admission.deadlines import Deadlines
 from proctor_service.admission.queue import DRAINING, FairQueue
 from proctor_service.api.auth import Authenticated
-from proctor_service.api.examples import install_openapi
+from proctor_service.api.batch import Batch
+from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, Work, compat_routes
+from proctor_service.api.examples import BODIES, install_openapi
 from proctor_service.api.health import health_routes
 from proctor_service.api.idempotency import Ledger
 from proctor_service.api.problems import CatchAll, install_problems
 from proctor_service.api.rewards import RewardDesk, reward_routes
+from proctor_service.api.rollouts import Rollout, RolloutDesk, Stage, rollout_routes
+from proctor_service.api.sandboxes import Creation, SandboxDesk, sandbox_routes
 from proctor_service.api.translate import Machine
+from proctor_service.api.workplaces import workplaces
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Corridor, Judge, Outcome, outcome_bytes
 from proctor_service.logs import configure_logging
-from proctor_service.metrics import MeasuredApp, Metrics, measured_evaluate, measured_judge
+from proctor_service.measured import (
+    MeasuredApp,
+    measured_connect,
+    measured_evaluate,
+    measured_judge,
+    measured_play,
+)
+from proctor_service.metrics import Metrics
+from proctor_service.registry import Bounds, Registry
+from proctor_service.rollout.agent import Player
+from proctor_service.rollout.policy import Policies
+from proctor_service.running import Runner
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings
 
@@ -61,6 +77,10 @@ class Rooms:
     deadlines: Deadlines
     cache: Cache[Outcome]
     desk: RewardDesk
+    registry: Registry
+    sandboxes: SandboxDesk
+    rollouts: RolloutDesk
+    compat: CompatDesk
     metrics: Metrics
     opened: bool = False
     closed: bool = False
@@ -84,11 +104,16 @@ class Rooms:
         answering = min(ANSWERING_SECONDS, grace / 4)
         log.info("draining", extra={"busy": self.queue.busy, "queued": self.queue.queued})
         await self.queue.drain()
-        if not await self._batches_end(grace - answering):
+        await self.sandboxes.drain()
+        await self.rollouts.drain()
+        if not await self._work_ends(grace - answering):
             log.warning("cancelling what still runs", extra={"busy": self.queue.busy})
-            for batch in self.desk.running:
-                batch.cancel(DRAINING)
-            await self._batches_end(answering / 2)
+            for work in self._at_work():
+                work.cancel(DRAINING)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(answering / 2):
+                    await self.registry.close()
+            await self._work_ends(answering / 2)
         log.info("drained")
 
     async def close(self) -> None:
@@ -97,14 +122,19 @@ class Rooms:
             return
         self.closed = True
         self.deadlines.close()
+        await self.registry.close()
         await self.backend.close()
         log.info("closed")
 
-    async def _batches_end(self, seconds: float) -> bool:
+    def _at_work(self) -> list[Batch | Rollout | Work]:
+        return [*self.desk.running, *self.rollouts.running, *self.compat.running]
+
+    async def _work_ends(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                for batch in self.desk.running:
-                    await batch.wait()
+                for work in self._at_work():
+                    await work.wait()
+                await self.registry.idle()
         except TimeoutError:
             return False
         return True
@@ -124,9 +154,12 @@ def build_app(
     )
     app.state.rooms = rooms
     app.include_router(reward_routes(rooms.desk, settings.max_body_mb))
+    app.include_router(sandbox_routes(rooms.sandboxes))
+    app.include_router(rollout_routes(rooms.rollouts, settings.max_body_mb))
+    app.include_router(compat_routes(rooms.compat))
     app.include_router(health_routes(rooms.queue, rooms.metrics))
     install_problems(app)
-    install_openapi(app, (RewardRequest,))
+    install_openapi(app, BODIES + COMPAT_BODIES)
     # The last one added is the first that a request meets.
     app.add_middleware(
         Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
@@ -144,9 +177,23 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
     corridor = Corridor(measured_judge(judge, metrics), backend, queue, cache)
-    ledger = Ledger(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
     machine = Machine(settings, backend)
-    desk = RewardDesk(machine, measured_evaluate(corridor.evaluate, metrics), queue, ledger)
+    ledger: Ledger[Batch] = _ledger(settings)
+    evaluate = measured_evaluate(corridor.evaluate, metrics)
+    desk = RewardDesk(machine, evaluate, queue, ledger)
+    registry = Registry(backend, queue, _bounds(settings), metrics.executed)
+    creations: Ledger[Creation] = _ledger(settings)
+    gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
+    sandboxes = SandboxDesk(machine, registry, desk, gradings, creations)
+    policies = Policies(settings.policy_hosts, settings.policy_attempts)
+    stage = Stage(
+        measured_play(Player(evaluate, workplaces(registry)).play, metrics),
+        measured_connect(policies.connect, metrics),
+        FairQueue(settings.max_rollouts, settings.max_queued, deadlines),
+    )
+    rollouts = RolloutDesk(machine, stage)
+    runner = Runner(backend, queue, settings.languages, metrics.executed)
+    compat = CompatDesk(machine, evaluate, runner, queue)
     # An evaluation may hold several sandboxes; it rests when all of them do.
     backend.when_asleep(
         lambda asleep, lent: queue.lend(
@@ -154,7 +201,24 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
         )
     )
     metrics.watch(queue, backend)
-    return Rooms(settings, backend, queue, deadlines, cache, desk, metrics)
+    metrics.watch_stateful(registry.census)
+    return Rooms(
+        settings, backend, queue, deadlines, cache, desk, registry, sandboxes, rollouts, compat,
+        metrics,
+    )  # fmt: skip
+
+
+def _ledger(settings: Settings) -> Ledger[Any]:
+    return Ledger(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(
+        live=settings.stateful_count(),
+        remembered=settings.ended_sandboxes,
+        remembered_seconds=settings.ended_sandbox_seconds,
+        file_bytes=settings.max_file_mb * MEBIBYTE,
+    )
 
 
 @contextlib.asynccontextmanager

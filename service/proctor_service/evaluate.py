@@ -27,6 +27,10 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
 log = logging.getLogger(__name__)
+texts_log = logging.getLogger(f"{__name__}.texts")
+"""What a submission says and prints. A name of its own, for a collector that is to keep none of it."""
+
+LONGEST_LOGGED_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class NoCode:
     """A completion in which no code was found, and how many tests it would have had to pass."""
 
     tests: int = 0
+    message: str = "No code was found in the completion."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Item:
     """One submission on its way: whose it is, and by when it must be judged (monotonic clock).
 
     `cache_key` names everything that decides the verdict; None: judge it whatever is known already.
+    `rollout_id` and `graded_sandbox_id` are for the logs: what it is part of, and whose state is judged.
     """
 
     evaluation_id: str
@@ -50,6 +56,8 @@ class Item:
     deadline: float
     cache_key: bytes | None = None
     tags: tuple[str, ...] = ()
+    rollout_id: str | None = None
+    graded_sandbox_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,15 @@ class Corridor:
 
     async def evaluate(self, item: Item) -> Outcome:
         """What the item is worth, or why that could not be found out. Only cancelling it raises."""
+        outcome = await self._find_out(item)
+        if log.isEnabledFor(logging.DEBUG):  # thousands of lines a second, where anybody wants them
+            _log_details(item, outcome)
+        return outcome
+
+    async def _find_out(self, item: Item) -> Outcome:
         if isinstance(item.submission, NoCode):
-            nothing = "No code was found in the completion."
-            return Outcome(Judgement("no_code", total=item.submission.tests, message=nothing), 0.0)
+            nothing = item.submission
+            return Outcome(Judgement("no_code", total=nothing.tests, message=nothing.message), 0.0)
         work = partial(self._in_turn, item, item.submission)
         try:
             outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
@@ -120,6 +134,42 @@ class Corridor:
             if not limit.expired():
                 raise
             raise DeadlinePassed("the deadline passed while it was judged") from None
+
+
+def _log_details(item: Item, outcome: Outcome) -> None:
+    """One record of how it went without a word of the submission's; its texts in another."""
+    judgement = outcome.judgement or Judgement("failed")
+    submission = None if isinstance(item.submission, NoCode) else item.submission
+    usage = judgement.usage
+    fields = {
+        "evaluation_id": item.evaluation_id,
+        "rollout_id": item.rollout_id,
+        "graded_sandbox_id": item.graded_sandbox_id,
+        "sandbox_id": judgement.sandbox_id,
+        "tenant": item.tenant,
+        "job": item.job,
+        "tags": list(item.tags),
+        "grader": None if submission is None else submission.grader.kind,
+        "verdict": None if outcome.judgement is None else judgement.verdict,
+        "error": None if outcome.failure is None else outcome.failure.reason,
+        "reward": outcome.reward,
+        "exit_code": judgement.exit_code,
+        "stdout_bytes": len(judgement.stdout.encode("utf-8", "surrogatepass")),
+        "stderr_bytes": len(judgement.stderr.encode("utf-8", "surrogatepass")),
+        "cpu_seconds": round(usage.cpu_seconds, 6),
+        "wall_seconds": round(usage.wall_seconds, 6),
+        "queue_seconds": round(outcome.queue_seconds, 6),
+        "cache": outcome.cache,
+    }
+    log.debug("evaluated", extra={k: v for k, v in fields.items() if v is not None})
+    said = {
+        "source": "" if submission is None else submission.source,
+        "outcome": judgement.message,
+        "stdout": judgement.stdout,
+        "stderr": judgement.stderr,
+    }
+    cut = {name: text[:LONGEST_LOGGED_CHARACTERS] for name, text in said.items() if text}
+    texts_log.debug("texts", extra={"evaluation_id": item.evaluation_id, **cut})
 
 
 def outcome_bytes(outcome: Outcome) -> int:

@@ -1,27 +1,26 @@
-"""Every metric: name, labels, buckets, in one place, and wrappers that measure from outside.
+"""Every metric: name, labels, buckets, in one place.
 
-No room counts anything itself; what is measured here is what passes between them. Each app has its
+No room counts anything itself: `measured.py` wraps them from outside, and tells what passes. Each app has its
 own registry. A `job` comes from a trainer, so its label is bounded: after a hundred names it is
 `other`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Protocol, get_args, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proctor_client.wire import ErrorReason
 from proctor_service.admission.queue import FairQueue
 from proctor_service.admission.rate import Rate
-from proctor_service.errors import Failure
-from proctor_service.evaluate import Evaluate, Item, Judge, Outcome
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.errors import PolicyUnavailable
+from proctor_service.evaluate import Outcome
+from proctor_service.judge.submission import Judgement
+from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
 
 MOST_JOBS = 100
@@ -30,7 +29,19 @@ OTHER = "other"
 CLIENT_GONE_STATUS = 499  # nginx's number for a client that went away before its answer
 SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+TURN_BUCKETS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 100, 300, 1000)
 REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@runtime_checkable
+class FarBackend(Protocol):
+    """A backend whose sandboxes take a while to come up, and fail in ways of their own."""
+
+    def when_created(self, tell: Callable[[float], None]) -> None:
+        """Calls `tell(seconds)` for each sandbox that came up."""
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Calls `tell(reason)` for each sandbox or command that was lost, or not to be had."""
 
 
 class _Bounded:
@@ -82,6 +93,7 @@ class Metrics:
             "proctor_rewards", "Judged submissions, by verdict.", "verdict", "job"
         )
         self._reward = histogram("proctor_reward", "Rewards given.", REWARD_BUCKETS, "job")
+        self._squares = counter("proctor_reward_squares", "Sum of squared rewards.", "job")
         self._phase = histogram(
             "proctor_phase_seconds",
             "Seconds of an evaluation: in the queue, in sandboxes, and judging around them.",
@@ -102,11 +114,35 @@ class Metrics:
         self._request_seconds = histogram(
             "proctor_http_request_seconds", "Until the answer's end.", REQUEST_BUCKETS, "route"
         )
+        self._execs = counter("proctor_execs", "Commands in stateful sandboxes.", "outcome")
+        self._exec_seconds = histogram(
+            "proctor_exec_seconds", "Seconds of a command, without the queue.", SHORT_BUCKETS
+        )
+        self._trajectories = counter(
+            "proctor_trajectories", "Trajectories, by verdict or reason of error.", "outcome"
+        )
+        self._turns = histogram("proctor_trajectory_turns", "Turns of each.", TURN_BUCKETS)
+        self._policy_seconds = histogram(
+            "proctor_policy_seconds",
+            "Until a policy had answered, with retries, or had failed.",
+            REQUEST_BUCKETS,
+            "outcome",
+        )
+        self._start_seconds = histogram(
+            "proctor_sandbox_start_seconds", "Until a sandbox far away was ready.", SHORT_BUCKETS
+        )
+        self._sandbox_failures = counter(
+            "proctor_sandbox_failures", "Sandboxes and commands far away that failed.", "reason"
+        )
         self._job = _Bounded(MOST_JOBS)
         self._signal = _Bounded(MOST_SIGNALS)
+        # A rate sees nothing of the first count: so these are there, at nought, before it.
+        for reason in get_args(ErrorReason):
+            self._errors.labels(reason)
+        self._trajectories.labels(PolicyUnavailable.reason)
         # A look-up of labels takes a lock and a tuple; these few are looked up once.
         self._phases = {name: self._phase.labels(name) for name in ("queue", "sandbox", "judge")}
-        self._by_job: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self._by_job: dict[tuple[str, str], tuple[Counter, Histogram, Counter]] = {}
         self.recent = Rate()
 
     def watch(self, queue: FairQueue, backend: Backend) -> None:
@@ -130,6 +166,29 @@ class Metrics:
                 lambda: dict.fromkeys(backend.traits.degraded, 1.0),
             )
         )
+        if isinstance(backend, FarBackend):
+            backend.when_created(self._start_seconds.observe)
+            backend.when_failed(lambda reason: self._sandbox_failures.labels(reason).inc())
+
+    def watch_stateful(self, census: Callable[[], Mapping[str, float]]) -> None:
+        """Registers the gauge of stateful sandboxes by status."""
+        name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
+        self.registry.register(_Scraped(name, text, "status", census))
+
+    def executed(self, outcome: str, seconds: float) -> None:
+        """Records a command that ran in a stateful sandbox."""
+        self._execs.labels(outcome).inc()
+        self._exec_seconds.observe(seconds)
+
+    def played(self, trajectory: Trajectory) -> None:
+        """Records a trajectory that came to its end."""
+        failure = trajectory.failure
+        self._trajectories.labels(trajectory.verdict if failure is None else failure.reason).inc()
+        self._turns.observe(trajectory.metrics.get("turns", 0))
+
+    def asked_policy(self, outcome: str, seconds: float) -> None:
+        """Records a request to a policy: `answered` or `failed`."""
+        self._policy_seconds.labels(outcome).observe(seconds)
 
     def evaluated(self, job: str, outcome: Outcome) -> None:
         """Records what came out of the corridor."""
@@ -139,9 +198,10 @@ class Metrics:
             self._errors.labels(reason).inc()
             return
         self.recent.add()
-        rewards, reward = self._of_job(judgement.verdict, self._job(job))
+        rewards, reward, squares = self._of_job(judgement.verdict, self._job(job))
         rewards.inc()
         reward.observe(outcome.reward)
+        squares.inc(outcome.reward**2)
         if judgement.verdict == "no_code":
             return
         self._cache.labels(outcome.cache).inc()
@@ -170,10 +230,14 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
 
-    def _of_job(self, verdict: str, job: str) -> tuple[Counter, Histogram]:
+    def _of_job(self, verdict: str, job: str) -> tuple[Counter, Histogram, Counter]:
         found = self._by_job.get((verdict, job))
         if found is None:
-            found = self._rewards.labels(verdict, job), self._reward.labels(job)
+            found = (
+                self._rewards.labels(verdict, job),
+                self._reward.labels(job),
+                self._squares.labels(job),
+            )
             self._by_job[verdict, job] = found
         return found
 
@@ -184,89 +248,3 @@ class Metrics:
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
-
-
-def measured_judge(judge: Judge, metrics: Metrics) -> Judge:
-    """The judge, with each attempt's seconds and failures recorded."""
-
-    async def measured(submission: Submission, backend: Backend) -> Judgement:
-        begun = time.perf_counter()
-        try:
-            judgement = await judge(submission, backend)
-        except Failure as failure:
-            metrics.attempt_failed(failure.reason)
-            raise
-        except Exception:
-            metrics.attempt_failed("judge_failed")
-            raise
-        metrics.attempted(judgement, time.perf_counter() - begun)
-        return judgement
-
-    return measured
-
-
-def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
-    """The corridor, with each outcome recorded."""
-
-    async def measured(item: Item) -> Outcome:
-        try:
-            outcome = await evaluate(item)
-        except asyncio.CancelledError:
-            metrics.cancelled()
-            raise
-        metrics.evaluated(item.job, outcome)
-        return outcome
-
-    return measured
-
-
-class MeasuredApp:
-    """The app, with each request's route, status and seconds recorded."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = _Request(self._metrics, scope)
-
-        async def noting(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                request.status = message["status"]
-            elif not message.get("more_body", False):
-                # Before the client has its answer, so that it finds itself counted after it.
-                request.end()
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        finally:
-            request.end()
-
-
-class _Request:
-    """One request, recorded once, at its end."""
-
-    def __init__(self, metrics: Metrics, scope: Scope) -> None:
-        self.status = CLIENT_GONE_STATUS
-        self._metrics = metrics
-        self._scope = scope
-        self._begun = time.perf_counter()
-        self._ended = False
-
-    def end(self) -> None:
-        """Records it; nothing happens the second time."""
-        if self._ended:
-            return
-        self._ended = True
-        route: Any = self._scope.get("route")
-        template = getattr(route, "path", None)
-        seconds = time.perf_counter() - self._begun
-        if template is None:
-            self._metrics.answered("any", "none", self.status, seconds)
-        else:
-            self._metrics.answered(self._scope["method"], template, self.status, seconds)

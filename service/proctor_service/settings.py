@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
@@ -26,7 +26,9 @@ def _cores() -> int:
 class Settings(BaseSettings):
     """How this service runs. Frozen: made once, at start."""
 
-    model_config = SettingsConfigDict(env_prefix="PROCTOR_", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(
+        env_prefix="PROCTOR_", frozen=True, extra="forbid", populate_by_name=True
+    )
 
     host: str = Field(
         "127.0.0.1", description="Address to listen on. Others than loopback need a token."
@@ -68,6 +70,32 @@ class Settings(BaseSettings):
         30.0, ge=0, description="With a key, work goes on this long after its client went away."
     )
 
+    max_stateful_sandboxes: int = Field(
+        256,
+        gt=0,
+        description="Sandboxes of /sandboxes at once; at most half of `max_sandboxes`, so that "
+        "rewards never starve.",
+    )
+    ended_sandbox_seconds: float = Field(
+        600.0, ge=0, description="How long one that ended is remembered: a 410, then a 404."
+    )
+    ended_sandboxes: int = Field(
+        2000, ge=0, description="How many of those are remembered; the oldest go first."
+    )
+    max_file_mb: int = Field(32, gt=0, description="A larger file of a sandbox is refused.")
+
+    max_rollouts: int = Field(
+        256, gt=0, description="Trajectories of /rollout played at once; others wait their turn."
+    )
+    policy_hosts: list[str] = Field(
+        ["*"],
+        description="JSON list of the hosts that a policy's URL may name; `*` is a wild card. "
+        "Link-local and metadata addresses are refused whatever stands here.",
+    )
+    policy_attempts: int = Field(
+        4, gt=0, description="How often a policy is asked for one answer before it has failed."
+    )
+
     sandbox_python: Path | None = Field(
         None,
         description="Interpreter of the sandboxes; default: the base interpreter of this venv.",
@@ -91,6 +119,54 @@ class Settings(BaseSettings):
     )
     allow_degraded: bool = Field(
         False, description="Start although isolation is incomplete; every result says so."
+    )
+
+    backend: Literal["local", "aviato"] = Field(
+        "local", description="Where sandboxes are: on this machine, or at Aviato."
+    )
+    pool_size: int = Field(
+        32, gt=0, description="Aviato: sandboxes kept ready; without `slots` also what runs at once."
+    )
+    aviato_api_key: SecretStr = Field(
+        SecretStr(""),
+        validation_alias=AliasChoices(
+            "PROCTOR_AVIATO_API_KEY", "CWSANDBOX_API_KEY", "AVIATO_API_KEY"
+        ),
+        description="Aviato's key; CWSANDBOX_API_KEY and AVIATO_API_KEY are read too.",
+    )
+    aviato_base_url: str = Field(
+        "https://api.cwsandbox.com",
+        validation_alias=AliasChoices(
+            "PROCTOR_AVIATO_BASE_URL", "CWSANDBOX_BASE_URL", "AVIATO_BASE_URL"
+        ),
+        description="Aviato's address; CWSANDBOX_BASE_URL and AVIATO_BASE_URL are read too.",
+    )
+    aviato_instance: str = Field(
+        "",
+        description="Name of this service at Aviato, no other's and the same after a restart, "
+        "which stops what the last start left; default: the host's name.",
+    )
+    aviato_image: str = Field(
+        "python:3.11", description="Image of the sandboxes: Python 3.11 or later, commands as root."
+    )
+    aviato_python: str = Field("python3", description="The interpreter in that image.")
+    aviato_cpu: str = Field("1", description="Cores of a sandbox, as Aviato writes them.")
+    aviato_reuse: Literal["never", "process"] = Field(
+        "never",
+        description="`process`: one sandbox for many submissions, each as another user in an emptied "
+        "directory; every result says so.",
+    )
+    aviato_creations: int = Field(
+        16, gt=0, description="Sandboxes that are being made at once, at most."
+    )
+    aviato_start_seconds: float = Field(
+        60.0, gt=0, description="A sandbox that is not to be had by then is given up."
+    )
+    aviato_max_age_seconds: float = Field(
+        1800.0, gt=0, description="A sandbox that nobody has used by then is replaced."
+    )
+    aviato_kept_seconds: float = Field(
+        86_400.0, gt=0, description="Longest life of a stateful sandbox, however often it is used."
     )
 
     cpu_seconds: float = Field(10.0, gt=0, description="Default limit: CPU time of a submission.")
@@ -146,6 +222,10 @@ class Settings(BaseSettings):
             raise StartError("PROCTOR_TOKENS: not a JSON object from tenant to a non-empty token")
         return dict(tokens)
 
+    def stateful_count(self) -> int:
+        """How many stateful sandboxes there may be at once."""
+        return min(self.max_stateful_sandboxes, max(1, self.max_sandboxes // 2))
+
     def slot_count(self) -> int:
         """How many evaluations run at once."""
-        return self.slots or _cores() + 2
+        return self.slots or (self.pool_size if self.backend == "aviato" else _cores() + 2)

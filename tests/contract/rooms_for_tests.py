@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from proctor_service.inside.values import decode, loads
 from proctor_service.judge.run import Run, message, run
 from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import Backend, Limits, Sandbox
 from proctor_service.settings import Settings
 
 LIMITS = Limits(
@@ -18,11 +19,21 @@ LIMITS = Limits(
 )
 
 
+def cannot_lose(sandbox: Sandbox) -> None:
+    """For a place in which no sandbox is lost."""
+    raise AssertionError("nobody said how a sandbox is lost here")
+
+
 @dataclass(frozen=True)
 class Place:
-    """An open backend, and how to run a program in it."""
+    """An open backend, and how to run a program in it; `lose` has a sandbox go away."""
 
     backend: Backend
+    lose: Callable[[Sandbox], None] = cannot_lose
+
+    def lacks(self, protection: str) -> bool:
+        """Whether the backend says that it cannot enforce something, as every result then says."""
+        return protection in self.backend.traits.degraded
 
     async def script(self, source: str, stdin: str = "", **limits: Any) -> Run:
         """Runs a program to its end."""
@@ -45,7 +56,22 @@ class Place:
         return await run(self.backend, job, replace(LIMITS, **limits))
 
 
-def inside(question: Callable[[Place], Coroutine[Any, Any, None]], **settings: Any) -> None:
+Question = Callable[[Place], Coroutine[Any, Any, None]]
+Ask = Callable[[Question], None]
+
+
+@contextmanager
+def asking(backend: Backend, lose: Callable[[Sandbox], None] = cannot_lose) -> Iterator[Ask]:
+    """Asks questions of a backend, one after the other; it is open for the length of the block."""
+    with asyncio.Runner() as runner:
+        runner.run(backend.open())
+        try:
+            yield lambda question: runner.run(question(Place(backend, lose)))
+        finally:
+            runner.run(backend.close())
+
+
+def inside(question: Question, **settings: Any) -> None:
     """Asks a question of a backend that is opened for it and closed afterwards."""
 
     async def asked() -> None:

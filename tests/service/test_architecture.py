@@ -15,10 +15,14 @@ MAY_IMPORT = {
     "sandbox": {"errors", "settings", "languages", "inside"},
     "judge": {"errors", "languages", "inside", "sandbox.interface"},
     "admission": {"errors"},
+    "registry": {"errors", "admission", "sandbox.interface"},
     "evaluate": {"errors", "admission", "judge", "sandbox.interface"},
-    "metrics": {"errors", "admission", "evaluate", "judge", "sandbox.interface"},
+    "running": {"errors", "languages", "admission", "sandbox.interface"},
+    "rollout": {"errors", "evaluate", "judge.extract", "judge.submission", "sandbox.interface"},
+    "metrics": {"errors", "admission", "evaluate", "judge", "rollout", "sandbox.interface"},
+    "measured": {"errors", "evaluate", "judge", "metrics", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "languages", "admission", "evaluate", "judge", "metrics", "logs",
-            "sandbox.interface"},
+            "registry", "rollout", "running", "sandbox.interface"},
 }  # fmt: skip
 
 
@@ -65,7 +69,11 @@ def test_only_the_composition_root_knows_a_concrete_backend() -> None:
 
 def test_what_runs_in_a_sandbox_needs_the_standard_library_alone() -> None:
     local = SERVICE / "sandbox" / "backends" / "local"
-    inside = [*files_of("inside"), *(local / f"{n}.py" for n in ("kernel", "jail", "forkserver"))]
+    inside = [
+        *files_of("inside"),
+        *files_of("sandbox/backends/aviato/inside"),
+        *(local / f"{name}.py" for name in ("kernel", "jail", "forkserver", "procfs")),
+    ]
     tools = {"pytest", "numpy"}
     for path in inside:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,10 +1,15 @@
-"""Who asks: bearer tokens, by tenant. Every route needs one, also those that do not exist."""
+"""Who asks: bearer tokens, by tenant. Every route needs one, also those that do not exist.
+
+The compatible routes also take it in the path, `/compat/t/TOKEN/…`, since their clients send no header.
+It is taken out of the path here, before anybody can log it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 from collections.abc import Mapping
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +19,7 @@ from proctor_service.errors import Unauthorized
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
+COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 ONLY_TENANT = "local"
 """The tenant of everybody while no token is configured."""
 
@@ -24,13 +30,16 @@ class Authenticated:
     def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
         self._app = app
         # Digests have one length, so that comparing them tells nothing about a token's.
-        self._digests = {tenant: _digest(token) for tenant, token in tokens.items()}
+        self._digests = {tenant: _digest(token.encode()) for tenant, token in tokens.items()}
         self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         if scope["type"] == "http" and scope["path"] not in self._open:
-            tenant = self._tenant(Headers(scope=scope).getlist("authorization"))
+            token = _token_in_path(scope)
+            if token is None:
+                token = _bearer(Headers(scope=scope).getlist("authorization"))
+            tenant = self._tenant(token)
             if tenant is None:
                 refusal = Unauthorized("a valid token is needed: Authorization: Bearer TOKEN")
                 await of_refusal(refusal)(scope, receive, send)
@@ -38,15 +47,12 @@ class Authenticated:
             scope.setdefault("state", {})["tenant"] = tenant
         await self._app(scope, receive, send)
 
-    def _tenant(self, authorizations: list[str]) -> str | None:
+    def _tenant(self, token: bytes | None) -> str | None:
         if not self._digests:
             return ONLY_TENANT
-        if len(authorizations) != 1:
+        if token is None:
             return None
-        scheme, _, token = authorizations[0].partition(" ")
-        if scheme.lower() != "bearer":
-            return None
-        shown = _digest(token.strip(), "latin-1")
+        shown = _digest(token)
         found = None
         for tenant, digest in self._digests.items():  # all of them, whichever it is
             if hmac.compare_digest(shown, digest):
@@ -54,6 +60,24 @@ class Authenticated:
         return found
 
 
-def _digest(token: str, encoding: str = "utf-8") -> bytes:
-    """`latin-1` gives back the bytes that came, which are a token's UTF-8."""
-    return hashlib.sha256(token.encode(encoding)).digest()
+def _bearer(authorizations: list[str]) -> bytes | None:
+    """The header's token, in the bytes that came, which are its UTF-8."""
+    if len(authorizations) != 1:
+        return None
+    scheme, _, token = authorizations[0].partition(" ")
+    return token.strip().encode("latin-1") if scheme.lower() == "bearer" else None
+
+
+def _token_in_path(scope: Scope) -> bytes | None:
+    """The token in a path of the compatible routes, which is left without it."""
+    raw: bytes = scope.get("raw_path") or b""
+    if not raw.startswith(WITH_TOKEN):
+        return None
+    token, _, rest = raw.removeprefix(WITH_TOKEN).partition(b"/")
+    scope["raw_path"] = COMPAT + rest
+    scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+    return unquote_to_bytes(token)
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

@@ -10,14 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from proctor_client.wire import MAX_SUBMISSIONS, Call, RewardRequest, StdioCase, Submission
+from proctor_client.wire import (
+    MAX_SUBMISSIONS,
+    Call,
+    RewardRequest,
+    RolloutRequest,
+    RolloutTask,
+    StdioCase,
+    Submission,
+)
 from proctor_service.api.slices import Pacer, SlicedJson
 from proctor_service.errors import InvalidRequest, TooLarge
+
+M = TypeVar("M", bound=BaseModel)
 
 SLICED_BODY_BYTES = 512 * 1024
 MOST_ERRORS = 5
@@ -67,6 +77,14 @@ async def _discard(request: Request, most: int) -> None:
         return
 
 
+async def parse_body(model: type[M], body: bytes | bytearray) -> M:
+    """The request of any other route. Raises InvalidRequest, naming the field."""
+    try:
+        return model.model_validate(await _decode(body))
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
 async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
     """The request of POST /reward. Raises InvalidRequest, naming the field."""
     data = await _decode(body)
@@ -76,6 +94,20 @@ async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
         data = await _validate_long_fields(data)
     try:
         return RewardRequest.model_validate(data)
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
+async def parse_rollout_request(body: bytes | bytearray) -> RolloutRequest:
+    """The request of POST /rollout. Raises InvalidRequest, naming the field."""
+    data = await _decode(body)
+    if not isinstance(data, dict):
+        raise InvalidRequest("the body is not a JSON object")
+    tasks = data.get("tasks")
+    if isinstance(tasks, list) and len(body) > SLICED_BODY_BYTES:
+        data = {**data, "tasks": await _validate_each(RolloutTask, tasks, ("tasks",), Pacer())}
+    try:
+        return RolloutRequest.model_validate(data)
     except ValidationError as error:
         raise _invalid(error) from None
 
@@ -119,19 +151,23 @@ def _invalid(error: ValidationError, where: tuple[int | str, ...] = ()) -> Inval
     )
 
 
-GRADER_KINDS = frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command"})
+BRANCHES: Mapping[str, frozenset[str]] = {
+    "grader": frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command"}),
+    "agent": frozenset({"tools", "refine"}),
+    "completion": frozenset({"str", "list[Message]"}),
+    "prompt": frozenset({"str", "list[Message]"}),
+}
+"""What pydantic puts behind a field's name, for the branch of a union that it tried."""
 
 
 def field_path(location: Iterable[int | str]) -> str:
     """`submissions.0.grader.tests`: where a field is, without the names of pydantic's branches."""
     path: list[str] = []
-    for part in location:
-        before = path[-1] if path else ""
-        branch = (before == "grader" and part in GRADER_KINDS) or (
-            before == "completion" and part in ("str", "list[Message]")
-        )
-        if not branch:
-            path.append(str(part))
+    before = ""
+    for part in map(str, location):
+        if part not in BRANCHES.get(before, ()):
+            path.append(part)
+        before = part
     return ".".join(path) or "body"
 
 

@@ -13,9 +13,23 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proctor_client.wire import ProblemBody, RewardRequest
+from proctor_client.wire import (
+    ExecRequest,
+    GradeRequest,
+    ProblemBody,
+    RewardRequest,
+    RolloutRequest,
+    SandboxRequest,
+)
 
 NDJSON = "application/x-ndjson"
+BODIES: tuple[type[BaseModel], ...] = (
+    RewardRequest,
+    SandboxRequest,
+    ExecRequest,
+    GradeRequest,
+    RolloutRequest,
+)
 Answers = dict[int | str, dict[str, Any]]
 
 REQUEST_EXAMPLE: Mapping[str, Any] = {
@@ -64,13 +78,70 @@ SUMMARY_EXAMPLE: Mapping[str, Any] = {
     "errors": 0,
     "mean_reward": 1.0,
 }
+ROLLOUT_EXAMPLE: Mapping[str, Any] = {
+    "tasks": [
+        {
+            "id": "p1",
+            "prompt": "Write a function double(n).",
+            "grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]},
+        }
+    ],
+    "policy": {"base_url": "http://127.0.0.1:8000/v1", "model": "policy", "api_key": "…"},
+    "agent": {"kind": "refine", "max_attempts": 3},
+    "trajectories_per_task": 1,
+}
+TRAJECTORY_EXAMPLE: Mapping[str, Any] = {
+    "task_id": "p1",
+    "index": 0,
+    "messages_and_choices": [
+        {"role": "user", "content": "Write a function double(n)."},
+        {
+            "finish_reason": "stop",
+            "index": 0,
+            "logprobs": None,
+            "message": {
+                "role": "assistant",
+                "content": "```python\ndef double(n):\n    return 2 * n\n```",
+            },
+        },
+    ],
+    "tools": None,
+    "reward": 1.0,
+    "verdict": "passed",
+    "error": None,
+    "metrics": {
+        "turns": 1,
+        "tool_calls": 0,
+        "exec_errors": 0,
+        "bad_tool_calls": 0,
+        "hit_max_turns": 0,
+        "context_exceeded": 0,
+        "prompt_tokens": 12,
+        "completion_tokens": 17,
+        "attempts": 1,
+        "duration_seconds": 0.84,
+    },
+    "metadata": {},
+    "sandbox_id": "sb_17",
+    "rollout_id": "ro_0d9be7a1b2c94f6c8f2c3d1f5d5a6e70",
+}
+ROLLOUT_SUMMARY_EXAMPLE: Mapping[str, Any] = {
+    "count": 1,
+    "judged": 1,
+    "passed": 1,
+    "errors": 0,
+    "mean_reward": 1.0,
+}
 PROBLEM_TEXTS: Mapping[int, tuple[str, str, bool]] = {
     401: ("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN", False),
+    404: ("sandbox_not_found", "no sandbox 'sb_1f0c'", False),
+    410: ("sandbox_stopped", "sandbox sb_1f0c is stopped: its ttl of 600 s passed", False),
     413: ("invalid_request", "the body is longer than 32 MB", False),
     422: ("invalid_request", "submissions.0.completionn: unknown field", False),
     429: ("busy", "the queue holds 20000 of 20000 submissions", True),
     500: ("internal", "the service failed; its log says how", True),
     503: ("draining", "the service is stopping", True),
+    504: ("overloaded", "it is not done yet", True),
 }
 
 
@@ -121,6 +192,18 @@ def reward_docs() -> dict[str, Any]:
         "retryable are judged anew.",
     }
     extra = body_of(RewardRequest, REQUEST_EXAMPLE) | {"parameters": [key]}
+    return {"responses": found, "openapi_extra": extra}
+
+
+def rollout_docs() -> dict[str, Any]:
+    """What the OpenAPI page says about POST /rollout."""
+    example = {"trajectories": [TRAJECTORY_EXAMPLE], "summary": ROLLOUT_SUMMARY_EXAMPLE}
+    found = answers(example, 401, 413, 422, 429, 500, 503)
+    found[200]["content"][NDJSON] = {
+        "schema": {"type": "string"},
+        "example": "a trajectory a line, as they end, and last a line with the summary",
+    }
+    extra = body_of(RolloutRequest, ROLLOUT_EXAMPLE)
     return {"responses": found, "openapi_extra": extra}
 
 

@@ -1,4 +1,4 @@
-"""Repeated requests: by tenant and Idempotency-Key, the batch that the first one started.
+"""Repeated requests: by tenant and Idempotency-Key, the work that the first one started.
 
 A repeated request gets the first one's answer, and joins what is under way. Refusals are not kept:
 they were no answer. Of an answer in which some items carry a retryable error, the judged items
@@ -9,19 +9,21 @@ bounded: of the finished answers the oldest go first.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, Protocol, TypeVar
 
-from proctor_service.api.batch import Batch
 from proctor_service.errors import InvalidRequest
 
 LONGEST_KEY = 255
 HEADER = "idempotency-key"
 ENTRY_BYTES = 500
+HASHED_IN_THREAD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,41 @@ def name_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
     return RequestName(tenant, key, hashlib.blake2b(body, digest_size=20).digest())
 
 
+async def name_any_request(
+    tenant: str, key: str | None, body: bytes | bytearray
+) -> RequestName | None:
+    """The same, None without a key; a large body is hashed in a thread."""
+    if key is None:
+        return None
+    if len(body) < HASHED_IN_THREAD_BYTES:
+        return name_request(tenant, key, body)
+    return await asyncio.to_thread(name_request, tenant, key, body)
+
+
+class Work(Protocol):
+    """What a key stands for: a batch, a sandbox that is made."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What its answer takes in memory, about, once it is done."""
+
+    def when_done(self, then: Callable[[], None]) -> None:
+        """Calls `then` once it is done, at once when it is already."""
+
+
+W = TypeVar("W", bound=Work)
+
+
 @dataclass(slots=True)
-class _Remembered:
+class _Remembered(Generic[W]):
     name: RequestName
-    batch: Batch
+    work: W
     until: float
     size_bytes: int | None = None  # once it is done
 
 
-class Ledger:
-    """Which batch each key stands for."""
+class Ledger(Generic[W]):
+    """Which work each key stands for."""
 
     def __init__(
         self, keep_seconds: float, max_bytes: int, clock: Callable[[], float] = time.monotonic
@@ -57,34 +84,34 @@ class Ledger:
         self._keep_seconds = keep_seconds
         self._max_bytes = max_bytes
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _Remembered[W]] = OrderedDict()
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, name: RequestName) -> Batch | None:
-        """The batch of an earlier request. Raises InvalidRequest when that had another body."""
+    def find(self, name: RequestName) -> W | None:
+        """The work of an earlier request. Raises InvalidRequest when that had another body."""
         self._forget_old()
         found = self._kept.get((name.tenant, name.key))
         if found is None:
             return None
         if found.name.fingerprint != name.fingerprint:
             raise InvalidRequest(f"{HEADER}: this key was used for a request with another body")
-        return found.batch
+        return found.work
 
-    def remember(self, name: RequestName, batch: Batch) -> None:
-        """Keeps a batch under its key, in place of one that it continues."""
+    def remember(self, name: RequestName, work: W) -> None:
+        """Keeps work under its key, in place of what it continues."""
         self._drop((name.tenant, name.key))
         until = self._clock() + self._keep_seconds
-        kept = _Remembered(name, batch, until)
+        kept = _Remembered(name, work, until)
         self._kept[name.tenant, name.key] = kept
-        batch.when_done(partial(self._weigh, kept))
+        work.when_done(partial(self._weigh, kept))
 
-    def _weigh(self, kept: _Remembered) -> None:
+    def _weigh(self, kept: _Remembered[W]) -> None:
         where = (kept.name.tenant, kept.name.key)
         if self._kept.get(where) is kept:
-            kept.size_bytes = kept.batch.size_bytes + ENTRY_BYTES
+            kept.size_bytes = kept.work.size_bytes + ENTRY_BYTES
             self._bytes += kept.size_bytes
             self._forget_old()
 

@@ -9,20 +9,39 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.api.body import describe_errors
-from proctor_service.errors import InvalidRequest, NotFound, Refusal
+from proctor_service.errors import (
+    Cancelled,
+    DeadlinePassed,
+    Failure,
+    InvalidRequest,
+    NotFound,
+    Refusal,
+    SandboxLost,
+    SandboxUnavailable,
+)
+from proctor_service.metrics import CLIENT_GONE_STATUS
 
 log = logging.getLogger(__name__)
 
+STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
+    SandboxUnavailable: (503, True),
+    # Not a 503, which clients take for an invitation: its files are gone, whoever asks again.
+    SandboxLost: (500, False),
+    DeadlinePassed: (503, True),
+    Cancelled: (503, True),
+}
+"""Where a failure is the answer to a whole request: its status, and whether to ask again."""
 REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}
 
 
@@ -66,6 +85,20 @@ def of_refusal(refusal: Refusal) -> Response:
     )
 
 
+def of_failure(failure: Failure) -> Response:
+    """The answer for a failure, where nothing else can be said."""
+    status, retryable = STATUS_BY_FAILURE.get(type(failure), (500, failure.retryable))
+    return problem(status, failure.reason, failure.message, retryable=retryable)
+
+
+def within_stream(error: Refusal | Failure) -> dict[str, str | bool]:
+    """The same, for an answer that has begun: reason, message, and whether to ask again."""
+    retryable = error.retryable
+    if isinstance(error, Failure):
+        _, retryable = STATUS_BY_FAILURE.get(type(error), (500, retryable))
+    return {"reason": error.reason, "message": error.message, "retryable": retryable}
+
+
 def internal() -> Response:
     """The answer for a bug: nothing of it is told. Retryable, since nothing was judged."""
     return problem(500, "internal", "the service failed; its log says how", retryable=True)
@@ -74,6 +107,15 @@ def internal() -> Response:
 async def _on_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal), "registered for refusals"
     return of_refusal(error)
+
+
+async def _on_failure(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Failure), "registered for failures"
+    return of_failure(error)
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_GONE_STATUS)  # nobody reads it
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -96,6 +138,8 @@ async def _on_validation(request: Request, error: Exception) -> Response:
 def install_problems(app: FastAPI) -> None:
     """Gives every error of the app the contract's body."""
     app.add_exception_handler(Refusal, _on_refusal)
+    app.add_exception_handler(Failure, _on_failure)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
 from fastapi import APIRouter
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -21,23 +22,23 @@ from proctor_client.wire import RewardRequest, RewardResponse
 from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
 from proctor_service.api.batch import Batch
 from proctor_service.api.body import parse_reward_request, read_body
+from proctor_service.api.connection import while_connected
 from proctor_service.api.examples import NDJSON, reward_docs
-from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_request
+from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_any_request
 from proctor_service.api.results import line, summary
 from proctor_service.api.slices import Pacer
 from proctor_service.api.translate import Entry, Machine, Translation
 from proctor_service.errors import Draining
-from proctor_service.evaluate import Evaluate
+from proctor_service.evaluate import Evaluate, Item
 
 SENT_AT_ONCE = 256
-HASHED_IN_THREAD_BYTES = 1024 * 1024
 
 
 class RewardDesk:
     """Takes batches in, and knows those that are at work."""
 
     def __init__(
-        self, machine: Machine, evaluate: Evaluate, queue: FairQueue, ledger: Ledger
+        self, machine: Machine, evaluate: Evaluate, queue: FairQueue, ledger: Ledger[Batch]
     ) -> None:
         self._machine = machine
         self._evaluate = evaluate
@@ -56,7 +57,7 @@ class RewardDesk:
         Raises Refusal: InvalidRequest, Busy or Draining.
         """
         begun = time.monotonic()
-        name = None if key is None else await _name(tenant, key, body)
+        name = await name_any_request(tenant, key, body)
         if (known := self._known(name)) is not None:
             return known
         if self._queue.draining:
@@ -67,6 +68,10 @@ class RewardDesk:
         if (known := self._known(name)) is not None:
             return known
         return self._start(entries, name)
+
+    def judge_one(self, item: Item) -> Batch:
+        """A batch of one item that no request to /reward asked for. Raises Busy and Draining."""
+        return self._start([Entry(0, None, None, item)], None)
 
     def _known(self, name: RequestName | None) -> Batch | None:
         """The batch of an earlier request, unless asking again is to judge some items anew."""
@@ -100,12 +105,6 @@ class RewardDesk:
         return batch
 
 
-async def _name(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
-    if len(body) < HASHED_IN_THREAD_BYTES:
-        return name_request(tenant, key, body)
-    return await asyncio.to_thread(name_request, tenant, key, body)
-
-
 class Answer(Response):
     """A batch's results, as one JSON object or a line each as they finish.
 
@@ -120,18 +119,9 @@ class Answer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends it all, or stops when the client is gone."""
-        with self._batch.reading() as more:
+        with self._batch.reading() as more, suppress(ClientDisconnect):
             pieces = self._lines(more) if self._by_line else self._object()
-            sending = asyncio.create_task(self._send(pieces, send))
-            watching = asyncio.create_task(_gone(receive))
-            try:
-                await asyncio.wait({sending, watching}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    await sending
-            finally:
-                for task in (sending, watching):
-                    task.cancel()
-                await asyncio.gather(sending, watching, return_exceptions=True)
+            await while_connected(self._send(pieces, send), receive)
 
     async def _send(self, pieces: AsyncIterator[bytes], send: Send) -> None:
         started = False
@@ -168,11 +158,6 @@ class Answer(Response):
             yield separator + b",".join(each.json for each in some)
             separator = b","
         yield b'],"summary":' + summary(lines) + b"}"
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def reward_routes(desk: RewardDesk, max_body_mb: int) -> APIRouter:

@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 SLICE_SECONDS = 0.005
-LONG_FIELDS = frozenset({"submissions", "grader", "cases"})
+LONG_FIELDS = frozenset({"submissions", "grader", "cases", "tasks"})
 _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 

@@ -69,8 +69,13 @@ class Machine:
         """What the backend is; known once it is open."""
         return self.backend.traits
 
-    def limits(self, asked: WireLimits | None, where: str) -> Limits:
-        """The limits asked for, or the server's. Raises InvalidRequest above a ceiling."""
+    def limits(
+        self, asked: WireLimits | None, where: str, otherwise: Limits | None = None
+    ) -> Limits:
+        """The limits asked for, or else `otherwise`, or else the server's.
+
+        Raises InvalidRequest above a ceiling.
+        """
         settings = self.settings
         values: dict[str, float] = {}
         for name in LIMITS_WITH_CEILING:
@@ -78,8 +83,11 @@ class Machine:
             ceiling = getattr(settings, f"max_{name}")
             if value is not None and not value <= ceiling:
                 raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
-            values[name] = value if value is not None else min(getattr(settings, name), ceiling)
-        network = bool(asked is not None and asked.network)
+            default = min(getattr(otherwise or settings, name), ceiling)
+            values[name] = value if value is not None else default
+        network = bool(otherwise is not None and otherwise.network)
+        if asked is not None and asked.network is not None:
+            network = asked.network
         if network and not self.traits.allows_network:
             raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
         return Limits(

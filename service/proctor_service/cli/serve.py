@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from proctor_service.cli.console import Trouble, friendly, settings_from
+from proctor_service.cli.first import stand_before
 
 PR_SET_PDEATHSIG = 1
 
@@ -46,6 +47,7 @@ def serve(
     end_with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the service until Ctrl-C or SIGTERM; what runs may then finish, within the grace."""
+    stand_before()
     with friendly():
         if end_with_parent is not None:
             _end_with(end_with_parent)

@@ -25,9 +25,7 @@ def place(job: dict[str, Any]) -> None:
     """Puts text files, binary files and standard input in place."""
     script.write_files(job.get("files") or {})
     for path, data in (job.get("binaries") or {}).items():
-        with open(path, "wb") as file:
-            file.write(binascii.a2b_base64(data))
-        os.chmod(path, 0o755)
+        script.write_file(path, binascii.a2b_base64(data), 0o755)
     if job.get("stdin"):
         script.feed_stdin(job["stdin"])
 
@@ -35,7 +33,7 @@ def place(job: dict[str, Any]) -> None:
 def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     """Compiles, and says `["compiled", exit code, {path: base64}]` with the files that came of it."""
     place(job)
-    before = set(os.listdir("."))
+    before = _files_here()
     try:
         import subprocess  # dear, and only compilers need it
 
@@ -45,13 +43,23 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
         script.leave(127)
     code = done.returncode
     made: dict[str, str] = {}
-    for name in sorted(set(os.listdir(".")) - before):
-        if os.path.isfile(name) and not os.path.islink(name):
-            with open(name, "rb") as file:
-                made[name] = binascii.b2a_base64(file.read(), newline=False).decode()
+    for name in sorted(name for name, state in _files_here().items() if before.get(name) != state):
+        with open(name, "rb") as file:
+            made[name] = binascii.b2a_base64(file.read(), newline=False).decode()
     try:
         line = values.dumps(["compiled", code, made])
     except values.ValueTooLarge:
         line = values.dumps(["compiled", code, {}])
     channel.send(line)
     script.leave(code)
+
+
+def _files_here() -> dict[str, tuple[int, int, int]]:
+    """The regular files of the working directory, with what changes when one is written."""
+    found = {}
+    with os.scandir(".") as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                status = entry.stat(follow_symlinks=False)
+                found[entry.name] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    return found

@@ -45,6 +45,10 @@ class Original:
                 if isinstance(inner, types.FunctionType):
                     self._codes.append((inner, inner.__code__))
 
+    def has(self, code: types.CodeType) -> bool:
+        """Whether this is the code of one of them, and not of one that is like it."""
+        return any(code is own for _, own in self._codes)
+
     def changed(self) -> str | None:
         """The name of something that is no longer what it was, None when all is."""
         for owner, name, value in self._places:

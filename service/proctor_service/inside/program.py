@@ -8,6 +8,7 @@ command         another program                                  command.run_com
 compile         a compiler                                       command.compile_program
 pytest          pytest beside the submission                     pytest_run.run_pytest
 session         many commands, one after the other or at once    session.run_session
+state           files first, which follow; then another job      state.restore
 """
 
 import gc
@@ -23,6 +24,14 @@ from .channel import Channel
 def main(descriptor: int) -> None:
     """Never returns normally in a sandbox: each kind of job ends the process itself."""
     channel = Channel(descriptor)
+    try:
+        _take_job(channel)
+    except script.Unfit as unfit:
+        channel.send(values.dumps(["unfit", str(unfit)]))
+        script.leave(1)
+
+
+def _take_job(channel: Channel) -> None:
     line = channel.receive()
     if line is None:
         return
@@ -30,13 +39,7 @@ def main(descriptor: int) -> None:
     del line
     gc.collect(0)
     kind = job.pop("kind")
-    try:
-        if "state_bytes" in job:
-            state.restore(channel, job["state_bytes"])
-        _KINDS[kind](channel, job)
-    except script.Unfit as unfit:
-        channel.send(values.dumps(["unfit", str(unfit)]))
-        script.leave(1)
+    _KINDS[kind](channel, job)
 
 
 def warm_up(rounds: int = 16) -> None:
@@ -84,6 +87,11 @@ def _serve(channel: Channel, job: dict[str, Any]) -> None:
     script.leave(0)
 
 
+def _state(channel: Channel, job: dict[str, Any]) -> None:
+    state.restore(channel, job["size_bytes"])
+    _take_job(channel)
+
+
 def _tests(channel: Channel, job: dict[str, Any]) -> None:
     room.judge_tests(channel, job)
     script.leave(0)
@@ -95,5 +103,6 @@ _KINDS = {
     "command": command.run_command,
     "compile": command.compile_program,
     "pytest": pytest_run.run_pytest,
+    "state": _state,
     "session": session.run_session,
 }

@@ -1,14 +1,15 @@
 """Runs pytest on the grader's files beside the submission, and reports each test as it ends.
 
 Tests and submission share an interpreter here, which is why this grader is `in_process`. What can be
-done about it: pytest is loaded, and what runs a test is noted (`harness.py`), before the submission can
-be imported; outcomes are taken where the test function is called, not from pytest's reports; only the
-grader's own files configure the run; and every line carries a word that nothing else knows.
+done about it: pytest is loaded, what runs a test is noted (`harness.py`), and the grader's files are
+compiled (`testfiles.py`), before anything can be imported from where the submission may write; outcomes
+are taken where the test function is called, not from pytest's reports; only the grader's own files
+configure the run; and every line carries a word that nothing else knows.
 
-Says `["collected", n]`, `["test", name, outcome, hint, text]` for each, `["finished", end, status]`. Of the
-two texts, the hint holds nothing that comes from a test. Instead, or in between: `["no pytest", why]`,
-`["syntax", why]`, `["broken", hint, text]` for a file that can't be collected, `["left"]` when something
-ended pytest, and `["patched", what]`.
+Says `["ready"]`, `["collected", n]`, `["test", name, outcome, hint, text]` for each, `["finished", end,
+status]`. Of the two texts, the hint holds nothing that comes from a test. Instead, or in between:
+`["no pytest", why]`, `["syntax", why]`, `["broken", hint, text]` for a file that can't be collected,
+`["left"]` when something ended pytest, and `["patched", what]`.
 """
 
 import os
@@ -17,7 +18,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import harness, script, values
+from . import harness, script, testfiles, values
 from .channel import Channel
 
 _SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml",
@@ -38,18 +39,24 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     except ImportError as error:
         say("no pytest", script.describe(error))
         script.leave(1)
+    say("ready")  # nobody can say the other from here on
+    source, tests = job["source"], job["tests"]
     try:
-        compile(job["source"], "solution.py", "exec", dont_inherit=True)
+        compile(source or "", "solution.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError) as error:
         say("syntax", script.describe(error))
         script.leave(1)
-    tests = job["tests"]
     own = {path: text for path, text in job["files"].items() if not _configures(path)}
-    script.write_files({"solution.py": job["source"], **own, **tests})
+    if source is not None:
+        own = {"solution.py": source, **own}
+    script.write_files({**own, **tests})
+    _remove_conftests(tests)
     directory = os.getcwd()
-    sys.path.insert(0, directory)
     sys.argv = ["pytest"]
-    reporter = _make_reporter(say, tests)
+    rewriter = sys.modules["_pytest.assertion.rewrite"]
+    files = testfiles.Files(tests, directory, rewriter.rewrite_asserts)
+    sys.meta_path.insert(0, files)
+    reporter = _make_reporter(say, tests, files)
     options = [*_options(directory, tests), *_files(tests)]
     # While the tests run, the word that proves their end has no name that leads to it.
     _finish(say, job.pop("end"), int(pytest.main(options, plugins=[reporter])))
@@ -69,9 +76,22 @@ def _configures(path: str) -> bool:
     return os.path.basename(path) in ("conftest.py", *_SETTINGS)
 
 
+def _remove_conftests(tests: dict[str, str]) -> None:
+    """Where pytest would look for them; those of the grader stay."""
+    folders = {""}
+    for path in tests:
+        while path := path.rpartition("/")[0]:
+            folders.add(f"{path}/")
+    for folder in folders:
+        if f"{folder}conftest.py" not in tests:
+            script.remove(f"{folder}conftest.py")
+
+
 def _options(directory: str, tests: dict[str, str]) -> list[str]:
     settings = next((name for name in _SETTINGS if name in tests), "/dev/null")
-    return ["-q", "-p", "no:cacheprovider", "--color=no", "--rootdir", directory, "-c", settings]
+    places = ["--rootdir", directory, "--confcutdir", directory, "-c", settings]
+    # The files were rewritten already; pytest's own way to do it looks for caches beside them.
+    return ["-q", "-p", "no:cacheprovider", "--color=no", "--assert=plain", *places]
 
 
 def _files(tests: dict[str, str]) -> list[str]:
@@ -96,7 +116,7 @@ _FIRST = ("pytest_collection", "pytest_pyfunc_call")
 _LAST = ("pytest_collection_finish",)
 
 
-def _make_reporter(say: Say, tests: dict[str, str]) -> object:
+def _make_reporter(say: Say, tests: dict[str, str], files: testfiles.Files) -> object:
     import pytest
 
     marks: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -107,17 +127,20 @@ def _make_reporter(say: Say, tests: dict[str, str]) -> object:
     for names, options in marks:
         for name in names:
             pytest.hookimpl(**options)(vars(_Reporter)[name])
-    return _Reporter(say, tests, pytest)
+    return _Reporter(say, tests, files, pytest)
 
 
 class _Reporter:
     """Outcomes by item: the error that a test met, or None once its function has ended well."""
 
-    def __init__(self, say: Say, tests: dict[str, str], pytest: Any) -> None:
-        self.say, self.tests, self.pytest = say, tests, pytest
-        self.conftests = {os.path.realpath(path) for path in tests if path.endswith("conftest.py")}
+    def __init__(
+        self, say: Say, tests: dict[str, str], files: testfiles.Files, pytest: Any
+    ) -> None:
+        self.say, self.tests, self.files, self.pytest = say, tests, files, pytest
         self.original: harness.Original | None = None
-        self.collecting = False
+        self.directory = os.getcwd()
+        self.options: dict[str, Any] | None = None  # when the collection began
+        self.unseen = {os.path.abspath(path) for path in _files(tests)}
         self.codes: dict[str, Any] = {}
         self.excused: set[str] = set()
         self.met: dict[str, BaseException | None] = {}
@@ -125,35 +148,54 @@ class _Reporter:
     # ------------------------------------------------------------ collection
 
     def pytest_load_initial_conftests(self) -> None:
-        # Before the first file of the grader, but after what pytest itself replaces.
+        # Before the first conftest of the grader, but after what pytest itself replaces.
         self.original = harness.Original()
+        self.files.open()
 
-    def pytest_collection(self) -> None:
-        self.collecting = True
+    def pytest_collection(self, session: Any) -> None:
+        sys.path.insert(0, self.directory)  # not before: pytest still imports until here
+        self.options = dict(vars(session.config.option))
 
     def pytest_plugin_registered(self, plugin: Any) -> None:
-        path = getattr(plugin, "__file__", None)
-        if self.collecting and (not path or os.path.realpath(path) not in self.conftests):
+        named = os.path.basename(getattr(plugin, "__file__", None) or "") == "conftest.py"
+        if (named or self.options is not None) and not self.files.filled(plugin):
             self.say("patched", "a plugin")
 
-    def pytest_make_collect_report(self) -> Any:
+    def pytest_make_collect_report(self, collector: Any) -> Any:
         script.write_files(self.tests)  # what was imported before may have changed them
         outcome = yield
         report = outcome.get_result()
+        path = str(collector.path)
+        self.unseen.discard(path)
         if report.outcome == "passed":
+            is_module = isinstance(collector, self.pytest.Module) and path in self.files
+            if is_module and not self.files.filled(collector.obj):
+                self.say("patched", "a test file")
             return
         error = report.call.excinfo.value
         if isinstance(error, self.pytest.exit.Exception):
             self.say("left")
         # A test file may skip itself, and the submission may not skip it.
-        elif report.outcome == "failed" or _of_submission(error):
-            self.say("broken", *_texts(error.__cause__ or error))
+        elif report.outcome == "failed" or not self.skips_itself(error):
+            self.say("broken", *self.texts(error.__cause__ or error))
+
+    def skips_itself(self, error: BaseException) -> bool:
+        own, entry = False, error.__traceback__
+        while entry is not None and self.original is not None:
+            code, entry = entry.tb_frame.f_code, entry.tb_next
+            own = self.files.wrote(code) or (own and self.original.has(code))
+        return own
 
     def pytest_collection_finish(self, session: Any) -> None:
         for item in session.items:
             self.codes[item.nodeid] = _code(item)
             if any(item.get_closest_marker(name) for name in _EXCUSES) or _is_skipped(item):
                 self.excused.add(item.nodeid)
+        if self.unseen:
+            self.say("patched", "what is collected")
+        options, before = vars(session.config.option), self.options or {}
+        if any(options.get(name) is not value for name, value in before.items()):
+            self.say("patched", "an option")
         self.say("collected", len(session.items))
 
     # ------------------------------------------------------------ one test
@@ -204,7 +246,7 @@ class _Reporter:
         result = "passed" if error is None else "failed"
         if error is not None and name in self.excused:
             result = "excused"
-        self.say("test", name[:500], result, *_texts(error))
+        self.say("test", name[:500], result, *self.texts(error))
 
     def look(self, item: Any) -> None:
         changed = self.original.changed() if self.original else "the start"
@@ -212,6 +254,29 @@ class _Reporter:
             changed = "a test"
         if changed is not None:
             self.say("patched", changed[:_TEXT])
+
+    # ------------------------------------------------------------ what may be told
+
+    def texts(self, error: BaseException | None) -> tuple[str, str]:
+        """What may be shown of an error whatever the grader says, and all of it."""
+        if error is None:
+            return "", ""
+        name, message, *_ = script.explain(error)
+        whole = f"{name}: {message}" if message else str(name)
+        # What the submission raises, or what importing it does, knows no expected value.
+        own = isinstance(error, ImportError) or self.is_of_submission(error)
+        return (whole if own else str(name))[:_TEXT], whole[:_TEXT]
+
+    def is_of_submission(self, error: BaseException) -> bool:
+        """Whether it came out of a file that the submission may have written."""
+        found, entry = False, error.__traceback__
+        while entry is not None:
+            code, entry = entry.tb_frame.f_code, entry.tb_next
+            if self.files.wrote(code):
+                found = False
+            elif code.co_filename.startswith(os.path.dirname(self.directory) + "/"):
+                found = True
+        return found
 
     # ------------------------------------------------------------ an early end
 
@@ -240,24 +305,3 @@ def _is_skipped(item: Any) -> bool:
 
 def _code(item: Any) -> Any:
     return getattr(getattr(item, "function", None), "__code__", None)
-
-
-def _texts(error: BaseException | None) -> tuple[str, str]:
-    """What may be shown of an error whatever the grader says, and all of it."""
-    if error is None:
-        return "", ""
-    name, message, *_ = script.explain(error)
-    whole = f"{name}: {message}" if message else str(name)
-    # What the submission raises, or what importing it does, knows no expected value.
-    own = isinstance(error, ImportError) or _of_submission(error)
-    return (whole if own else str(name))[:_TEXT], whole[:_TEXT]
-
-
-def _of_submission(error: BaseException) -> bool:
-    """Whether it came out of a function or the top level of the submission."""
-    entry = error.__traceback__
-    while entry is not None:
-        if os.path.basename(entry.tb_frame.f_code.co_filename) == "solution.py":
-            return True
-        entry = entry.tb_next
-    return False

@@ -11,6 +11,7 @@ import io
 import linecache
 import os
 import random
+import stat
 import sys
 import traceback
 import types
@@ -21,6 +22,7 @@ from .channel import Channel
 
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 _exit, _getpid = os._exit, os.getpid
 _format_exception = traceback.format_exception
@@ -29,6 +31,10 @@ _stdout, _stderr = sys.stdout, sys.stderr
 
 class Left(Exception):
     """The program did not come to its end; the channel has been told how."""
+
+
+class Unfit(Exception):
+    """The submission's files cannot be put in place; the message says why."""
 
 
 def prepare(job: dict[str, Any]) -> None:
@@ -44,12 +50,50 @@ def prepare(job: dict[str, Any]) -> None:
 
 
 def write_files(files: dict[str, str]) -> None:
-    """Writes text files below the working directory."""
+    """Writes text files below the working directory, in place of whatever is there."""
     for path, text in files.items():
-        if "/" in path:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(to_bytes(text))
+        write_file(path, to_bytes(text))
+
+
+def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
+    """Writes one file. Raises Unfit."""
+    try:
+        make_way(path)
+        with open(os.open(path, _NEW, mode), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise Unfit(f"{path}: {error.strerror}") from None
+
+
+def make_way(path: str) -> None:
+    """Leaves nothing where a file is to be, and real directories above it.
+
+    A submission may have put links there, so that a write lands elsewhere, or a directory.
+    """
+    above = path.split("/")[:-1]
+    for count in range(1, len(above) + 1):
+        directory = "/".join(above[:count])
+        try:
+            mode = os.lstat(directory).st_mode
+        except FileNotFoundError:
+            os.mkdir(directory)
+            continue
+        if not stat.S_ISDIR(mode):
+            os.unlink(directory)
+            os.mkdir(directory)
+        elif mode & 0o700 != 0o700:
+            os.chmod(directory, 0o700)
+    remove(path)
+
+
+def remove(path: str) -> None:
+    """Takes a file away, if there is one; a directory gets another name."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        os.rename(path, f"{path}.{os.urandom(8).hex()}")
 
 
 def to_bytes(text: str) -> bytes:
@@ -72,7 +116,7 @@ def feed_stdin(text: str) -> None:
 
 
 def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
-    """Runs the program's top level; its globals. Raises Left when it did not come to the end.
+    """Runs the program's top level; its globals. Raises Left when it did not come to the end, or Unfit.
 
     A child that the program forked and that comes back here ends as a script would.
     """
@@ -82,9 +126,8 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     path = namespace["__file__"] = os.getcwd() + _NAME
     namespace["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = main
+    write_file(_NAME[1:], to_bytes(source))
     try:
-        with open(path, "wb") as file:
-            file.write(to_bytes(source))
         code = compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, OverflowError) as error:  # ValueError: NUL, lone surrogates
         _tell(channel, ["syntax", describe(error), ""])

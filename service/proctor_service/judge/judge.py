@@ -14,6 +14,7 @@ from proctor_client.wire import (
     StdioGrader,
 )
 from proctor_service.judge.graders import asserts, calls, programs, pytests
+from proctor_service.judge.run import Unfit
 from proctor_service.judge.separation import Separator
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import Language
@@ -35,6 +36,12 @@ class Judge:
             _BYTE_ORDER_MARK
         ):  # Python takes it in a file, not in a text
             submission = replace(submission, source=submission.source[1:])
+        try:
+            return await self._judge(submission, backend)
+        except Unfit as unfit:
+            return unfit.judgement
+
+    async def _judge(self, submission: Submission, backend: Backend) -> Judgement:
         match submission.grader:
             case AssertsGrader() as grader:
                 return await asserts.judge(submission, grader, backend, self._separator)

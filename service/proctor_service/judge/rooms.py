@@ -20,7 +20,7 @@ from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import Raised, Said, understand
 from proctor_service.judge.graders import answers
-from proctor_service.judge.run import Run, message, python_message
+from proctor_service.judge.run import Run, begin, check_fit, message, python_message, room_for
 from proctor_service.judge.separation import parse
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Job, Sandbox
@@ -63,14 +63,18 @@ class _Reports:
 
 
 async def judge(submission: Submission, grader: AssertsGrader, backend: Backend) -> Judgement:
-    """Runs the tests as they are. Raises InvalidTask when the setup fails by itself."""
-    async with backend.lease(submission.limits) as room_a:
-        room_a.begin(Job(python_message(submission, "serve"), submission.limits))
-        heard = await _until_loaded(room_a)
+    """Runs the tests as they are. Raises InvalidTask when the setup fails by itself, and Unfit."""
+    async with backend.lease(room_for(submission.limits, submission.state)) as room_a:
+        job = Job(python_message(submission, "serve"), submission.limits)
+        begin(room_a, job, submission.state)
+        first = await room_a.receive()
+        lines = () if first is None else (first,)
+        heard = understand(lines)
         if not heard.loaded:
             if heard.forged:
                 room_a.kill()
-            finished = Run((), await room_a.ended(), room_a.id)
+            finished = Run(lines, await room_a.ended(), room_a.id)
+            check_fit(finished)
             return _not_loaded(finished, heard, len(grader.tests))
         async with backend.lease(submission.limits) as room_b:
             reports = await _converse(room_a, room_b, _tests_job(submission, grader))
@@ -103,11 +107,6 @@ def _imports(source: str) -> list[str]:
         return []
     imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
     return [ast.unparse(node) for node in imports[:200]]
-
-
-async def _until_loaded(room: Sandbox) -> Said:
-    line = await room.receive()
-    return understand([] if line is None else [line])
 
 
 async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:

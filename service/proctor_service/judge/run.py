@@ -1,14 +1,32 @@
-"""One program in one fresh sandbox: what it said, and how it ended."""
+"""One program in one fresh sandbox: what it said, and how it ended.
+
+A submission's state goes into each of its sandboxes before the program. Where it cannot be put in place
+that is a verdict, since only the agent that left it can be the cause: an error would be a way out of a
+bad reward. So that no honest state is in this case, there is always more room for it than it takes up.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
+from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Ended, Job, Limits
+from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
+
+_ROOM_STEP_MB = 64  # so that sandboxes with a state come in few sizes
+_MOST_PADDING_BYTES = 64 << 20  # a page for each of the files that a sandbox may hold
+_LONGER_AT_MOST = 8  # a file's header in the archive, in the page that the file takes up
+
+
+class Unfit(Exception):
+    """The submission's files could not be put in place. Carries the judgement that this is."""
+
+    def __init__(self, judgement: Judgement) -> None:
+        super().__init__(judgement.message)
+        self.judgement = judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +68,63 @@ def python_message(submission: Submission, mode: str, **fields: object) -> bytes
     )
 
 
-async def run(backend: Backend, job: bytes, limits: Limits, keep_stdout_bytes: int = 0) -> Run:
-    """Runs one job to its end. Raises SandboxUnavailable and SandboxLost."""
-    async with backend.lease(limits) as sandbox:
-        sandbox.begin(Job(job, limits, keep_stdout_bytes))
+def room_for(limits: Limits, state: bytes | None) -> Limits:
+    """The limits of a sandbox that gets this state: as much more disk as the state may take up."""
+    if not state:
+        return limits
+    size = len(state)
+    unpacked = size + min(size * _LONGER_AT_MOST, _MOST_PADDING_BYTES)
+    steps = math.ceil(unpacked / (_ROOM_STEP_MB << 20))
+    return replace(limits, disk_mb=limits.disk_mb + steps * _ROOM_STEP_MB)
+
+
+def begin(sandbox: Sandbox, job: Job, state: bytes | None) -> None:
+    """Starts a program of the submission's, after its state is in place."""
+    if not state:
+        sandbox.begin(job)
+        return
+    sandbox.begin(replace(job, message=message("state", size_bytes=len(state))))
+    sandbox.send(state)
+    sandbox.send(job.message)
+
+
+async def run(
+    backend: Backend,
+    job: bytes,
+    limits: Limits,
+    keep_stdout_bytes: int = 0,
+    state: bytes | None = None,
+) -> Run:
+    """Runs one job to its end. Raises SandboxUnavailable and SandboxLost; and Unfit."""
+    async with backend.lease(room_for(limits, state)) as sandbox:
+        begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
         ended = await sandbox.ended()
         lines = []
         while (line := await sandbox.receive()) is not None:
             lines.append(line)
-        return Run(tuple(lines), ended, sandbox.id)
+        finished = Run(tuple(lines), ended, sandbox.id)
+    check_fit(finished)
+    return finished
 
 
-def with_files(submission: Submission, name: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The submission's files, its own source under `name`, and the grader's files over both."""
-    return {**submission.files, name: submission.source, **more}
+def check_fit(finished: Run) -> None:
+    """Raises Unfit when the program never began, since its files could not be put in place.
+
+    It says so before anything of the submission runs, and so in its first line.
+    """
+    if not finished.lines or not finished.lines[0].startswith(b'["unfit",'):
+        return
+    try:
+        _, why = loads(finished.lines[0])
+    except (Malformed, ValueError):
+        return
+    text = f"its files could not be put in place: {why}"[:2000]
+    raise Unfit(finished.judgement("runtime_error", message=text))
+
+
+def with_files(submission: Submission, name: str) -> dict[str, str]:
+    """The submission's files, and its source under `name`; or what its state has there."""
+    files = dict(submission.files)
+    if submission.source or submission.state is None:
+        files[name] = submission.source
+    return files

@@ -148,8 +148,8 @@ class Command:
 class StatefulSandbox(Protocol):
     """A sandbox for many commands, one after the other or at once.
 
-    Files, what Python code changes in `os.environ`, and background processes stay from one command to
-    the next. Paths are relative to the working directory, or absolute. Every method raises
+    Files, background processes and what Python code changes in its environment stay from one command
+    to the next. Paths are relative to the working directory, or absolute. Every method raises
     SandboxEnded once the sandbox is gone through its own act or was killed, and SandboxLost when it
     went away through none.
     """

@@ -27,7 +27,7 @@ async def judge(
     parts = separator.separate(grader)
     if isinstance(parts, Separated):
         job = python_message(submission, "calls", calls=parts.calls, imports=parts.imports)
-        finished = await run(backend, job, submission.limits)
+        finished = await run(backend, job, submission.limits, state=submission.state)
         said = understand(finished.lines, len(parts.calls))
         try:
             tests = [

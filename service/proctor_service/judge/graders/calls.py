@@ -30,7 +30,7 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
         for case in grader.cases
     ]
     job = python_message(submission, "calls", calls=calls, imports=[])
-    finished = await run(backend, job, submission.limits)
+    finished = await run(backend, job, submission.limits, state=submission.state)
     said = understand(finished.lines, len(calls))
     tests = []
     for index, case in enumerate(grader.cases):

@@ -58,7 +58,8 @@ class Program:
 
     async def run(self, backend: Backend, job: bytes, keep_stdout_bytes: int = 0) -> Run:
         """Runs it once. Raises JudgeFailed when the language's interpreter is not in the sandbox."""
-        finished = await run(backend, job, self.submission.limits, keep_stdout_bytes)
+        limits, state = self.submission.limits, self.submission.state
+        finished = await run(backend, job, limits, keep_stdout_bytes, state)
         if self.argv is not None and "/" not in self.argv[0] and _not_started(finished):
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
         return finished
@@ -146,8 +147,8 @@ async def judge_command(
     """The command must end with the expected code, with the submission's source in place."""
     language = languages.get(submission.language)
     name = "solution.py" if language is None else language.source
-    job = message("command", argv=grader.argv, files=with_files(submission, name, {}))
-    finished = await run(backend, job, submission.limits)
+    job = message("command", argv=grader.argv, files=with_files(submission, name))
+    finished = await run(backend, job, submission.limits, state=submission.state)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
         verdict,
@@ -165,11 +166,11 @@ async def prepare(
     if submission.language == "python":
         return Program(submission)
     language = languages[submission.language]
-    files = with_files(submission, language.source, {})
+    files = with_files(submission, language.source)
     if language.compile is None:
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
-    compiled = await run(backend, job, submission.limits)
+    compiled = await run(backend, job, submission.limits, state=submission.state)
     if _not_started(compiled):
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
     limited = verdicts.of_limit(compiled.ended)

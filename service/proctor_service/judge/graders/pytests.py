@@ -27,16 +27,17 @@ async def judge(submission: Submission, grader: PytestGrader, backend: Backend) 
     Raises JudgeFailed when the sandbox has no pytest.
     """
     word, end = secrets.token_hex(16), secrets.token_hex(16)
+    from_state = submission.state is not None and not submission.source
     job = message(
         "pytest",
-        source=submission.source,
+        source=None if from_state else submission.source,
         files=dict(submission.files),
         tests=grader.files,
         tools=backend.traits.tools,
         word=word,
         end=end,
     )
-    finished = await run(backend, job, submission.limits)
+    finished = await run(backend, job, submission.limits, state=submission.state)
     report = _read(finished, word, end, reveal=grader.reveal)
     failed = [(name, text) for name, outcome, text in report.tests if outcome == "failed"]
     counted = [outcome for _, outcome, _ in report.tests if outcome != "excused"]
@@ -44,7 +45,8 @@ async def judge(submission: Submission, grader: PytestGrader, backend: Backend) 
     shown: dict[str, object] = {} if grader.reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict,
-        passed=len(counted) - len(failed),
+        # What passes where the runner or its report is not ours has passed nothing.
+        passed=0 if report.patched or report.forged else len(counted) - len(failed),
         total=max(len(counted), report.collected - len(report.tests) + len(counted), 1),
         failures=tuple(
             Failure(index=index, test=name, message=message_text)
@@ -74,7 +76,7 @@ class _Report:
 def _read(finished: Run, word: str, end: str, *, reveal: bool) -> _Report:
     """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
     report = _Report()
-    for line in finished.lines:
+    for number, line in enumerate(finished.lines):
         try:
             said, *frame = loads(line)
         except (Malformed, TypeError, ValueError):
@@ -100,7 +102,9 @@ def _read(finished: Run, word: str, end: str, *, reveal: bool) -> _Report:
                 report.left = True
             case ["patched", str(what)]:
                 report.patched = what
-            case ["no pytest", str(text)]:
+            case ["ready"] if number == 0:
+                pass
+            case ["no pytest", str(text)] if number == 0:
                 raise JudgeFailed(f"the sandbox has no pytest: {text}")
             case _:
                 report.forged = True

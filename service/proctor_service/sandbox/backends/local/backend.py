@@ -291,7 +291,8 @@ class LocalBackend:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(waiter, seconds)
+            async with asyncio.timeout(seconds):  # wait_for may swallow a cancellation
+                await waiter
 
     async def _sweep(self) -> None:
         told = 0

@@ -71,8 +71,10 @@ class LocalStatefulSandbox:
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
-        """Ends it and all that runs in it."""
+        """Ends it and all that runs in it, and waits until it is gone."""
         self._sandbox.kill()
+        with contextlib.suppress(SandboxLost):
+            await self._sandbox.ended()
         if self._listener is not None:
             await asyncio.wait({self._listener})
 

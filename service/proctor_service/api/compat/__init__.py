@@ -1,0 +1,48 @@
+"""Routes of services that people use today, so that their trainers can move over as they are.
+
+A module for each service translates; judge and sandboxes are the same as for all. What the clients of
+each take for "try again" is the one thing that each must get right: `desk.py`.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from proctor_service.api.compat.desk import CompatDesk
+from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
+from proctor_service.api.compat.open_r1 import ExecuteBatch, open_r1_routes
+from proctor_service.api.compat.sandbox_fusion import RunCode, RunJupyter, sandbox_fusion_routes
+from proctor_service.api.compat.sandbox_fusion_submit import Submit, submit_routes
+from proctor_service.api.compat.shelf import Work
+from proctor_service.api.compat.skypilot import BatchReward, RewardItem, skypilot_routes
+from proctor_service.api.compat.slime import RemoteRm, slime_routes
+
+COMPAT_BODIES: tuple[type[BaseModel], ...] = (
+    RunCode,
+    RunJupyter,
+    Submit,
+    ExecuteBatch,
+    TestProgram,
+    RewardItem,
+    BatchReward,
+    RemoteRm,
+)
+
+
+def compat_routes(desk: CompatDesk) -> APIRouter:
+    """All of them."""
+    routes = APIRouter()
+    for service in (
+        sandbox_fusion_routes,
+        submit_routes,
+        open_r1_routes,
+        open_instruct_routes,
+        skypilot_routes,
+        slime_routes,
+    ):
+        routes.include_router(service(desk))
+    return routes
+
+
+__all__ = ["COMPAT_BODIES", "CompatDesk", "Work", "compat_routes"]

@@ -1,0 +1,80 @@
+"""Cells of a notebook: the program that runs them, and what it reports, taken for no more than output.
+
+The program is `inside/cells.py`, sent as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+from pydantic import BaseModel, ValidationError
+
+from proctor_service.api.compat.form import limits
+from proctor_service.api.translate import Machine
+from proctor_service.running import Program, Ran
+
+OUTPUT_KB = 8192  # more than the program reports
+MOST_CELLS = 1000
+
+
+class CellError(BaseModel):
+    """An exception in a cell."""
+
+    ename: str
+    evalue: str
+    traceback: list[str]
+
+
+class Cell(BaseModel):
+    """What a cell printed, showed and raised. `value`: that of its last expression, as text."""
+
+    stdout: str
+    stderr: str
+    display: list[dict[str, str]]
+    value: str | None
+    error: list[CellError]
+
+
+class Kernel:
+    """Makes the program for cells."""
+
+    def __init__(self) -> None:
+        self._source = resources.files("proctor_service.inside").joinpath("cells.py").read_text()
+
+    def program(
+        self,
+        machine: Machine,
+        cells: Sequence[str],
+        seconds: float,
+        *,
+        cell_seconds: float = 0.0,
+        memory_mb: int | None = None,
+        files: Mapping[str, bytes] | None = None,
+        fetch: Sequence[str] = (),
+    ) -> Program:
+        """Runs the cells one after the other. `cell_seconds` bounds each of them; 0: not at all."""
+        settings = machine.settings
+        asked = limits(settings, seconds, memory_mb=memory_mb, output_kb=OUTPUT_KB)
+        return Program(
+            source=self._source,
+            limits=machine.limits(asked, "limits"),
+            run_seconds=min(seconds, settings.max_wall_seconds),
+            stdin=json.dumps({"cells": list(cells), "cell_seconds": cell_seconds}).encode(),
+            files=files or {},
+            fetch=tuple(fetch),
+            fetch_bytes=settings.max_file_mb << 20,
+        )
+
+
+def reported(ran: Ran, most: int) -> list[Cell]:
+    """The cells that came to their end, at most so many."""
+    cells: list[Cell] = []
+    output = b"" if ran.ran is None else ran.ran.stdout
+    for line in output.split(b"\n", most)[:most]:
+        try:
+            cells.append(Cell.model_validate(json.loads(line)))
+        except (ValueError, RecursionError, ValidationError):
+            break  # cut off, or forged
+    return cells

@@ -1,0 +1,172 @@
+"""open-instruct's code API: /test_program and /test_program_stdio, a verdict for each test.
+
+Its client takes every answer but a 200, and every broken connection, for a reward of 0.0, and asks
+again by itself in one case: it follows redirects. So it is held as long as it waits, and then sent to
+where it came from, with a new wait; `requests` goes along 30 times. The work goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field, TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor_client import wire
+from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
+from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits, tolerance
+from proctor_service.api.compat.packed_tests import check_size, unpacked
+from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloaded, Refusal
+
+JOB = "open_instruct"
+SPARE_SECONDS = 4.0
+TOLERANCE = 1e-9  # there `1.0` is `1.00`
+BETWEEN_TRIES_SECONDS = 1.0
+"""So that 30 of them outlast a restart."""
+
+
+class TestProgram(Form):
+    """The body of both routes. `max_execution_time` is in seconds, for each test."""
+
+    __test__ = False  # for pytest, which collects what begins with Test
+
+    program: str
+    tests: Any = Field([])
+    max_execution_time: float = Field(1.0, gt=0, allow_inf_nan=False)
+
+
+class StdioTest(Form):
+    """What a program reads, and what it must print; a list of texts is lines."""
+
+    input: str | list[str]
+    output: str | list[str]
+
+
+_ASSERTS = TypeAdapter(list[str])
+_STDIO = TypeAdapter(list[StdioTest])
+
+
+def wait_seconds(asked: TestProgram) -> float:
+    """A little less than its client waits."""
+    return max(30.0, min(300.0, 10 * asked.max_execution_time)) - SPARE_SECONDS
+
+
+async def come_again(request: Request, error: Failure | Refusal) -> Response:
+    """Back to the same address, without the token that may stand in it."""
+    if not isinstance(error, Overloaded):
+        await asyncio.sleep(BETWEEN_TRIES_SECONDS)
+    query = f"?{request.url.query}" if request.url.query else ""
+    where = request.url.path.rpartition("/")[2] + query
+    return Response(status_code=307, headers={"Location": where, "X-Reason": error.reason})
+
+
+MANNER: Manner[TestProgram] = Manner(JOB, wait_seconds, come_again, insist_seconds=60.0)
+
+
+async def _asserts(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[str, Any]:
+    found = await asyncio.to_thread(_checked, _ASSERTS, asked.tests)
+    graders = [wire.AssertsGrader(kind="asserts", tests=[test]) for test in found]
+    return await _judged(desk, asked, graders, asking)
+
+
+async def _stdio(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[str, Any]:
+    found = await asyncio.to_thread(_checked, _STDIO, asked.tests)
+    graders = [
+        wire.StdioGrader(
+            kind="stdio",
+            cases=[wire.StdioCase(stdin=_text(test.input), stdout=_text(test.output))],
+            tolerance=tolerance(_text(test.output), TOLERANCE),
+        )
+        for test in found
+    ]
+    return await _judged(desk, asked, graders, asking)
+
+
+async def _judged(
+    desk: CompatDesk, asked: TestProgram, graders: Sequence[wire.Grader], asking: Asking
+) -> dict[str, Any]:
+    if not graders:
+        return {"results": [], "runtimes": []}
+    request = wire.RewardRequest(
+        submissions=[
+            wire.Submission(completion=asked.program, grader=grader) for grader in graders
+        ],
+        limits=limits(desk.machine.settings, asked.max_execution_time),
+        extract="none",
+    )
+    seconds = [_passed_in(each) for each in await desk.judge(request, asking)]
+    return {
+        "results": [int(each is not None) for each in seconds],
+        "runtimes": [-1.0 if each is None else each for each in seconds],
+    }
+
+
+def _passed_in(judged: Judged | InvalidTask) -> float | None:
+    """Seconds; None where the test does not hold, or is none: no program passes it."""
+    if isinstance(judged, InvalidTask) or judged.judgement.verdict != "passed":
+        return None
+    usage = judged.judgement.usage
+    return round(min(usage.wall_seconds, usage.cpu_seconds + usage.idle_seconds), 6)
+
+
+def _checked(adapter: TypeAdapter[Any], tests: Any) -> Any:
+    found = unpacked(tests)
+    if len(found) > MOST_TESTS:
+        raise InvalidRequest(f"tests: {len(found)}, and at most {MOST_TESTS} are taken")
+    try:
+        valid = adapter.validate_python(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequest(f"tests.{place}: {first['msg']}") from None
+    check_size(text for test in valid for text in _texts(test))
+    return valid
+
+
+def _texts(test: str | StdioTest) -> list[str]:
+    return [test] if isinstance(test, str) else [_text(test.input), _text(test.output)]
+
+
+def _text(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else "\n".join(value)
+
+
+ASSERTS_EXAMPLE = {
+    "program": "def double(n):\n    return 2 * n",
+    "tests": ["assert double(2) == 4", "assert double(0) == 1"],
+    "max_execution_time": 1.0,
+}
+STDIO_EXAMPLE = {
+    "program": "print(int(input()) * 2)",
+    "tests": [{"input": "21\n", "output": "42\n"}, {"input": "0\n", "output": "1\n"}],
+    "max_execution_time": 1.0,
+}
+ANSWER = {"results": [1, 0], "runtimes": [0.004, -1.0]}
+
+
+def open_instruct_routes(desk: CompatDesk) -> APIRouter:
+    """Both kinds of tests."""
+    routes = APIRouter(prefix=PREFIX)
+    redirect = {307: {"description": "not done yet: to the same address, once more"}}
+
+    def docs(example: dict[str, Any]) -> dict[str, Any]:
+        found = documented(TestProgram, example, ANSWER)
+        found["responses"] |= redirect
+        return found
+
+    @routes.post("/test_program", **docs(ASSERTS_EXAMPLE))
+    async def test_program(request: Request) -> Response:
+        """open-instruct: which of these assert statements hold for a program."""
+        return await desk.serve(request, TestProgram, partial(_asserts, desk), MANNER)
+
+    @routes.post("/test_program_stdio", **docs(STDIO_EXAMPLE))
+    async def test_program_stdio(request: Request) -> Response:
+        """open-instruct: for which inputs a program prints what it must."""
+        return await desk.serve(request, TestProgram, partial(_stdio, desk), MANNER)
+
+    return routes

@@ -1,0 +1,161 @@
+"""open-r1's router: /execute_batch, in the form of E2B's code interpreter.
+
+Its client takes `float()` of the value of a script's last expression for the reward, and `execution: null`
+for none at all. So null is kept for failures of ours. What a limit ends is the script's own doing, and
+has the value 0.0: a time limit that is worth nothing would be a way out of a bad reward.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor_service.api.compat.cells import OUTPUT_KB, Cell, Kernel, reported
+from proctor_service.api.compat.desk import Asking, CompatDesk, Manner, all_of
+from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
+from proctor_service.api.compat.sandbox_fusion import language_of, try_again
+from proctor_service.errors import Failure, InvalidRequest, Refusal
+from proctor_service.judge.verdict import text_of
+from proctor_service.running import Program
+from proctor_service.sandbox.interface import Ended
+
+JOB = "open_r1"
+DEFAULT_SECONDS = 300.0
+WAIT_SECONDS = 900.0  # its client sets no limit of its own
+MOST_SCRIPTS = 4096
+NO_REWARD = "0.0"
+ENDINGS = {
+    "cpu_limit": ("TimeoutError", "it ran for longer than it may"),
+    "wall_limit": ("TimeoutError", "it ran for longer than it may"),
+    "memory_limit": ("MemoryError", "it used more memory than it may"),
+    "output_limit": ("OutputLimit", "it wrote more than it may"),
+}
+LEFT = ("SystemExit", "it ended before its last expression")
+
+
+class ExecuteBatch(Form):
+    """The body of /execute_batch. `timeout` is in seconds, for each script."""
+
+    scripts: list[str] = Field(max_length=MOST_SCRIPTS)
+    languages: list[str | None] = Field([])
+    language: str = "python"
+    timeout: float = Field(DEFAULT_SECONDS, gt=0)
+
+
+MANNER: Manner[ExecuteBatch] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
+
+
+async def _execute_batch(
+    desk: CompatDesk, kernel: Kernel, asked: ExecuteBatch, asking: Asking
+) -> list[dict[str, Any]]:
+    languages = asked.languages or [asked.language] * len(asked.scripts)
+    if len(languages) != len(asked.scripts):
+        raise InvalidRequest(f"languages: {len(languages)} for {len(asked.scripts)} scripts")
+    pairs = zip(asked.scripts, languages, strict=True)
+    return await all_of(
+        _execute(desk, kernel, script, language_of(language or "python"), asked.timeout, asking)
+        for script, language in pairs
+    )
+
+
+async def _execute(
+    desk: CompatDesk, kernel: Kernel, script: str, language: str, seconds: float, asking: Asking
+) -> dict[str, Any]:
+    try:
+        desk.check_language(language)
+        if language != "python":
+            return await _execute_other(desk, script, language, seconds, asking)
+        program = kernel.program(desk.machine, [unindented(script)], seconds)
+        came = await desk.run(program, asking)
+    except (Failure, Refusal) as error:
+        return {"execution": None, "exception_str": f"{error.reason}: {error.message}"}
+    cells = reported(came, 1)
+    if cells:
+        return _execution(cells[0])
+    assert came.ran is not None, "Python is not compiled"
+    return _cut_short(came.ran)
+
+
+async def _execute_other(
+    desk: CompatDesk, script: str, language: str, seconds: float, asking: Asking
+) -> dict[str, Any]:
+    """A program in another language has no value, and its output is all that it says."""
+    settings = desk.machine.settings
+    bounds = desk.machine.limits(limits(settings, seconds, output_kb=OUTPUT_KB), "limits")
+    most = min(seconds, settings.max_wall_seconds)
+    came = await desk.run(Program(script, bounds, most, most, language), asking)
+    ended = came.ran or came.compiled
+    assert ended is not None, "one of them ended"
+    if ended.ending != "exited":
+        return _cut_short(ended)
+    out, err = text_of(ended.stdout), text_of(ended.stderr)
+    failed = {"name": "ExitCode", "value": str(ended.exit_code), "traceback": err}
+    return _form(None, out, err, failed if ended.exit_code else None)
+
+
+def _execution(cell: Cell) -> dict[str, Any]:
+    error = None
+    if cell.error:
+        first = cell.error[0]
+        text = "".join(first.traceback)
+        error = {"name": first.ename, "value": first.evalue, "traceback": text}
+    return _form(cell.value, cell.stdout, cell.stderr, error)
+
+
+def _cut_short(ended: Ended) -> dict[str, Any]:
+    """A script that a limit ended, or that left, before it had a value."""
+    name, value = ENDINGS.get(ended.ending, LEFT)
+    error = {"name": name, "value": value, "traceback": ""}
+    return _form(NO_REWARD, "", text_of(ended.stderr), error)
+
+
+def _form(value: str | None, out: str, err: str, error: dict[str, str] | None) -> dict[str, Any]:
+    results = [] if value is None else [{"text": value, "is_main_result": True}]
+    execution = {
+        "results": results,
+        "logs": {"stdout": [out] if out else [], "stderr": [err] if err else []},
+        "error": error,
+        "execution_count": 1,
+    }
+    return {"execution": execution, "exception_str": None}
+
+
+def unindented(script: str) -> str:
+    """Without the first line's indentation, on each line that has it: as a notebook takes it."""
+    lines = script.splitlines(keepends=True)
+    first = next((line for line in lines if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    return "".join(line.removeprefix(indent) for line in lines)
+
+
+EXAMPLE = {
+    "scripts": ["    passed = 3\n    passed / 4\n"],
+    "languages": ["python"],
+    "timeout": 30,
+    "request_timeout": 28,
+}
+ANSWER = [_form("0.75", "", "", None)]
+
+
+def open_r1_routes(desk: CompatDesk) -> APIRouter:
+    """Scripts, and health."""
+    routes = APIRouter(prefix=PREFIX)
+    kernel = Kernel()
+
+    @routes.post("/execute_batch", **documented(ExecuteBatch, EXAMPLE, ANSWER))
+    async def execute_batch(request: Request) -> Response:
+        """open-r1: runs scripts, and tells the value of each one's last expression."""
+        do = partial(_execute_batch, desk, kernel)
+        return await desk.serve(request, ExecuteBatch, do, MANNER)
+
+    @routes.get("/health", responses=answered({"status": "ok"}))
+    async def health() -> dict[str, str]:
+        """open-r1, open-instruct, SkyPilot: it is there."""
+        return {"status": "ok"}
+
+    return routes

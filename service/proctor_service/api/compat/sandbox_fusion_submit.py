@@ -1,0 +1,225 @@
+"""SandboxFusion's /submit for CommonOJDataset: a completion, and what it must print for each input.
+
+Each case is judged by the `stdio` grader in a sandbox of its own, and what is expected never goes
+there. Code that a request brings for taking a completion apart would run in the service: refused.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field, field_validator, model_validator
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor_client import wire
+from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
+from proctor_service.api.compat.first_block import first_block
+from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits, tolerance
+from proctor_service.api.compat.sandbox_fusion import (
+    DEFAULT_SECONDS,
+    JOB,
+    KILLED,
+    OUTPUT_KB,
+    answer,
+    command_result,
+    language_of,
+    try_again,
+)
+from proctor_service.errors import InvalidRequest, InvalidTask
+from proctor_service.judge.submission import Judgement
+
+DATASET_TYPE = "CommonOJDataset"
+TOLERANCE = 1e-5
+WAIT_SECONDS = 600.0  # its clients set no limit of their own
+MOST_SHOWN_CHARACTERS = 1000
+
+
+class Streams(Form):
+    """One side of a case."""
+
+    stdin: str = ""
+    stdout: str = ""
+
+
+class Case(Form):
+    """What a program reads, and what it must print."""
+
+    input: Streams = Streams()
+    output: Streams
+
+
+class Problem(Form):
+    """A row of the data set; `test` may be JSON in a string."""
+
+    test: list[Case] = Field(min_length=1, max_length=MOST_TESTS)
+
+    @field_validator("test", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+
+class Extra(Form):
+    """By default nothing is said of the cases behind the first that fails."""
+
+    run_all_cases: bool = False
+
+
+class Config(Form):
+    """How a completion is judged."""
+
+    dataset_type: str
+    provided_data: Problem
+    language: str = "python"
+    run_timeout: float = Field(2 * DEFAULT_SECONDS, gt=0)
+    custom_extract_logic: str | None = None
+    extra: Extra = Extra()
+
+
+class Submit(Form):
+    """The body of /submit. What belongs into `config` may also stand beside it."""
+
+    id: int | str = 0
+    completion: str
+    config: Config
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gathered(cls, value: Any) -> Any:
+        config = value.get("config", {}) if isinstance(value, dict) else None
+        return {**value, "config": {**value, **config}} if isinstance(config, dict) else value
+
+
+SUBMIT: Manner[Submit] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
+
+
+async def _submit(desk: CompatDesk, asked: Submit, asking: Asking) -> dict[str, Any]:
+    config = asked.config
+    if config.dataset_type != DATASET_TYPE:
+        raise InvalidRequest(f"config.dataset_type: only {DATASET_TYPE} is judged here")
+    if config.custom_extract_logic is not None:
+        raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
+    language = language_of(config.language)
+    desk.check_language(language)
+    code, how = first_block(asked.completion, language)
+    cases = config.provided_data.test
+    tests = []
+    if how != "empty":
+        request = _request(desk, config, code, language)
+        judged = await desk.judge(request, asking, None if config.extra.run_all_cases else _failed)
+        compiled = language != "python"
+        tests = [_test(case, each, compiled) for case, each in zip(cases, judged, strict=False)]
+    return {
+        "id": asked.id,
+        "accepted": len(tests) == len(cases) and all(test["passed"] for test in tests),
+        "extracted_code": code,
+        "full_code": None,
+        "test_code": None,
+        "tests": tests,
+        "extracted_type": how,
+        "extra": None,
+    }
+
+
+def _request(desk: CompatDesk, config: Config, code: str, language: str) -> wire.RewardRequest:
+    submissions = [
+        wire.Submission(
+            completion=code,
+            language=language,
+            grader=wire.StdioGrader(
+                kind="stdio",
+                cases=[wire.StdioCase(stdin=case.input.stdin, stdout=case.output.stdout)],
+                tolerance=tolerance(case.output.stdout, TOLERANCE),
+            ),
+        )
+        for case in config.provided_data.test
+    ]
+    bounds = limits(desk.machine.settings, config.run_timeout, output_kb=OUTPUT_KB)
+    return wire.RewardRequest(submissions=submissions, limits=bounds, extract="none")
+
+
+def _failed(judged: Judged | InvalidTask) -> bool:
+    return isinstance(judged, InvalidTask) or judged.judgement.verdict != "passed"
+
+
+def _test(case: Case, judged: Judged | InvalidTask, compiled: bool) -> dict[str, Any]:
+    assert not isinstance(judged, InvalidTask), "these tests are no code"
+    return {
+        "passed": not _failed(judged),
+        "exec_info": _exec_info(judged.judgement, compiled),
+        "test_info": {
+            "input": {"stdin": case.input.stdin[:MOST_SHOWN_CHARACTERS]},
+            "output": {"stdout": case.output.stdout[:MOST_SHOWN_CHARACTERS]},
+        },
+    }
+
+
+def _exec_info(judgement: Judgement, compiled: bool) -> dict[str, Any]:
+    """What /run_code would say: a program that prints something else ran well all the same."""
+    usage = judgement.usage
+    seconds = round(min(usage.wall_seconds, usage.cpu_seconds + usage.idle_seconds), 6)
+    out, err = judgement.stdout, judgement.stderr
+    where = judgement.sandbox_id
+    match judgement.verdict:
+        case "passed" | "failed":
+            return answer("Success", ran=command_result(seconds, 0, out, err), sandbox_id=where)
+        case "timeout":
+            late = command_result(seconds, None, out, err)
+            return answer("Failed", judgement.message, ran=late, sandbox_id=where)
+        case verdict:
+            code = judgement.exit_code or KILLED
+            failed = command_result(seconds, code, out, err or judgement.message)
+            if compiled and verdict == "syntax_error":
+                return answer("Failed", judgement.message, compiled=failed, sandbox_id=where)
+            return answer("Failed", judgement.message, ran=failed, sandbox_id=where)
+
+
+EXAMPLE = {
+    "dataset": "any",
+    "id": 17,
+    "completion": "```python\nprint(int(input()) * 2)\n```",
+    "config": {
+        "language": "python",
+        "dataset_type": DATASET_TYPE,
+        "provided_data": {
+            "id": 17,
+            "content": "Double it.",
+            "labels": {},
+            "test": [{"input": {"stdin": "21\n"}, "output": {"stdout": "42\n"}}],
+        },
+    },
+}
+ANSWER = {
+    "id": 17,
+    "accepted": True,
+    "extracted_code": "print(int(input()) * 2)\n",
+    "full_code": None,
+    "test_code": None,
+    "tests": [
+        {
+            "passed": True,
+            "exec_info": answer(
+                "Success", ran=command_result(0.004, 0, "42\n", ""), sandbox_id="sb_17"
+            ),
+            "test_info": {"input": {"stdin": "21\n"}, "output": {"stdout": "42\n"}},
+        }
+    ],
+    "extracted_type": "fenced",
+    "extra": None,
+}
+
+
+def submit_routes(desk: CompatDesk) -> APIRouter:
+    """The online judge."""
+    routes = APIRouter(prefix=PREFIX)
+
+    @routes.post("/submit", **documented(Submit, EXAMPLE, ANSWER, 504))
+    async def submit(request: Request) -> Response:
+        """SandboxFusion: judges a completion of a CommonOJDataset problem, case by case."""
+        return await desk.serve(request, Submit, partial(_submit, desk), SUBMIT)
+
+    return routes

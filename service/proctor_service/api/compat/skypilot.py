@@ -1,0 +1,171 @@
+"""SkyPilot's reward server: /reward and /batch_reward, assert statements behind a response's code.
+
+Its client has no way to leave an item out, and none to try again: a 503 stops its step, which is better
+than a reward of 0.0 for what the policy has not done. Tests that are broken are a 422 that names them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proctor_client import wire
+from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
+from proctor_service.api.compat.first_block import first_block
+from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
+from proctor_service.api.problems import problem
+from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
+
+JOB = "skypilot"
+LIMIT_SECONDS = 30.0
+WAIT_SECONDS = 290.0  # its client waits for 300
+RETRY_AFTER_SECONDS = 5.0
+MOST_ITEMS = 4096
+MOST_SHOWN_CHARACTERS = 2000
+
+
+class RewardItem(Form):
+    """One response, and the assert statements that must hold behind its code."""
+
+    prompt: str = ""
+    response: str
+    tests: list[str] = Field([], max_length=MOST_TESTS)
+    setup_code: str = ""
+
+
+class BatchReward(Form):
+    """The body of /batch_reward."""
+
+    items: list[RewardItem] = Field(max_length=MOST_ITEMS)
+
+
+async def try_later(request: Request, error: Failure | Refusal) -> Response:
+    """A 503, which says when to come back."""
+    message = f"{error.reason}: {error.message}"
+    after = getattr(error, "retry_after_seconds", None) or RETRY_AFTER_SECONDS
+    return problem(
+        503,
+        error.reason,
+        message,
+        retryable=True,
+        retry_after_seconds=after,
+        more={"detail": message},
+    )
+
+
+ONE: Manner[RewardItem] = Manner(JOB, lambda asked: WAIT_SECONDS, try_later)
+BATCH: Manner[BatchReward] = Manner(JOB, lambda asked: WAIT_SECONDS, try_later)
+
+
+async def _reward(desk: CompatDesk, asked: RewardItem, asking: Asking) -> dict[str, Any]:
+    [answer] = await _rewards(desk, [asked], asking)
+    return answer
+
+
+async def _batch(desk: CompatDesk, asked: BatchReward, asking: Asking) -> dict[str, Any]:
+    answers = await _rewards(desk, asked.items, asking)
+    count = max(len(answers), 1)
+    return {
+        "rewards": answers,
+        "mean_reward": sum(answer["reward"] for answer in answers) / count,
+        "pass_rate": sum(answer["passed"] for answer in answers) / count,
+    }
+
+
+async def _rewards(
+    desk: CompatDesk, items: list[RewardItem], asking: Asking
+) -> list[dict[str, Any]]:
+    codes = [first_block(item.response, "python")[0] for item in items]
+    judgeable = [index for index, item in enumerate(items) if item.tests and codes[index].strip()]
+    judged: dict[int, Judged | InvalidTask] = {}
+    if judgeable:
+        submissions = [_submission(items[index], codes[index]) for index in judgeable]
+        bounds = limits(desk.machine.settings, LIMIT_SECONDS)
+        request = wire.RewardRequest(submissions=submissions, limits=bounds, extract="none")
+        judged = dict(zip(judgeable, await desk.judge(request, asking), strict=True))
+    answers = []
+    for index, (item, code) in enumerate(zip(items, codes, strict=True)):
+        each = judged.get(index)
+        if isinstance(each, InvalidTask):
+            raise InvalidRequest(f"items.{index}.tests: {each.message}")
+        answers.append(_nothing(item, code) if each is None else _answer(each, code))
+    return answers
+
+
+def _submission(item: RewardItem, code: str) -> wire.Submission:
+    grader = wire.AssertsGrader(kind="asserts", tests=item.tests, setup=item.setup_code)
+    return wire.Submission(completion=code, grader=grader)
+
+
+def _answer(judged: Judged, code: str) -> dict[str, Any]:
+    judgement = judged.judgement
+    passed = judgement.verdict == "passed"
+    return {
+        "reward": judged.reward,
+        "passed": passed,
+        "exit_code": 0 if passed else judgement.exit_code or 1,
+        "extracted_code": _shown(code),
+        "stdout": _shown(judgement.stdout),
+        "stderr": _shown(judgement.stderr or judgement.message),
+        "error": None if passed else f"{judgement.verdict}: {_shown(judgement.message)}",
+    }
+
+
+def _nothing(item: RewardItem, code: str) -> dict[str, Any]:
+    """What there is to say where nothing can be judged; it is worth what it is there."""
+    missing = "no tests for this problem" if not item.tests else "no code in the response"
+    return {
+        "reward": 0.0,
+        "passed": False,
+        "exit_code": None,
+        "extracted_code": _shown(code),
+        "stdout": "",
+        "stderr": "",
+        "error": missing,
+    }
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MOST_SHOWN_CHARACTERS else text[:MOST_SHOWN_CHARACTERS] + "…"
+
+
+EXAMPLE = {
+    "prompt": "Write double(n).",
+    "response": "```python\ndef double(n):\n    return 2 * n\n```",
+    "tests": ["assert double(2) == 4"],
+    "setup_code": "",
+}
+ANSWER = {
+    "reward": 1.0,
+    "passed": True,
+    "exit_code": 0,
+    "extracted_code": "def double(n):\n    return 2 * n",
+    "stdout": "",
+    "stderr": "",
+    "error": None,
+}
+
+
+def skypilot_routes(desk: CompatDesk) -> APIRouter:
+    """One response, and many."""
+    routes = APIRouter(prefix=PREFIX)
+    batch_answer = {"rewards": [ANSWER], "mean_reward": 1.0, "pass_rate": 1.0}
+
+    @routes.post("/reward", **documented(RewardItem, EXAMPLE, ANSWER, 503))
+    async def compat_reward(request: Request) -> Response:
+        """SkyPilot: what a response is worth."""
+        return await desk.serve(request, RewardItem, partial(_reward, desk), ONE)
+
+    @routes.post(
+        "/batch_reward", **documented(BatchReward, {"items": [EXAMPLE]}, batch_answer, 503)
+    )
+    async def batch_reward(request: Request) -> Response:
+        """SkyPilot: what many responses are worth."""
+        return await desk.serve(request, BatchReward, partial(_batch, desk), BATCH)
+
+    return routes

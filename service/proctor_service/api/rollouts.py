@@ -1,0 +1,277 @@
+"""POST /rollout: trajectories of a policy, played here, as one JSON object or line by line.
+
+A refusal is the answer to the whole request, and comes before anything is asked of the policy. After
+that the answer is a 200, and a trajectory that came to no verdict says why in its own error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from fastapi import APIRouter
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from proctor_client.wire import Policy, RolloutRequest, RolloutResponse
+from proctor_service.admission.deadlines import AT_ONCE
+from proctor_service.admission.queue import (
+    DRAINING,
+    RETRY_WITHOUT_RATE_SECONDS,
+    FairQueue,
+    Reservation,
+)
+from proctor_service.api.batch import CLIENT_GONE
+from proctor_service.api.body import parse_rollout_request, read_body
+from proctor_service.api.connection import while_connected
+from proctor_service.api.examples import NDJSON, rollout_docs
+from proctor_service.api.results import Line
+from proctor_service.api.rollout_wire import Part, Planning, rollout_summary, trajectory_line
+from proctor_service.api.slices import Pacer
+from proctor_service.api.translate import Machine
+from proctor_service.errors import Cancelled, Draining, Failure, JudgeFailed
+from proctor_service.rollout.agent import Play
+from proctor_service.rollout.policy import Ask, Connect
+from proctor_service.rollout.trajectory import Plan, Trajectory
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where trajectories are played, and whose turn it is."""
+
+    play: Play
+    connect: Connect
+    turns: FairQueue
+
+
+class Rollout:
+    """The trajectories of one request, at work; must be made in a running loop.
+
+    It is for one reader. `keep`: all lines stay until the end; else each is gone once it was taken.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        policy: Policy,
+        stage: Stage,
+        places: Reservation,
+        keep: bool,
+    ) -> None:
+        self.more = asyncio.Event()
+        self._parts = parts
+        self._stage = stage
+        self._places = places
+        self._keep = keep
+        self._lines: list[bytes | None] = [None] * len(parts)
+        self._fresh: deque[bytes] = deque()
+        self._rewards: list[float | None] = []
+        self._passed = 0
+        self._left = set(range(len(parts)))
+        self._ended_because: str | None = None
+        self._done = asyncio.Event()
+        self._task = asyncio.create_task(self._play_all(policy))
+        # Not in the task itself: one that is cancelled before its first step runs nothing at all.
+        self._task.add_done_callback(self._end)
+
+    @property
+    def done(self) -> bool:
+        """Whether every trajectory is at its end."""
+        return self._done.is_set()
+
+    def when_done(self, then: Callable[[], None]) -> None:
+        """Calls `then` once it is done."""
+        self._task.add_done_callback(lambda _: then())
+
+    async def wait(self) -> None:
+        """Waits until it is done."""
+        await self._done.wait()
+
+    def cancel(self, why: str) -> None:
+        """Ends it: what is not at its end gets the error `cancelled`."""
+        if self._ended_because is None and not self.done:
+            self._ended_because = why
+            self._task.cancel()
+
+    def take(self) -> bytes | None:
+        """The next finished trajectory that was not taken yet."""
+        return self._fresh.popleft() if self._fresh else None
+
+    def in_order(self) -> list[bytes]:
+        """All trajectories in the order of the request; once it is done, and where they are kept."""
+        return [line for line in self._lines if line is not None]
+
+    def summary(self) -> bytes:
+        """The rollout in one line, once it is done."""
+        return rollout_summary(self._rewards, self._passed)
+
+    async def _play_all(self, policy: Policy) -> None:
+        async with self._stage.connect(policy) as ask, asyncio.TaskGroup() as group:
+            for number, part in enumerate(self._parts):
+                group.create_task(self._play(number, part, ask))
+                if number % AT_ONCE == AT_ONCE - 1:
+                    await asyncio.sleep(0)
+
+    async def _play(self, number: int, part: Part, ask: Ask) -> None:
+        plan = part.plan
+        try:
+            async with self._stage.turns.admit(plan.tenant, plan.job, plan.deadline):
+                trajectory = await self._stage.play(plan, ask)
+        except Failure as failure:  # its turn never came
+            trajectory = Trajectory(failure=failure)
+        try:
+            self._record(number, trajectory)
+        except Exception:  # one that cannot be written must not end the others
+            log.exception("a trajectory failed", extra={"rollout_id": plan.rollout_id})
+            message = f"a fault of the service; its log has it under {plan.rollout_id}"
+            self._record(number, Trajectory(failure=JudgeFailed(message)))
+
+    def _record(self, number: int, trajectory: Trajectory) -> None:
+        part = self._parts[number]
+        line = trajectory_line(part, trajectory)
+        self._left.discard(number)
+        self._rewards.append(line.reward)
+        self._passed += line.verdict == "passed"
+        if self._keep:
+            self._lines[number] = line.json
+        else:
+            self._fresh.append(line.json)
+        self._places.give_back()
+        self.more.set()
+        _log_end(part.plan, trajectory, line)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        failure: Failure = Cancelled(self._ended_because or "it was cancelled")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a rollout failed", exc_info=error)
+            failure = JudgeFailed("a fault of the service; its log says how")
+        for number in sorted(self._left):
+            self._record(number, Trajectory(failure=failure))
+        self._places.close()
+        self._parts = ()
+        self._done.set()
+        self.more.set()
+
+
+def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
+    failure = trajectory.failure
+    log.info(
+        "a trajectory ended",
+        extra={
+            "rollout_id": plan.rollout_id,
+            "task_id": plan.task.id,
+            "tenant": plan.tenant,
+            "job": plan.job,
+            "tags": list(plan.tags),
+            "turns": trajectory.metrics.get("turns", 0),
+            "verdict": line.verdict,
+            "error": None if failure is None else failure.reason,
+            "reward": line.reward,
+            "duration_seconds": trajectory.metrics.get("duration_seconds", 0.0),
+            "sandbox_id": trajectory.sandbox_id,
+        },
+    )
+
+
+class RolloutDesk:
+    """Takes rollouts in, and knows those that are at work."""
+
+    def __init__(self, machine: Machine, stage: Stage) -> None:
+        self._machine = machine
+        self._stage = stage
+        self._running: set[Rollout] = set()
+
+    @property
+    def running(self) -> frozenset[Rollout]:
+        """The rollouts that are not done."""
+        return frozenset(self._running)
+
+    async def take(self, tenant: str, body: bytes | bytearray, keep: bool) -> Rollout:
+        """The rollout for a request. Raises Refusal: InvalidRequest, Busy or Draining."""
+        begun = time.monotonic()
+        if self._stage.turns.draining:
+            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+        request = await parse_rollout_request(body)
+        parts = await self._plan(request, tenant, begun + request.deadline_seconds)
+        places = self._stage.turns.reserve(len(parts))
+        rollout = Rollout(parts, request.policy, self._stage, places, keep)
+        self._running.add(rollout)
+        rollout.when_done(partial(self._running.discard, rollout))
+        return rollout
+
+    async def drain(self) -> None:
+        """Takes no more, and hands back what waits for its turn."""
+        await self._stage.turns.drain()
+
+    async def _plan(self, request: RolloutRequest, tenant: str, deadline: float) -> list[Part]:
+        planning = Planning(self._machine, request, tenant, deadline)
+        parts: list[Part] = []
+        pacer = Pacer()
+        for number, task in enumerate(request.tasks):
+            parts += planning.parts(number, task)
+            await pacer.pause()
+        return parts
+
+
+class RolloutAnswer(StreamingResponse):
+    """A rollout's trajectories, as one JSON object or a line each as they come to their end.
+
+    While it waits it watches the connection: a client that goes away ends the rollout at once.
+    """
+
+    def __init__(self, rollout: Rollout, by_line: bool) -> None:
+        pieces = _lines(rollout) if by_line else _object(rollout)
+        super().__init__(pieces, media_type=NDJSON if by_line else "application/json")
+        self._rollout = rollout
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it all, or stops when the client is gone."""
+        try:
+            with suppress(ClientDisconnect):
+                await while_connected(self.stream_response(send), receive)
+        finally:
+            self._rollout.cancel(CLIENT_GONE)
+
+
+async def _lines(rollout: Rollout) -> AsyncIterator[bytes]:
+    while True:
+        rollout.more.clear()
+        while (line := rollout.take()) is not None:
+            yield line + b"\n"
+        if rollout.done:
+            break
+        await rollout.more.wait()
+    yield b'{"summary":' + rollout.summary() + b"}\n"
+
+
+async def _object(rollout: Rollout) -> AsyncIterator[bytes]:
+    await rollout.wait()
+    separator = b'{"trajectories":['
+    for line in rollout.in_order():
+        yield separator + line
+        separator = b","
+    yield b'],"summary":' + rollout.summary() + b"}"
+
+
+def rollout_routes(desk: RolloutDesk, max_body_mb: int) -> APIRouter:
+    """The route POST /rollout."""
+    routes = APIRouter()
+
+    @routes.post("/rollout", response_model=RolloutResponse, **rollout_docs())
+    async def rollout(request: Request) -> Response:
+        """Plays trajectories of a policy, and says what each is worth."""
+        body = await read_body(request, max_body_mb)
+        by_line = NDJSON in request.headers.get("accept", "")
+        tenant: str = request.state.tenant
+        return RolloutAnswer(await desk.take(tenant, body, keep=not by_line), by_line)
+
+    return routes

@@ -1,0 +1,123 @@
+"""A command's output as it comes: NDJSON lines, and last the result or what broke it.
+
+What goes wrong before the first output is an ordinary error answer, since the status line goes out
+with that output. A reader that is slow holds up nothing but itself: the command goes on, and what
+waits to be sent is no more than what the sandbox's limits keep of its output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from proctor_service.api.connection import while_connected
+from proctor_service.api.examples import NDJSON
+from proctor_service.api.problems import within_stream
+from proctor_service.api.results import encode
+from proctor_service.api.sandbox_wire import exec_body
+from proctor_service.errors import Failure, Refusal
+from proctor_service.registry import Execution
+from proctor_service.sandbox.interface import Hear, StreamName
+
+MOST_PIECES = 256
+LINE_BYTES = 1 << 16
+
+Execute = Callable[[Hear], Awaitable[Execution]]
+
+
+class Output:
+    """What a command wrote and nobody has read yet, in order."""
+
+    def __init__(self) -> None:
+        self.more = asyncio.Event()
+        self._pieces: deque[tuple[StreamName, bytearray]] = deque()
+        # As the result's texts are made, so that the pieces together are what it says.
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
+
+    def hear(self, name: StreamName, data: bytes) -> None:
+        """Takes a piece in; a piece for each byte would weigh a hundred times what it holds."""
+        pieces = self._pieces
+        # Beyond some number of pieces the order of the two streams among each other is given up.
+        open_pieces = 2 if len(pieces) > MOST_PIECES else min(1, len(pieces))
+        for index in range(1, open_pieces + 1):
+            known, piece = pieces[-index]
+            if known == name:
+                piece += data
+                break
+        else:
+            pieces.append((name, bytearray(data)))
+        self.more.set()
+
+    def take(self) -> bytes | None:
+        """The next line, None when all that came was taken."""
+        while self._pieces:
+            name, piece = self._pieces[0]
+            text = self._decoders[name].decode(piece[:LINE_BYTES])
+            del piece[:LINE_BYTES]
+            if not piece:
+                self._pieces.popleft()
+            if text:
+                return encode({name: text}) + b"\n"
+        return None
+
+    def rest(self) -> bytes:
+        """Lines with the characters that were cut off, once nothing more will come."""
+        ends = ((name, each.decode(b"", True)) for name, each in self._decoders.items())
+        return b"".join(encode({name: text}) + b"\n" for name, text in ends if text)
+
+
+class StreamedExecution(Response):
+    """The answer to an exec that is to be streamed; the command begins when it is sent."""
+
+    def __init__(self, execute: Execute) -> None:
+        super().__init__(media_type=NDJSON)
+        del self.headers["content-length"]
+        self._execute = execute
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the command, and sends it all; the command ends when the client goes away."""
+        with suppress(ClientDisconnect):
+            await while_connected(self._send(send), receive)
+
+    async def _send(self, send: Send) -> None:
+        started = False
+        async for piece in self._pieces():
+            if not started:
+                started = True
+                start: dict[str, Any] = {"status": 200, "headers": self.raw_headers}
+                await send({"type": "http.response.start", **start})
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        output = Output()
+        heard = done = False
+        running = asyncio.ensure_future(self._execute(output.hear))
+        running.add_done_callback(lambda _: output.more.set())
+        try:
+            while not done:
+                await output.more.wait()
+                output.more.clear()
+                done = running.done()
+                while (line := output.take()) is not None:
+                    heard = True
+                    yield line
+            try:
+                ending = {"result": exec_body(running.result())}
+            except (Refusal, Failure) as error:
+                if not heard:
+                    raise
+                ending = {"error": within_stream(error)}
+            yield output.rest() + encode(ending) + b"\n"
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)

@@ -1,0 +1,108 @@
+"""The sandboxes of rollouts, which are stateful sandboxes like any other.
+
+Here a refusal, which a client would get as an HTTP error, becomes what it means to a trajectory. Too
+many sandboxes or commands: it waits, within its deadline. Anything that the policy cannot have
+caused is a failure: a service that stops, and a sandbox that somebody else has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
+
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    Draining,
+    FileRefused,
+    InvalidTask,
+    QuotaExceeded,
+    SandboxEnded,
+    SandboxNotFound,
+)
+from proctor_service.registry import Kept, Order, Registry
+from proctor_service.rollout.tools import OpenWorkplace, Workplace
+from proctor_service.rollout.trajectory import Plan
+from proctor_service.sandbox.interface import Command, Ended
+
+T = TypeVar("T")
+
+SPARE_SECONDS = 60.0
+"""A sandbox outlives its trajectory's deadline by so much, if nobody should stop it."""
+ASK_AGAIN_SECONDS = 1.0
+
+
+def workplaces(registry: Registry) -> OpenWorkplace:
+    """What opens a sandbox for a trajectory."""
+
+    async def open_workplace(plan: Plan) -> Workplace:
+        left_seconds = max(plan.deadline - time.monotonic(), 0.0)
+        order = Order(
+            tenant=plan.tenant,
+            limits=plan.limits,
+            tags=plan.sandbox_tags,
+            ttl_seconds=left_seconds + SPARE_SECONDS,
+            files=plan.task.files,
+            job=plan.job,
+        )
+        try:
+            kept = await _in_time(partial(registry.create, order))
+        except FileRefused as refused:
+            raise InvalidTask(f"files: {refused.message}") from None
+        except SandboxEnded as ended:
+            raise Cancelled(ended.message) from None
+        return _Workplace(registry, kept)
+
+    return open_workplace
+
+
+class _Workplace:
+    """One stateful sandbox, as a trajectory's tools see it."""
+
+    def __init__(self, registry: Registry, kept: Kept) -> None:
+        self._registry = registry
+        self._kept = kept
+        self._where = (kept.tenant, kept.id)
+
+    @property
+    def id(self) -> str:
+        return self._kept.id
+
+    async def exec(self, command: Command) -> Ended:
+        return await self._do(partial(self._registry.exec, *self._where, command))
+
+    async def read_file(self, path: str) -> bytes:
+        return await self._do(partial(self._registry.read_file, *self._where, path))
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        await self._do(partial(self._registry.write_file, *self._where, path, data))
+
+    async def snapshot(self) -> bytes:
+        return await self._do(partial(self._registry.snapshot, *self._where))
+
+    async def stop(self) -> None:
+        await self._registry.stop(*self._where)
+
+    async def _do(self, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await _in_time(work)
+        except SandboxNotFound as gone:
+            raise Cancelled(gone.message) from None
+        except SandboxEnded as ended:
+            if self._kept.by_own_act:
+                raise
+            raise Cancelled(ended.message) from None
+
+
+async def _in_time(work: Callable[[], Awaitable[T]]) -> T:
+    """What the work gives, once there is room for it. Raises Cancelled when the service stops."""
+    while True:
+        try:
+            return await work()
+        except (Busy, QuotaExceeded):
+            await asyncio.sleep(ASK_AGAIN_SECONDS)
+        except Draining as draining:
+            raise Cancelled(draining.message) from None

@@ -1,0 +1,155 @@
+"""The grader's files as Python modules: imported from their text, whatever lies on the disk.
+
+A submission that brings files could otherwise have its own taken in their place: a package or an
+extension module of a test file's name, a forged `.pyc`, a path hook. All are compiled before anything
+of the submission runs, and what became of each import can be asked afterwards.
+
+Until it is opened, it lets nothing else be imported from where the submission may write, whatever
+`sys.path` holds by then.
+"""
+
+import ast
+import builtins
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from importlib.machinery import (
+    BuiltinImporter,
+    FrozenImporter,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+)
+from typing import Any
+
+from . import script
+
+Rewrite = Callable[[ast.Module, bytes, str], None]
+_namespace_of = vars(types.ModuleType)["__dict__"].__get__
+
+
+class Files:
+    """A finder for `sys.meta_path`. A file is found where it stands, by its name, as ever.
+
+    `rewrite` has its way with each syntax tree first.
+    """
+
+    def __init__(self, files: dict[str, str], directory: str, rewrite: Rewrite) -> None:
+        self._directory = directory
+        self._writable = os.path.dirname(directory) + "/"
+        self._codes: dict[str, types.CodeType | Exception] = {}
+        self._parts: set[int] = set()
+        self._run: list[dict[str, Any]] = []
+        self._open = False
+        for name, text in files.items():
+            if name.endswith(".py"):
+                path = f"{directory}/{name}"
+                self._codes[path] = _compiled(script.to_bytes(text), path, rewrite)
+        for code in self._codes.values():
+            if isinstance(code, types.CodeType):
+                self._note(code)
+        self._names = {_module_name(path) for path in self._codes}
+
+    def _note(self, code: types.CodeType) -> None:
+        self._parts.add(id(code))
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._note(constant)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._codes
+
+    def open(self) -> None:
+        """From now on the submission's own modules are found as well."""
+        self._open = True
+        sys.path.append(self._directory)
+
+    def wrote(self, code: types.CodeType) -> bool:
+        """Whether this code stands in one of the files: it, and none that is like it."""
+        return id(code) in self._parts
+
+    def filled(self, module: object) -> bool:
+        """Whether one of the files was run in this module."""
+        try:
+            namespace = _namespace_of(module)
+        except TypeError:
+            return False
+        return any(each is namespace for each in self._run)
+
+    def run(self, path: str, module: types.ModuleType) -> None:
+        """Runs a file in a module. Raises what is wrong with its text."""
+        code = self._codes[path]
+        if isinstance(code, Exception):
+            raise code
+        self._run.append(module.__dict__)
+        module.__dict__["__builtins__"] = builtins  # and not ours
+        exec(code, module.__dict__)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: object = None
+    ) -> ModuleSpec | None:
+        """The import system's question."""
+        entries = [entry for entry in (sys.path if path is None else path) if type(entry) is str]
+        if self._open:
+            return self._own(name, entries)
+        return self._guarded(name, path, entries)
+
+    def _own(self, name: str, entries: list[str]) -> ModuleSpec | None:
+        """The order of the path holds, also for what is not ours."""
+        last = name.rpartition(".")[2]
+        if last not in self._names:
+            return None
+        for entry in entries:
+            for suffix, is_package in (("/__init__.py", True), (".py", False)):
+                file = f"{os.path.abspath(entry)}/{last}{suffix}"
+                if file in self._codes:
+                    return self._spec(name, file, is_package)
+            other = PathFinder.find_spec(name, [entry])
+            if other is not None and other.loader is not None:
+                return None
+        return None
+
+    def _guarded(self, name: str, path: Sequence[str] | None, entries: list[str]) -> ModuleSpec:
+        found = BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name)
+        if found is None:
+            found = self._own(name, entries if path is not None else [*entries, self._directory])
+        if found is None:
+            found = PathFinder.find_spec(name, [e for e in entries if not self._is_writable(e)])
+        if found is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return found
+
+    def _is_writable(self, entry: str) -> bool:
+        return f"{os.path.realpath(entry)}/".startswith(self._writable)
+
+    def _spec(self, name: str, file: str, is_package: bool) -> ModuleSpec:
+        loader = _Loader(name, file)
+        loader.files = self
+        spec = ModuleSpec(name, loader, origin=file, is_package=is_package)
+        spec.has_location = True
+        if is_package:
+            spec.submodule_search_locations = [os.path.dirname(file)]
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    files: Files
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self.files.run(self.path, module)
+
+
+def _compiled(source: bytes, path: str, rewrite: Rewrite) -> types.CodeType | Exception:
+    try:
+        tree = ast.parse(source, path)
+        rewrite(tree, source, path)
+        code: types.CodeType = compile(tree, path, "exec", dont_inherit=True)
+        return code
+    except Exception as error:
+        return error
+
+
+def _module_name(path: str) -> str:
+    directory, _, file = path.rpartition("/")
+    return directory.rpartition("/")[2] if file == "__init__.py" else file[: -len(".py")]

@@ -1,0 +1,278 @@
+"""All stateful sandboxes: made, found, used, stopped, and remembered for a while after their end.
+
+A command takes its sandbox's turn in the same queue as rewards, so that both share the cores
+fairly. A sandbox is only ever found by its own tenant. How many there are is bounded, and so is what
+is remembered of those that ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
+from proctor_service.errors import (
+    Draining,
+    FileRefused,
+    InvalidRequest,
+    QuotaExceeded,
+    SandboxEnded,
+    SandboxNotFound,
+)
+from proctor_service.registry.kept import ExecOutcome, Kept, Order
+from proctor_service.registry.turn import Turn
+from proctor_service.sandbox.interface import Backend, Command, Ended, Hear, StatefulSandbox
+
+log = logging.getLogger(__name__)
+
+LIVE = frozenset({"pending", "running"})
+RETRY_CREATE_SECONDS = 5.0
+LONGEST_PATH_BYTES = 4096
+LONGEST_NAME_BYTES = 255
+
+Tell = Callable[[ExecOutcome, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many sandboxes there may be, and what is remembered of those that ended."""
+
+    live: int
+    remembered: int
+    remembered_seconds: float
+    file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a command ended, and how long it had waited for a core."""
+
+    ended: Ended
+    queue_seconds: float
+
+
+class Registry:
+    """The stateful sandboxes of all tenants; `tell` hears of each execution and its seconds."""
+
+    def __init__(self, backend: Backend, queue: FairQueue, bounds: Bounds, tell: Tell) -> None:
+        self._backend = backend
+        self._queue = queue
+        self._bounds = bounds
+        self._tell = tell
+        self._all: dict[str, Kept] = {}
+        self._holding: set[Kept] = set()  # something; also what is over, until it is gone
+        self._over: deque[tuple[float, Kept]] = deque()
+        self._closed = False
+        self._executing = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def create(self, order: Order) -> Kept:
+        """A sandbox that runs, with its files in it; if this is cancelled there is none.
+
+        Raises QuotaExceeded, Draining, FileRefused, SandboxUnavailable, and SandboxEnded when it was
+        stopped before it ran.
+        """
+        if self._closed or self._queue.draining:
+            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+        if len(self._holding) >= self._bounds.live:
+            message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
+            raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
+        turn = Turn(self._queue, order.tenant, order.job)
+        kept = Kept(order, self._backend, turn, self._on_end)
+        self._all[kept.id] = kept
+        self._holding.add(kept)
+        kept.when_gone(self._holding.discard)
+        try:
+            await kept.begun()
+        except SandboxEnded:
+            if self._closed:  # nothing was lost, and the client may ask the next service
+                raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS) from None
+            raise
+        except asyncio.CancelledError:
+            kept.stop("nobody waited for it any more")
+            raise
+        return kept
+
+    def find(self, tenant: str, sandbox_id: str) -> Kept:
+        """A sandbox of this tenant, also one that ended lately. Raises SandboxNotFound."""
+        self._forget()
+        kept = self._all.get(sandbox_id)
+        if kept is None or kept.tenant != tenant:
+            raise SandboxNotFound(f"no sandbox {sandbox_id[:100]!a}")
+        return kept
+
+    def all(
+        self, tenant: str, tags: Collection[str] = (), statuses: Collection[str] = ()
+    ) -> list[Kept]:
+        """The tenant's sandboxes that carry all these tags and have one of these statuses."""
+        self._forget()
+        wanted = frozenset(tags)
+        return [
+            kept
+            for kept in self._all.values()
+            if kept.tenant == tenant
+            and wanted.issubset(kept.tags)
+            and (not statuses or kept.status in statuses)
+        ]
+
+    async def exec(
+        self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
+    ) -> Ended:
+        """Runs a command to its end; as `execute`."""
+        return (await self.execute(tenant, sandbox_id, command, hear)).ended
+
+    async def execute(
+        self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
+    ) -> Execution:
+        """Runs a command once a core is free; when this is cancelled, its processes are killed.
+
+        Raises SandboxNotFound, SandboxEnded, Busy and Draining, which are refusals, and SandboxLost.
+        """
+        kept = self.find(tenant, sandbox_id)
+        return await kept.do(partial(self._in_turn, kept, command, hear))
+
+    async def write_file(self, tenant: str, sandbox_id: str, path: str, data: bytes) -> None:
+        """Writes a whole file. Raises FileRefused, and as `execute`."""
+        check_path(path)
+        kept = self.find(tenant, sandbox_id)
+        await kept.do(lambda sandbox: sandbox.write_file(path, data))
+
+    async def read_file(self, tenant: str, sandbox_id: str, path: str) -> bytes:
+        """A whole file. Raises FileMissing, FileRefused, and as `execute`."""
+        check_path(path)
+        kept = self.find(tenant, sandbox_id)
+        return await kept.do(lambda sandbox: sandbox.read_file(path, self._bounds.file_bytes))
+
+    async def snapshot(self, tenant: str, sandbox_id: str) -> bytes:
+        """All its files, as a tar archive. Raises as `execute`."""
+        return await self.find(tenant, sandbox_id).do(lambda sandbox: sandbox.snapshot())
+
+    async def stop(self, tenant: str, sandbox_id: str) -> bool:
+        """Stops one, and waits until it is gone; False when it was over already."""
+        kept = self.find(tenant, sandbox_id)
+        return await _stop([kept], "it was stopped") == 1
+
+    async def stop_tagged(self, tenant: str, tags: Collection[str]) -> int:
+        """Stops all that carry these tags; how many. Raises InvalidRequest without a tag."""
+        if not tags:
+            raise InvalidRequest("tag: at least one is needed, to say which sandboxes to stop")
+        return await _stop(self.all(tenant, tags, LIVE), "it was stopped by its tags")
+
+    async def idle(self) -> None:
+        """Waits until no command runs."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Stops all, and takes no more."""
+        self._closed = True
+        await _stop(self._holding, DRAINING)
+        for kept in list(self._holding):
+            await kept.gone()
+
+    def census(self) -> dict[str, int]:
+        """How many sandboxes there are by status; those that are over while they are remembered."""
+        self._forget()
+        found = Counter(kept.status for kept in self._all.values())
+        return {status: found[status] for status in ("pending", "running", "stopped", "failed")}
+
+    async def _in_turn(
+        self, kept: Kept, command: Command, hear: Hear | None, sandbox: StatefulSandbox
+    ) -> Execution:
+        self._executing += 1
+        self._idle.clear()
+        try:
+            async with kept.turn as queue_seconds:
+                ended = await self._run(kept, command, hear, sandbox, queue_seconds)
+            return Execution(ended, queue_seconds)
+        finally:
+            self._executing -= 1
+            if self._executing == 0:
+                self._idle.set()
+
+    async def _run(
+        self,
+        kept: Kept,
+        command: Command,
+        hear: Hear | None,
+        sandbox: StatefulSandbox,
+        queue_seconds: float,
+    ) -> Ended:
+        clock = self._queue.clock
+        begun = clock()
+        asked = command.argv if command.code is None else command.code
+        log.debug("a command begins", extra={"sandbox_id": kept.id, "command": asked})
+        ended: Ended | None = None
+        broken = ""
+        try:
+            ended = await sandbox.exec(command, hear)
+            return ended
+        except BaseException as error:
+            broken = getattr(error, "reason", "cancelled")
+            raise
+        finally:
+            seconds = clock() - begun
+            outcome = _outcome(ended)
+            kept.execs[outcome] += 1
+            self._tell(outcome, seconds)
+            log.info(
+                "a command ended",
+                extra={
+                    "sandbox_id": kept.id,
+                    "tenant": kept.tenant,
+                    "job": kept.job,
+                    "ending": broken if ended is None else ended.ending,
+                    "exit_code": None if ended is None else ended.exit_code,
+                    "stdout_bytes": 0 if ended is None else len(ended.stdout),
+                    "stderr_bytes": 0 if ended is None else len(ended.stderr),
+                    "duration_seconds": round(seconds, 6),
+                    "queue_seconds": round(queue_seconds, 6),
+                },
+            )
+
+    def _on_end(self, kept: Kept) -> None:
+        self._over.append((self._queue.clock(), kept))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drops those that ended long ago, and the oldest while there are too many."""
+        before = self._queue.clock() - self._bounds.remembered_seconds
+        while self._over:
+            since, kept = self._over[0]
+            if since > before and len(self._over) <= self._bounds.remembered:
+                break
+            self._over.popleft()
+            del self._all[kept.id]
+
+
+async def _stop(asked: Iterable[Kept], why: str) -> int:
+    """Stops these at once, and waits until nothing is left of them; how many were not over."""
+    stopped = [kept for kept in asked if kept.stop(why)]
+    for kept in stopped:
+        await kept.gone()
+    return len(stopped)
+
+
+def _outcome(ended: Ended | None) -> ExecOutcome:
+    if ended is None or ended.ending not in ("exited", "signalled"):
+        return "error"
+    return "success" if ended.exit_code == 0 else "failure"
+
+
+def check_path(path: str) -> None:
+    """Raises FileRefused for a path that names no file on any machine."""
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        raise FileRefused("path: not a valid path") from None
+    if not path.strip("/"):
+        raise FileRefused("path: it is empty")
+    if b"\0" in encoded:
+        raise FileRefused("path: it holds a NUL")
+    longest_name = max(map(len, encoded.split(b"/")))
+    if len(encoded) >= LONGEST_PATH_BYTES or longest_name > LONGEST_NAME_BYTES:
+        raise FileRefused("path: it is too long")

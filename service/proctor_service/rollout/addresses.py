@@ -1,0 +1,121 @@
+"""Which hosts a policy's URL may name, and which addresses it may lead to.
+
+A URL that comes with a request makes this service call somewhere: to where a cloud keeps its
+machines' credentials, if nobody looks. So a name is resolved here, every address that it has is
+looked at, and the connection goes to such an address and not to the name (`policy.py`): a name that
+means something else a moment later changes nothing. Refused whatever the settings say: link-local
+addresses, and the metadata services that have others, in each way of writing them and inside the
+IPv6 ranges that stand for IPv4. Loopback and private addresses are where policies live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+
+import httpx
+
+from proctor_service.errors import InvalidRequest, PolicyUnavailable
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host. Raises OSError when it has none."""
+
+REFUSED = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "169.254.0.0/16",
+        "fe80::/10",
+        "100.100.100.200/32",  # Alibaba
+        "168.63.129.16/32",  # Azure
+        "192.0.0.192/32",  # Oracle
+        "fd00:ec2::254/128",  # Amazon
+        "fd20:ce::254/128",  # Google
+        "fd00:c1::a9fe:a9fe/128",  # Oracle
+    )
+)
+IPV4_IN_LAST_BITS = tuple(
+    ipaddress.IPv6Network(network)
+    for network in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+"""Compatible, mapped and translated addresses, and those of NAT64."""
+
+
+def check_url(text: str, patterns: Sequence[str], where: str) -> None:
+    """Raises InvalidRequest where it is plain from a policy's URL that it is refused."""
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise InvalidRequest(f"{where}: {error}") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InvalidRequest(f"{where}: not an http or https URL")
+    if url.userinfo or url.query or url.fragment or "?" in text or "#" in text:
+        raise InvalidRequest(f"{where}: no user, query or fragment; the key goes into api_key")
+    wrong = wrong_host(host_of(url), patterns)
+    if wrong:
+        raise InvalidRequest(f"{where}: {wrong}")
+
+
+def host_of(url: httpx.URL) -> str:
+    """The host as it is looked up: in ASCII, without the dot that may end a name."""
+    return url.raw_host.decode("ascii").rstrip(".").lower()
+
+
+def wrong_host(host: str, patterns: Sequence[str]) -> str:
+    """Why this host is refused, as far as its text tells; empty when it is not."""
+    if not any(fnmatchcase(host, pattern.lower()) for pattern in patterns):
+        return f"the host {host} is none of those that PROCTOR_POLICY_HOSTS allows"
+    address = _literal(host)
+    return "" if address is None else _wrong_address(address)
+
+
+async def allowed_addresses(host: str, port: int, resolve: Resolve) -> list[str]:
+    """Where to connect for this host. Raises PolicyUnavailable when one of its addresses is refused,
+    and OSError when it has none."""
+    address = _literal(host)
+    found = [str(address)] if address is not None else list(await resolve(host, port))
+    for each in found:
+        wrong = _wrong_address(ipaddress.ip_address(each.partition("%")[0]))
+        if wrong:
+            raise PolicyUnavailable(f"policy: {host}: {wrong}")
+    return found
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """What the system's resolver says."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host is, however it is written: 0xa9fea9fe and 0251.0376.43518 are some."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        pass
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, ValueError):
+        return None
+
+
+def _wrong_address(address: Address) -> str:
+    for each in (address, *_within(address)):
+        if any(each in network for network in REFUSED):
+            return f"{address} is link-local or a metadata service, which no policy is"
+    return ""
+
+
+def _within(address: Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 addresses that an IPv6 address may lead to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    if any(address in network for network in IPV4_IN_LAST_BITS):
+        yield ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    yield from address.teredo or ()

@@ -1,0 +1,238 @@
+"""The agent: asks the policy, carries out what it asks for, and has its answer judged.
+
+An episode ends with a verdict, or with the failure that prevented one. Whatever the policy does ends
+cleanly: bad calls are observations, and endless talk ends with `no_code` or with what there is.
+What it did in its sandbox cannot touch the verdict on a submission: that is judged elsewhere, in
+fresh sandboxes, by the same corridor as a reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+
+from proctor_client.wire import RefineAgent, ToolsAgent
+from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyUnavailable
+from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
+from proctor_service.judge.extract import extract
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.rollout import answers, prompts
+from proctor_service.rollout.observation import Observation, feedback
+from proctor_service.rollout.policy import Ask, ContextExceeded
+from proctor_service.rollout.reply import Reply, ToolCall
+from proctor_service.rollout.tools import (
+    SUBMIT,
+    BadCall,
+    OpenWorkplace,
+    Toolbox,
+    arguments_of,
+    schema,
+)
+from proctor_service.rollout.trajectory import JsonObject, Plan, Trajectory
+
+log = logging.getLogger(__name__)
+
+Play = Callable[[Plan, Ask], Awaitable[Trajectory]]
+
+COUNTS = (
+    "turns",
+    "tool_calls",
+    "exec_errors",
+    "bad_tool_calls",
+    "hit_max_turns",
+    "context_exceeded",
+    "prompt_tokens",
+    "completion_tokens",
+)
+
+
+class Player:
+    """Plays trajectories."""
+
+    def __init__(self, evaluate: Evaluate, open_workplace: OpenWorkplace) -> None:
+        self._evaluate = evaluate
+        self._open_workplace = open_workplace
+
+    async def play(self, plan: Plan, ask: Ask) -> Trajectory:
+        """One trajectory, from the prompt to the reward. Only cancelling it raises."""
+        episode = _Episode(plan, ask, self._evaluate)
+        toolbox = Toolbox(plan, self._open_workplace)
+        failure: Failure | None = None
+        try:
+            async with asyncio.timeout_at(plan.deadline) as limit:
+                if isinstance(plan.agent, RefineAgent):
+                    await _refine(episode, plan.agent)
+                else:
+                    await _use_tools(episode, plan.agent, toolbox)
+        except Failure as error:
+            failure = error
+        except TimeoutError as error:
+            passed = DeadlinePassed("the deadline passed before the trajectory was at its end")
+            failure = passed if limit.expired() else _fault(plan, error)
+        except Exception as error:
+            failure = _fault(plan, error)
+        finally:
+            await toolbox.close()
+        return episode.trajectory(failure, toolbox.sandbox_id)
+
+
+def _fault(plan: Plan, error: Exception) -> JudgeFailed:
+    log.error("a trajectory failed", exc_info=error, extra={"rollout_id": plan.rollout_id})
+    return JudgeFailed(f"a fault of the service; its log has it under {plan.rollout_id}")
+
+
+class _Episode:
+    """What has happened so far in one trajectory."""
+
+    def __init__(self, plan: Plan, ask: Ask, evaluate: Evaluate) -> None:
+        self.plan = plan
+        self.counts = dict.fromkeys(COUNTS, 0)
+        self.tools = _schemas(plan)
+        self._ask = ask
+        self._evaluate = evaluate
+        self._begun = time.monotonic()
+        self._outcome: Outcome | None = None
+        self._conversation: list[JsonObject] = []
+        self._kept: list[JsonObject] = []
+        for message in plan.task.messages:
+            self._add(message)
+
+    @property
+    def turns(self) -> int:
+        """How often the policy has answered."""
+        return self.counts["turns"]
+
+    async def hear(self) -> Reply | None:
+        """The policy's next reply; None when the conversation is too long for its context."""
+        try:
+            reply = await self._ask(self._conversation, self.tools)
+        except ContextExceeded as error:
+            if not self.turns:  # it has said nothing yet: the task, or max_tokens, is too long
+                raise PolicyUnavailable(f"policy: {error}") from None
+            self.counts["context_exceeded"] = 1
+            return None
+        self.counts["turns"] += 1
+        self.counts["prompt_tokens"] += reply.prompt_tokens
+        self.counts["completion_tokens"] += reply.completion_tokens
+        self._conversation.append(reply.message())
+        self._kept.append(reply.choice)
+        return reply
+
+    def tell(self, text: str) -> None:
+        """Says something to the policy, as the user."""
+        self._add({"role": "user", "content": text})
+
+    def observe(self, call: ToolCall, text: str) -> None:
+        """Tells the policy what came of its call."""
+        self._add({"role": "tool", "tool_call_id": call.id, "content": text})
+
+    async def judge(self, answer: Submission | NoCode) -> Judgement:
+        """The judgement of an answer; the last one counts. Raises the Failure that prevented it."""
+        plan = self.plan
+        item = Item(
+            evaluation_id=f"ev_{uuid.uuid4().hex}",
+            submission=answer,
+            tenant=plan.tenant,
+            job=plan.job,
+            deadline=plan.deadline,
+            tags=plan.sandbox_tags,
+        )
+        outcome = await self._evaluate(item)
+        if outcome.failure is not None:
+            raise outcome.failure
+        if outcome.judgement is None:
+            raise JudgeFailed("the judge said nothing")
+        self._outcome = outcome
+        return outcome.judgement
+
+    def trajectory(self, failure: Failure | None, sandbox_id: str | None) -> Trajectory:
+        """What it has come to. Without a sandbox of its own it names the one of the judge."""
+        outcome = self._outcome if failure is None else None
+        if outcome is None and failure is None:
+            failure = JudgeFailed("the episode ended without a verdict")
+        judgement = None if outcome is None else outcome.judgement
+        if sandbox_id is None and judgement is not None:
+            sandbox_id = judgement.sandbox_id
+        seconds = round(time.monotonic() - self._begun, 6)
+        return Trajectory(
+            messages_and_choices=tuple(self._kept),
+            tools=self.tools or None,
+            reward=None if outcome is None else outcome.reward,
+            verdict=None if judgement is None else judgement.verdict,
+            failure=failure,
+            metrics={**self.counts, "duration_seconds": seconds},
+            sandbox_id=sandbox_id,
+        )
+
+    def _add(self, message: JsonObject) -> None:
+        self._conversation.append(message)
+        self._kept.append(message)
+
+
+def _schemas(plan: Plan) -> Sequence[JsonObject]:
+    if isinstance(plan.agent, RefineAgent):
+        return ()
+    return tuple(schema(name) for name in dict.fromkeys(plan.agent.tools))
+
+
+async def _refine(episode: _Episode, agent: RefineAgent) -> None:
+    """The policy answers with code until it passes; the last attempt counts."""
+    plan, counts = episode.plan, episode.counts
+    counts["attempts"] = 0
+    while (reply := await episode.hear()) is not None:
+        code = extract(reply.text, plan.extract)
+        judgement = await episode.judge(answers.of_code(plan, code))
+        counts["attempts"] += 1
+        if judgement.verdict == "passed":
+            return
+        if counts["attempts"] == agent.max_attempts:
+            counts["hit_max_turns"] = 1
+            return
+        text = feedback(judgement, agent.observation_characters)
+        episode.tell(f"{prompts.CUT}\n{text}" if reply.cut else text)
+
+
+async def _use_tools(episode: _Episode, agent: ToolsAgent, toolbox: Toolbox) -> None:
+    """The policy calls tools, until it submits, stops calling them, or its turns are over."""
+    submits = SUBMIT in agent.tools
+    while episode.turns < agent.max_turns and (reply := await episode.hear()) is not None:
+        for call in reply.tool_calls:
+            submitted = await _carry_out(episode, agent, toolbox, call, reply)
+            if submitted is not None:
+                await episode.judge(answers.of_submission(episode.plan, submitted))
+                return
+        if reply.tool_calls:
+            continue
+        if not submits:
+            break
+        if episode.turns < agent.max_turns:
+            episode.tell(
+                f"{prompts.CUT} {prompts.CALL_A_TOOL}" if reply.cut else prompts.CALL_A_TOOL
+            )
+    else:
+        episode.counts["hit_max_turns"] = int(not episode.counts["context_exceeded"])
+    nothing = answers.of_code(episode.plan, None)
+    await episode.judge(nothing if submits else await toolbox.left_behind())
+
+
+async def _carry_out(
+    episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, call: ToolCall, reply: Reply
+) -> str | None:
+    """Carries out one call. The code, when it is a submission; its observation is the verdict."""
+    counts = episode.counts
+    counts["tool_calls"] += 1
+    try:
+        tool, values = arguments_of(call, agent.tools)
+    except BadCall as error:
+        counts["bad_tool_calls"] += 1
+        observation = Observation(f"Error: {error}", prompts.CUT if reply.cut else "")
+    else:
+        if tool == SUBMIT:
+            return values["code"]
+        observation = await toolbox.use(tool, values, agent.exec_timeout_seconds)
+        counts["exec_errors"] += observation.failed
+    episode.observe(call, observation.text(agent.observation_characters))
+    return None

@@ -1,0 +1,104 @@
+"""What a policy is told: of a tool's end, and of an attempt that failed.
+
+Texts are cut to a budget of characters. Their end is kept, since that is where a traceback says what
+was wrong, and a marker says how much was cut.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from proctor_service.errors import SandboxLost
+from proctor_service.judge.submission import Judgement
+from proctor_service.sandbox.interface import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """How a call went, in words, and what came of it. `failed`: it was run and went wrong."""
+
+    status: str
+    output: str = ""
+    failed: bool = False
+
+    def text(self, budget: int) -> str:
+        """Both, in at most `budget` characters; what is cut is the output."""
+        status = self.status[:budget]
+        if not status:
+            return tail(self.output, budget)
+        rest = tail(self.output, budget - len(status) - 1)
+        return f"{status}\n{rest}" if rest else status
+
+
+def tail(text: str, budget: int) -> str:
+    """The end of a text in at most `budget` characters, after a marker that says what is missing."""
+    if len(text) <= budget:
+        return text
+    # The marker's own length depends on the number in it, which has no more digits than this one.
+    longest = len(_marker(len(text)))
+    if budget <= longest:
+        return ""
+    kept = text[longest - budget :]
+    return _marker(len(text) - len(kept)) + kept
+
+
+def _marker(characters: int) -> str:
+    return f"[… {characters} characters cut …]\n"
+
+
+def observe(ended: Ended, timeout_seconds: float, output_kb: int) -> Observation:
+    """The end of a command. Raises SandboxLost when it was ended from outside."""
+    stdout = ended.stdout.decode("utf-8", "backslashreplace")
+    stderr = ended.stderr.decode("utf-8", "backslashreplace")
+    status = _status(ended, timeout_seconds)
+    output = stdout
+    if stderr:
+        between = "" if not stdout or stdout.endswith("\n") else "\n"
+        output = f"{stdout}{between}[stderr]\n{stderr}"
+    failed = bool(status)
+    if ended.truncated:
+        status = f"{status}\n[only the first {output_kb} KB of each stream are kept]".lstrip()
+    if not status and not output:
+        status = "(no output)"
+    return Observation(status, output, failed)
+
+
+def _status(ended: Ended, timeout_seconds: float) -> str:
+    match ended.ending:
+        case "cpu_limit" | "wall_limit":
+            return f"Error: command timed out after {timeout_seconds:g} seconds"
+        case "memory_limit":
+            return "Error: command used more memory than it may"
+        case "output_limit":
+            return "Error: command wrote more output than it may"
+        case "killed":
+            raise SandboxLost("a command was ended from outside")
+    if ended.signal is not None:
+        return f"Error: command died of {_signal_name(ended.signal)}"
+    return f"Exit code: {ended.exit_code}" if ended.exit_code else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def feedback(judgement: Judgement, budget: int) -> str:
+    """What an attempt is told that did not pass. Expected values are in it only where the judge has
+    put them into its messages, since the grader reveals them."""
+    how = judgement.verdict.replace("_", " ")
+    head = "The program failed the tests" if how == "failed" else f"The program failed: {how}"
+    foot = "Fix it and answer with the whole program."
+    lines = [judgement.message] if judgement.message else []
+    lines += [f"{each.test}: {each.message}" for each in judgement.failures]
+    room = budget - len(head) - len(foot) - 4
+    stderr = judgement.stderr.strip()
+    if stderr:
+        # No more than half: a flood of errors must not push out what the judge says.
+        stderr = "stderr:\n" + tail(stderr, room // 2)
+        room -= len(stderr) + 1
+    said = tail("\n".join(lines), room)
+    return "\n".join(part for part in (f"{head}.", said, stderr, foot) if part)

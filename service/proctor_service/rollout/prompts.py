@@ -1,0 +1,39 @@
+"""The built-in system prompts, and what an agent is told when it strays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proctor_client.wire import Agent, Extract, RefineAgent, Tool
+
+REFINE = (
+    "You are an expert Python programmer. Answer with one complete program {where}. "
+    "It is run against tests; when some fail, you are told how, and may answer again."
+)
+WHERE: Mapping[Extract, str] = {
+    "auto": "in a ```python block",
+    "fence": "in a ```python block",
+    "xml": "between <answer> and </answer>",
+    "none": "and nothing else",
+}
+TOOLS = (
+    "You are an expert Python programmer. Solve the task with the tools you have. They work in one "
+    "sandbox, which keeps its files from call to call. Test your solution before you finish."
+)
+SUBMIT = "When you are done, call submit_solution with the whole program."
+FINISH = (
+    "Leave your solution in solution.py in the working directory. When you are done, answer without "
+    "calling a tool."
+)
+CALL_A_TOOL = "You called no tool. Call one, or submit_solution with the whole program."
+CUT = "Your answer was cut off at the limit of tokens; keep it shorter."
+
+
+def system_prompt(agent: Agent, extract: Extract) -> str:
+    """The agent's own system prompt, or the built-in one; empty for none."""
+    if agent.system_prompt is not None:
+        return agent.system_prompt
+    if isinstance(agent, RefineAgent):
+        return REFINE.format(where=WHERE[extract])
+    submits: Tool = "submit_solution"
+    return f"{TOOLS} {SUBMIT if submits in agent.tools else FINISH}"

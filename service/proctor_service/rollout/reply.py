@@ -1,0 +1,160 @@
+"""A policy's answer, read with care: its text, its tool calls, and the choice as it was received.
+
+The choice is kept for the trainer. What goes back to the policy in the next request is made anew, and
+holds only what every endpoint takes: some break down over a lone surrogate, over a function name of
+odd characters, or over tool calls of their own whose arguments are no JSON object, and the policy
+must not be able to turn its own bad turn into a failure of the endpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proctor_service.errors import PolicyUnavailable
+from proctor_service.rollout.trajectory import JsonObject
+
+LEAST_RANDOM_KEY = 20
+"""A shorter one may be a word, and stand in a solution by chance; an answer is not changed for it."""
+PIECE = 8
+MASK = "***"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call that the policy asks for. `arguments` is the text that should be a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer. `cut`: it ended at the limit of tokens."""
+
+    choice: JsonObject
+    text: str
+    tool_calls: Sequence[ToolCall]
+    cut: bool
+    prompt_tokens: int
+    completion_tokens: int
+
+    def message(self) -> JsonObject:
+        """The assistant's message, as it goes back to the policy."""
+        if not self.tool_calls:
+            return {"role": "assistant", "content": clean(self.text)}
+        calls: list[Any] = [_sent_back(call) for call in self.tool_calls]
+        return {"role": "assistant", "content": clean(self.text) or None, "tool_calls": calls}
+
+
+def read_reply(body: bytes, key: str) -> Reply:
+    """The reply in an answer's body, without the key. Raises PolicyUnavailable when there is none."""
+    try:
+        text = body.decode()
+        if len(key) >= LEAST_RANDOM_KEY:
+            text = text.replace(key, MASK)
+        answer = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise PolicyUnavailable("policy: the answer is not JSON") from None
+    answer = _object(answer)
+    choices = answer.get("choices")
+    choice = _object(choices[0] if isinstance(choices, list) and choices else None)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise PolicyUnavailable("policy: the answer is no chat completion with a choice")
+    usage = _object(answer.get("usage"))
+    return Reply(
+        choice=choice,
+        text=_text(message.get("content")),
+        tool_calls=tuple(_tool_calls(message.get("tool_calls"))),
+        cut=choice.get("finish_reason") == "length",
+        prompt_tokens=_count(usage, "prompt_tokens"),
+        completion_tokens=_count(usage, "completion_tokens"),
+    )
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, which cannot be sent as UTF-8."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def scrubbed(text: str, key: str) -> str:
+    """`text` without the key, nor any eight characters of it in a row."""
+    size = min(len(key), PIECE)
+    if not size:
+        return text
+    pieces = {key[at : at + size] for at in range(len(key) - size + 1)}
+    kept: list[str] = []
+    masked_until = 0
+    for at, character in enumerate(text):
+        if text[at : at + size] in pieces:
+            if at >= masked_until:
+                kept.append(MASK)
+            masked_until = at + size
+        if at >= masked_until:
+            kept.append(character)
+    return "".join(kept)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = (part.get("text") for part in content if isinstance(part, dict))
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _tool_calls(listed: Any) -> list[ToolCall]:
+    if not isinstance(listed, list):
+        return []
+    found = []
+    for number, each in enumerate(listed):
+        call = _object(each)
+        function = _object(call.get("function"))
+        name, arguments = function.get("name"), function.get("arguments")
+        if not isinstance(arguments, str):  # some servers have parsed it already
+            arguments = "" if arguments is None else json.dumps(arguments)
+        call_id = call.get("id")
+        found.append(
+            ToolCall(
+                id=clean(call_id) if isinstance(call_id, str) and call_id else f"call_{number}",
+                name=name if isinstance(name, str) else "",
+                arguments=arguments,
+            )
+        )
+    return found
+
+
+def _sent_back(call: ToolCall) -> JsonObject:
+    name = call.name if _FUNCTION_NAME.fullmatch(call.name) else "unknown"
+    function: JsonObject = {"name": name, "arguments": _plain_arguments(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _plain_arguments(text: str) -> str:
+    """The arguments when they are a JSON object, else an empty one."""
+    try:
+        is_object = isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return clean(text) if is_object else "{}"
+
+
+def _count(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if type(value) is int and 0 <= value < 1 << 40 else 0

@@ -1,0 +1,232 @@
+"""The tools of an agent, and the sandbox in which they work.
+
+Whatever a call asks for comes back as an observation: a text that says what happened, cut to a
+budget with its end kept. What a policy may do to itself, such as bad arguments, a command that never
+ends or a sandbox without memory, is told to the policy. What it cannot have done, such as a sandbox
+that was lost, is a Failure, and ends the trajectory without a reward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from proctor_client.wire import Tool
+from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
+from proctor_service.evaluate import NoCode
+from proctor_service.judge.submission import Submission
+from proctor_service.rollout import answers
+from proctor_service.rollout.observation import Observation, observe
+from proctor_service.rollout.reply import ToolCall
+from proctor_service.rollout.trajectory import JsonObject, Plan
+from proctor_service.sandbox.interface import Command, Ended
+
+log = logging.getLogger(__name__)
+
+SUBMIT: Tool = "submit_solution"
+
+
+class Workplace(Protocol):
+    """The stateful sandbox of one trajectory.
+
+    Its methods raise SandboxEnded when it ended by its own act, and a Failure when it went away
+    otherwise or nothing can be done in it.
+    """
+
+    @property
+    def id(self) -> str:
+        """Its name: `sb_…`."""
+
+    async def exec(self, command: Command) -> Ended:
+        """Runs a command to its end."""
+
+    async def read_file(self, path: str) -> bytes:
+        """A whole file. Raises FileMissing and FileRefused."""
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Writes a whole file. Raises FileRefused."""
+
+    async def snapshot(self) -> bytes:
+        """All its files, as a tar archive."""
+
+    async def stop(self) -> None:
+        """Ends it, and waits until it is gone; nothing happens when it is already."""
+
+
+OpenWorkplace = Callable[[Plan], Awaitable[Workplace]]
+"""A fresh sandbox with the task's files in it. Raises a Failure when there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolForm:
+    """How a tool is called. Every argument is a string, and every one is needed."""
+
+    description: str
+    arguments: Mapping[str, str]
+
+
+FORMS: Mapping[Tool, ToolForm] = MappingProxyType(
+    {
+        "execute_code": ToolForm(
+            "Run Python code in the sandbox and get what it prints. Files stay from call to call; "
+            "variables do not.",
+            {"code": "The Python code."},
+        ),
+        "bash": ToolForm(
+            "Run a shell command in the sandbox's working directory and get what it prints.",
+            {"command": "The command."},
+        ),
+        "read_file": ToolForm(
+            "Read a text file of the sandbox.",
+            {"path": "Relative to the working directory, or absolute."},
+        ),
+        "write_file": ToolForm(
+            "Write a whole text file in the sandbox, in place of one that is there.",
+            {
+                "path": "Relative to the working directory, or absolute.",
+                "content": "The whole text of the file.",
+            },
+        ),
+        "submit_solution": ToolForm(
+            "Submit the final solution. It is graded, and the task ends: it can be called once.",
+            {"code": "The whole program, which must stand by itself."},
+        ),
+    }
+)
+
+
+def schema(name: Tool) -> JsonObject:
+    """The tool in OpenAI's form."""
+    form = FORMS[name]
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": form.description,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    argument: {"type": "string", "description": text}
+                    for argument, text in form.arguments.items()
+                },
+                "required": list(form.arguments),
+                "additionalProperties": False,
+            },
+        },
+    }
+
+
+class BadCall(Exception):
+    """A call that cannot be carried out as it is written; the message is for the policy."""
+
+
+def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> tuple[Tool, Mapping[str, str]]:
+    """The tool and its arguments. Raises BadCall."""
+    tool = next((name for name in tools if name == call.name), None)
+    if tool is None:
+        raise BadCall(f"there is no tool {call.name[:100]!r}, only: {', '.join(tools)}")
+    try:
+        values = json.loads(call.arguments)
+    except (ValueError, RecursionError) as error:
+        raise BadCall(f"the arguments of {tool} are not JSON: {str(error)[:200]}") from None
+    if not isinstance(values, dict):
+        raise BadCall(f"the arguments of {tool} are not a JSON object")
+    wanted = FORMS[tool].arguments
+    for name in wanted:
+        if name not in values:
+            raise BadCall(f"{tool} needs the argument {name!r}")
+        if not isinstance(values[name], str):
+            raise BadCall(f"the argument {name!r} of {tool} must be a string")
+    for name in values:
+        if name not in wanted:
+            raise BadCall(f"{tool} takes no argument {name[:100]!r}, only: {', '.join(wanted)}")
+    return tool, values
+
+
+class Toolbox:
+    """The tools of one trajectory. The sandbox is made when one first needs it."""
+
+    def __init__(self, plan: Plan, open_: OpenWorkplace) -> None:
+        self._plan = plan
+        self._open = open_
+        self._workplace: Workplace | None = None
+        self.sandbox_id: str | None = None
+
+    async def use(
+        self, tool: Tool, values: Mapping[str, str], exec_timeout_seconds: float
+    ) -> Observation:
+        """Carries out a call. Raises a Failure where that fails through no doing of the policy."""
+        for name, text in values.items():
+            if ("\0" in text and name != "content") or not _is_text(text):
+                return Observation(f"Error: {name} holds what is no character", failed=True)
+        try:
+            return await self._use(tool, values, exec_timeout_seconds)
+        except SandboxEnded as ended:
+            await self.close()
+            files = ", with the task's files" if self._plan.task.files else ""
+            more = f"What was in it is gone. The next call gets a new one{files}."
+            return Observation(f"Error: the sandbox ended: {ended.message}", more, failed=True)
+        except (FileMissing, FileRefused) as refused:
+            return Observation(f"Error: {refused.message}", failed=True)
+
+    async def left_behind(self) -> Submission | NoCode:
+        """What there is to be judged. Where there is no sandbox, that is what a new one would hold."""
+        if self._workplace is not None:
+            try:
+                archive = await self._workplace.snapshot()
+                solution = await self._workplace.read_file(answers.SOLUTION)
+                return answers.of_state(self._plan, solution, archive)
+            except (FileMissing, FileRefused):
+                return answers.of_state(self._plan, None, archive)
+            except SandboxEnded:
+                await self.close()
+        return answers.of_code(self._plan, self._plan.task.files.get(answers.SOLUTION))
+
+    async def close(self) -> None:
+        """Ends the sandbox; also to its end when this is cancelled meanwhile."""
+        workplace, self._workplace = self._workplace, None
+        if workplace is not None:
+            await asyncio.shield(asyncio.create_task(_stop(workplace)))
+
+    async def _use(self, tool: Tool, values: Mapping[str, str], seconds: float) -> Observation:
+        if self._workplace is None:
+            self._workplace = await self._open(self._plan)
+            self.sandbox_id = self._workplace.id
+        workplace = self._workplace
+        match tool:
+            case "execute_code":
+                command = Command(code=values["code"], timeout_seconds=seconds)
+            case "bash":
+                argv = (self._plan.shell, "-c", values["command"])
+                command = Command(argv, timeout_seconds=seconds)
+            case "read_file":
+                data = await workplace.read_file(values["path"])
+                return Observation("", data.decode("utf-8", "backslashreplace") or "(it is empty)")
+            case "write_file":
+                data = values["content"].encode()
+                await workplace.write_file(values["path"], data)
+                return Observation(f"Wrote {len(data)} bytes.")
+            case "submit_solution":
+                raise AssertionError("a submission is for the judge")
+        return observe(await workplace.exec(command), seconds, self._plan.limits.output_kb)
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8; half a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+async def _stop(workplace: Workplace) -> None:
+    try:
+        await workplace.stop()
+    except Exception:  # it has its ttl; the trajectory is not to suffer for it
+        log.exception("a sandbox was not stopped", extra={"sandbox_id": workplace.id})

@@ -1,0 +1,166 @@
+"""The short corridor: admit, keep a sandbox, run a program in it as it is, and tell what came of it.
+
+For requests that ask what a program prints, not what it is worth: nothing here knows a grader or a
+verdict. Time is limited as for any command of a stateful sandbox: waiting for a core never counts.
+A sandbox that is lost is a failure, and never something that the program did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proctor_service.admission.queue import FairQueue
+from proctor_service.errors import (
+    DeadlinePassed,
+    FileMissing,
+    FileRefused,
+    SandboxEnded,
+    SandboxLost,
+    SandboxUnavailable,
+)
+from proctor_service.languages import Language
+from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[str, float], None]
+"""Hears of each command: `success`, `failure` or `error`, and its seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run. Paths are relative to the working directory, or absolute in the sandbox.
+
+    `fetch` names files to read after the run; together they hold at most `fetch_bytes`.
+    """
+
+    source: str
+    limits: Limits
+    run_seconds: float
+    compile_seconds: float = 10.0
+    language: str = "python"
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    fetch: tuple[str, ...] = ()
+    fetch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Whose request it is, and by when it must be done (monotonic clock)."""
+
+    tenant: str
+    job: str
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of it: how it was compiled, how it ran if it got so far, and the files it left."""
+
+    sandbox_id: str
+    compiled: Ended | None
+    ran: Ended | None
+    files: Mapping[str, bytes]
+
+
+class Runner:
+    """Runs programs, each in a sandbox of its own, in turn with everything else."""
+
+    def __init__(
+        self, backend: Backend, queue: FairQueue, languages: Mapping[str, Language], tell: Tell
+    ) -> None:
+        self._backend = backend
+        self._queue = queue
+        self._languages = languages
+        self._tell = tell
+
+    async def run(self, program: Program, asker: Asker) -> Ran:
+        """What came of the program, in a language that is installed.
+
+        Raises Busy, Draining and FileRefused, which are refusals; SandboxUnavailable, SandboxLost,
+        Cancelled and DeadlinePassed, which are failures.
+        """
+        places = self._queue.reserve(1)
+        try:
+            async with self._queue.admit(asker.tenant, asker.job, asker.deadline):
+                return await self._by_deadline(program, asker.deadline)
+        finally:
+            places.close()
+
+    async def _by_deadline(self, program: Program, deadline: float) -> Ran:
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                try:
+                    return await self._in_sandbox(program)
+                except (SandboxLost, SandboxUnavailable) as lost:
+                    log.warning("running once more: %s", lost.reason)  # as in `evaluate.py`
+                    return await self._in_sandbox(program)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise DeadlinePassed("the deadline passed while it ran") from None
+
+    async def _in_sandbox(self, program: Program) -> Ran:
+        language = None if program.language == "python" else self._languages[program.language]
+        files = dict(program.files)
+        run = Command((), program.source, program.stdin, program.run_seconds)
+        if language is not None:
+            files[language.source] = program.source.encode("utf-8", "surrogatepass")
+            run = Command(language.run, None, program.stdin, program.run_seconds)
+        async with self._backend.keep(program.limits) as sandbox:
+            await _place(sandbox, files)
+            compiled = None
+            if language is not None and language.compile is not None:
+                compile_it = Command(language.compile, timeout_seconds=program.compile_seconds)
+                compiled = await self._command(sandbox, compile_it)
+                if compiled.ending != "exited" or compiled.exit_code != 0:
+                    return Ran(sandbox.id, compiled, None, {})
+            ran = await self._command(sandbox, run)
+            return Ran(sandbox.id, compiled, ran, await _fetched(sandbox, program))
+
+    async def _command(self, sandbox: StatefulSandbox, command: Command) -> Ended:
+        clock = self._queue.clock
+        begun = clock()
+        ended: Ended | None = None
+        try:
+            ended = await sandbox.exec(command)
+        except SandboxEnded:
+            ended = await sandbox.ended()  # by its own act: it used up the memory, say
+            if ended.ending == "killed":
+                raise SandboxLost("the sandbox was ended under a running program") from None
+        finally:
+            self._tell(_outcome(ended), clock() - begun)
+        return ended
+
+
+async def _place(sandbox: StatefulSandbox, files: Mapping[str, bytes]) -> None:
+    try:
+        for path, data in files.items():
+            await sandbox.write_file(path, data)
+    except SandboxEnded as ended:
+        raise SandboxLost(f"before anything ran: {ended.message}") from None
+
+
+async def _fetched(sandbox: StatefulSandbox, program: Program) -> dict[str, bytes]:
+    """The files that are asked for and are there, as far as they fit."""
+    found: dict[str, bytes] = {}
+    left = program.fetch_bytes
+    for path in dict.fromkeys(program.fetch):
+        try:
+            found[path] = await sandbox.read_file(path, left)
+        except (FileMissing, FileRefused):
+            continue
+        except SandboxEnded:
+            break
+        left -= len(found[path])
+    return found
+
+
+def _outcome(ended: Ended | None) -> str:
+    if ended is None or ended.ending not in ("exited", "signalled"):
+        return "error"
+    return "success" if ended.exit_code == 0 else "failure"

@@ -1,0 +1,621 @@
+"""POST /rollout over a real connection, with a real policy server and a scripted judge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai.types.chat.chat_completion import Choice
+
+from harness import Gate, NoBackend, Service, running_service
+from policy_server import (
+    Act,
+    Asked,
+    calls,
+    completion,
+    fails,
+    hangs,
+    policy_server,
+    says,
+)
+from proctor_client import wire
+from proctor_service.api import body as bodies
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.logs import configure_logging
+from proctor_service.sandbox.interface import Backend
+from proctor_service.settings import Settings
+
+KEY = "sk-5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90"
+ASSERTS = {"kind": "asserts", "tests": ["assert f() == 1"]}
+NDJSON = {"Accept": "application/x-ndjson"}
+REFINE = {"kind": "refine"}
+CODE = "```python\ndef f(): return 1\n```"
+Row = dict[str, Any]
+
+
+def task(name: str = "t", **fields: Any) -> Row:
+    return {"id": name, "prompt": f"Write {name}.", "grader": ASSERTS, **fields}
+
+
+def request(url: str, *tasks: Row, **fields: Any) -> Row:
+    policy = {"base_url": url, "model": "policy", **fields.pop("policy", {})}
+    return {"tasks": list(tasks) or [task()], "policy": policy, "agent": REFINE, **fields}
+
+
+def ask(client: httpx.Client, body: Row, **headers: str) -> Row:
+    answer = client.post("/rollout", content=json.dumps(body), headers=headers)
+    assert answer.status_code == 200, answer.text
+    found: Row = answer.json()
+    return found
+
+
+def reasons(answer: Row) -> list[str]:
+    return [each["verdict"] or each["error"]["reason"] for each in answer["trajectories"]]
+
+
+# ---------------------------------------------------------------- the answer
+
+
+def test_a_trajectory_has_every_field_of_the_contract() -> None:
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        metadata = {"level": 3, "of": ["a"]}
+        answer = ask(client, request(server.url, task("p1", metadata=metadata)))
+    assert wire.RolloutResponse.model_validate(answer).summary.mean_reward == 1.0
+    [trajectory] = answer["trajectories"]
+    assert set(trajectory) == set(wire.Trajectory.model_fields)
+    assert answer["summary"] == {
+        "count": 1,
+        "judged": 1,
+        "passed": 1,
+        "errors": 0,
+        "mean_reward": 1.0,
+    }
+    assert set(answer["summary"]) == set(wire.RolloutSummary.model_fields)
+    assert trajectory.pop("rollout_id").startswith("ro_")
+    assert trajectory["metrics"].pop("duration_seconds") > 0
+    system, user, choice = trajectory.pop("messages_and_choices")
+    assert system["role"] == "system"
+    assert user == {"role": "user", "content": "Write p1."}
+    assert choice == completion({"content": CODE})["choices"][0]
+    assert trajectory == {
+        "task_id": "p1",
+        "index": 0,
+        "tools": None,
+        "reward": 1.0,
+        "verdict": "passed",
+        "error": None,
+        "metrics": {
+            "turns": 1,
+            "tool_calls": 0,
+            "exec_errors": 0,
+            "bad_tool_calls": 0,
+            "hit_max_turns": 0,
+            "context_exceeded": 0,
+            "prompt_tokens": 10,
+            "completion_tokens": 3,
+            "attempts": 1,
+        },
+        "metadata": metadata,
+        "sandbox_id": None,
+    }
+
+
+LOGPROBS = {
+    "content": [
+        {
+            "token": " caf\u00e9",
+            "bytes": [32, 99, 97, 102, 195, 169],
+            "logprob": -0.00012345678901234567,
+            "top_logprobs": [{"token": "\ufffd", "bytes": [255], "logprob": -9999.0}],
+        }
+    ],
+    "refusal": None,
+}
+
+
+def test_choices_come_back_as_openais_own_without_loss() -> None:
+    def script(asked: Asked) -> Act:
+        body = completion(
+            {"content": CODE, "refusal": None, "reasoning_content": "hm"},
+            logprobs=LOGPROBS,
+            token_ids=[5, 7],
+            stop_reason=None,
+        )
+        return lambda handler: handler.send_json(body)
+
+    with (
+        policy_server(script) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        text = client.post("/rollout", json=request(server.url)).text
+        lines = client.post("/rollout", json=request(server.url), headers=NDJSON).text
+    expected = completion(
+        {"content": CODE, "refusal": None, "reasoning_content": "hm"},
+        logprobs=LOGPROBS,
+        token_ids=[5, 7],
+        stop_reason=None,
+    )["choices"][0]
+    for trajectory in (json.loads(text)["trajectories"][0], json.loads(lines.splitlines()[0])):
+        raw = trajectory["messages_and_choices"][-1]
+        assert raw == expected
+        choice = Choice.model_validate(raw)
+        assert choice.model_dump(mode="json", exclude_unset=True) == expected
+        # As a trainer gets it, through the client's models.
+        kept = wire.Trajectory.model_validate(trajectory).messages_and_choices[-1]
+        assert Choice.model_validate(kept) == choice
+
+
+def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end() -> None:
+    release = {name: threading.Event() for name in ("a", "b", "c")}
+
+    def script(asked: Asked) -> Act:
+        name = asked.task.removeprefix("Write ").removesuffix(".")
+
+        def act(handler: Any) -> None:
+            release[name].wait(20)
+            handler.send_json(completion({"content": CODE}))
+
+        return act
+
+    with (
+        policy_server(script) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        body = request(server.url, task("a"), task("b"), task("c"))
+        with client.stream("POST", "/rollout", json=body, headers=NDJSON) as answer:
+            assert answer.headers["content-type"].startswith("application/x-ndjson")
+            lines = answer.iter_lines()
+            for name in ("c", "a", "b"):
+                release[name].set()
+                assert json.loads(next(lines))["task_id"] == name
+            summary = json.loads(next(lines))
+            assert (list(summary), summary["summary"]["count"]) == (["summary"], 3)
+            assert list(lines) == []
+        whole = ask(client, {**body, "trajectories_per_task": 2})
+    found = [(each["task_id"], each["index"]) for each in whole["trajectories"]]
+    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0), ("c", 1)]
+    assert len({each["rollout_id"] for each in whole["trajectories"]}) == 6
+
+
+def test_what_utf8_cannot_hold_goes_to_the_policy_and_comes_back_as_json() -> None:
+    def script(asked: Asked) -> Act:
+        return says("half \ud83d" if asked.turn == 0 else CODE)
+
+    with (
+        policy_server(script) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        odd = task("id \udfff", prompt="Write \ud800.", metadata={"\ud800": "\udfff"})
+        answer = client.post("/rollout", content=json.dumps(request(server.url, odd)))
+    assert answer.status_code == 200
+    [trajectory] = json.loads(answer.content.decode("utf-8"))["trajectories"]
+    assert trajectory["reward"] == 1.0
+    assert server.received[0].task == "Write \ufffd."
+    assert server.received[1].messages[2] == {"role": "assistant", "content": "half \ufffd"}
+    wire.RolloutResponse.model_validate_json(answer.content)
+
+
+# ---------------------------------------------------------------- what the policy is told
+
+
+@pytest.mark.parametrize(
+    ("prompt", "agent", "roles", "first"),
+    [
+        ("Hi", {}, ["system", "user"], "expert"),
+        ("Hi", {"system_prompt": "Be brief."}, ["system", "user"], "Be brief."),
+        ("Hi", {"system_prompt": ""}, ["user"], "Hi"),
+        ([{"role": "system", "content": "Own"}, {"role": "user", "content": "Hi"}], {},
+         ["system", "user"], "Own"),
+        ([{"role": "developer", "content": "Own"}, {"role": "user", "content": "Hi"}], {},
+         ["developer", "user"], "Own"),
+        ([{"role": "system", "content": "Own"}, {"role": "user", "content": "Hi"}],
+         {"system_prompt": "Be brief."}, ["system", "system", "user"], "Be brief."),
+    ],
+)  # fmt: skip
+def test_the_system_prompt(prompt: Any, agent: Row, roles: list[str], first: str) -> None:
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        ask(client, request(server.url, task(prompt=prompt), agent={**REFINE, **agent}))
+    messages = server.received[0].messages
+    assert [each["role"] for each in messages] == roles
+    assert first in messages[0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("extract", "said"), [("auto", "```python"), ("fence", "```python"), ("xml", "<answer>")]
+)
+def test_the_built_in_prompt_asks_for_what_is_looked_for(extract: str, said: str) -> None:
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        ask(client, request(server.url, extract=extract, agent={**REFINE, "max_attempts": 1}))
+    assert said in server.received[0].messages[0]["content"]
+
+
+def test_messages_go_to_the_policy_with_the_apis_fields_alone() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "x", "arguments": "{}"}}
+    prompt = [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}], "weight": 0, "name": "me"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "logprobs": []},
+        {"role": "tool", "content": "1", "tool_call_id": "c"},
+    ]
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service() as service,
+        service.client() as client,
+    ):
+        ask(client, request(server.url, task(prompt=prompt), agent={**REFINE, "system_prompt": ""}))
+    assert server.received[0].messages == [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": "me"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "1", "tool_call_id": "c"},
+    ]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    settings = Settings(
+        max_body_mb=1, max_cpu_seconds=20, max_wall_seconds=60, policy_hosts=["*.internal"]
+    )
+    with running_service(settings) as running:
+        yield running
+
+
+URL = "http://vllm.internal/v1"
+TOOLS = {"kind": "tools"}
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ({}, "tasks: "),
+        ([], "the body is not a JSON object"),
+        (request(URL, tasks=[]), "tasks: "),
+        (request(URL, *[task()] * 1025), "tasks: "),
+        (request(URL, *[task()] * 1024, trajectories_per_task=5), "at most 4096 trajectories"),
+        (request(URL, taskz=[]), "taskz: unknown field"),
+        (request(URL, task(promt="x")), "tasks.0.promt: unknown field"),
+        (request(URL, task(prompt=7)), "tasks.0.prompt: "),
+        (request(URL, task(prompt=[])), "tasks.0.prompt: it holds no message"),
+        (request(URL, task(prompt=[{"content": "x"}])), "tasks.0.prompt.0.role: "),
+        (request(URL, task(grader={"kind": "guess"})), "tasks.0.grader: "),
+        (request(URL, task(grader={**ASSERTS, "tests": []})), "tasks.0.grader.tests: "),
+        (request(URL, task(), task(files={"../x": ""})), "tasks.1.files: '../x'"),
+        (
+            request(URL, task(grader={"kind": "pytest", "files": {"/t.py": ""}})),
+            "tasks.0.grader.files: '/t.py'",
+        ),
+        (request(URL, agent={"kind": "guess"}), "agent: "),
+        (request(URL, agent={**TOOLS, "tools": []}), "agent.tools: "),
+        (request(URL, agent={**TOOLS, "tools": ["rm"]}), "agent.tools.0: "),
+        (request(URL, agent={**TOOLS, "max_turn": 1}), "agent.max_turn: unknown field"),
+        (request(URL, agent={**TOOLS, "max_turns": 0}), "agent.max_turns: "),
+        (request(URL, agent={**REFINE, "tools": ["bash"]}), "agent.tools: unknown field"),
+        (request(URL, agent={**TOOLS, "exec_timeout_seconds": 61}), "agent.exec_timeout_seconds: "),
+        (
+            request(URL, agent={**TOOLS, "exec_timeout_seconds": float("nan")}),
+            "agent.exec_timeout_seconds: ",
+        ),
+        (request(URL, limits={"cpu_seconds": 21}), "limits.cpu_seconds: "),
+        (request(URL, limits={"network": True}), "limits.network: "),
+        (request(URL, tags=["x" * 257]), "tags.0: "),
+        (request(URL, job=""), "job: "),
+        (request(URL, deadline_seconds=0), "deadline_seconds: "),
+        (request(URL, policy={"modle": "x"}), "policy.modle: unknown field"),
+        (request(URL, policy={"api_key": "a\nb"}), "policy.api_key: "),
+        (request(URL, policy={"api_key": "cl\u00e9"}), "policy.api_key: "),
+        (request(URL, policy={"timeout_seconds": 0}), "policy.timeout_seconds: "),
+        (request("vllm.internal/v1"), "policy.base_url: "),
+        (request("http://u:p@vllm.internal/v1"), "policy.base_url: "),
+        (request("http://vllm.internal.evil.org/v1"), "policy.base_url: the host"),
+        (request("http://169.254.169.254/v1"), "policy.base_url: "),
+    ],
+)
+def test_what_makes_no_sense_is_a_422_that_names_the_field(
+    service: Service, body: Any, named: str
+) -> None:
+    with service.client() as client:
+        answer = client.post("/rollout", content=json.dumps(body))
+    assert answer.status_code == 422, answer.text
+    error = answer.json()["error"]
+    assert error["reason"] == "invalid_request"
+    assert named in error["message"]
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0xa9fea9fe"])
+def test_a_metadata_address_is_refused_though_all_hosts_are_allowed(host: str) -> None:
+    with running_service() as service, service.client() as client:
+        answer = client.post("/rollout", json=request(f"http://{host}/v1"))
+    assert answer.status_code == 422
+    assert "metadata" in answer.json()["error"]["message"]
+
+
+def test_a_fault_late_in_a_large_request_is_named_by_its_own_index(service: Service) -> None:
+    tasks = [task(prompt="x" * 2000) for _ in range(300)]
+    tasks[299]["promt"] = "y"
+    with service.client() as client:
+        answer = client.post("/rollout", json=request(URL, *tasks))
+    assert answer.json()["error"]["message"] == "tasks.299.promt: unknown field"
+
+
+def test_large_requests_are_parsed_in_slices_to_the_same_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bodies, "SLICED_BODY_BYTES", 0)
+    whole = request(URL, *[task(f"t\ud800 {number}") for number in range(300)], agent=TOOLS)
+    for text in (json.dumps(whole), json.dumps(whole, indent=3)):
+        parsed = asyncio.run(bodies.parse_rollout_request(text.encode()))
+        assert parsed == wire.RolloutRequest.model_validate(whole)
+
+
+def test_no_refusal_shows_the_key(service: Service) -> None:
+    for fields in ({"api_key": [KEY]}, {"api_key": KEY, "modle": KEY}, {"api_key": f"{KEY}\n"}):
+        with service.client() as client:
+            answer = client.post("/rollout", json=request(URL, policy=fields))
+        assert answer.status_code == 422
+        assert KEY not in answer.text
+
+
+def test_more_trajectories_than_may_wait_are_a_429() -> None:
+    settings = Settings(max_rollouts=1, max_queued=1)
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service(settings) as service,
+        service.client() as client,
+    ):
+        answer = client.post("/rollout", json=request(server.url, trajectories_per_task=3))
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (429, "busy")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert reasons(ask(client, request(server.url, trajectories_per_task=2))) == ["passed"] * 2
+
+
+# ---------------------------------------------------------------- errors and ends
+
+
+def test_an_endpoint_that_fails_is_an_error_in_each_trajectory_and_never_a_reward() -> None:
+    def script(asked: Asked) -> Act:
+        return fails(500) if asked.task == "Write b." else says(CODE)
+
+    with (
+        policy_server(script) as server,
+        running_service(Settings(policy_attempts=1)) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url, task("a"), task("b"), task("c")))
+        metrics = client.get("/metrics").text
+    assert reasons(answer) == ["passed", "policy_unavailable", "passed"]
+    failed = answer["trajectories"][1]
+    assert (failed["reward"], failed["verdict"]) == (None, None)
+    assert failed["error"]["retryable"] is True
+    assert failed["error"]["message"].startswith("policy: HTTP 500")
+    assert answer["summary"] == {
+        "count": 3,
+        "judged": 2,
+        "passed": 2,
+        "errors": 1,
+        "mean_reward": 1.0,
+    }
+    assert 'proctor_trajectories_total{outcome="passed"} 2.0' in metrics
+    assert 'proctor_trajectories_total{outcome="policy_unavailable"} 1.0' in metrics
+    assert 'proctor_policy_seconds_count{outcome="answered"} 2.0' in metrics
+    assert 'proctor_policy_seconds_count{outcome="failed"} 1.0' in metrics
+    assert "proctor_trajectory_turns_sum 2.0" in metrics
+
+
+def test_so_many_at_once_and_the_others_after_them() -> None:
+    at_once: list[int] = []
+    under_way = 0
+    lock = threading.Lock()
+    enough = threading.Event()
+
+    def act(handler: Any) -> None:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            at_once.append(under_way)
+            if under_way == 3:
+                enough.set()
+        assert enough.wait(20)
+        with lock:
+            under_way -= 1
+        handler.send_json(completion({"content": CODE}))
+
+    with (
+        policy_server(lambda asked: act) as server,
+        running_service(Settings(max_rollouts=3)) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url, trajectories_per_task=30))
+    assert reasons(answer) == ["passed"] * 30
+    assert max(at_once) == 3
+
+
+def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
+    with (
+        policy_server(lambda asked: hangs) as server,
+        running_service(Settings(max_rollouts=1)) as service,
+        service.client() as client,
+    ):
+        body = request(server.url, trajectories_per_task=3, deadline_seconds=0.2)
+        answer = ask(client, body)
+        assert service.rooms.rollouts.running == frozenset()
+    assert reasons(answer) == ["deadline"] * 3
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("headers", [{}, NDJSON])
+def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) -> None:
+    gate = Gate()
+
+    def script(asked: Asked) -> Act:
+        return hangs if asked.task == "Write a." else says("```\nb\n```")
+
+    with (
+        policy_server(script) as server,
+        running_service(Settings(max_rollouts=4), judge=gate) as service,
+        service.client() as client,
+    ):
+        body = request(server.url, task("a"), task("b"), trajectories_per_task=50)
+        body["tasks"] = body["tasks"][::-1]
+        with client.stream("POST", "/rollout", json=body, headers=headers):
+            server.wait_for(4)
+            service.until(lambda: len(gate.entered) == 4)
+        service.until(lambda: not service.rooms.rollouts.running)
+        assert len(gate.cancelled) == 4
+        assert service.rooms.queue.busy == 0
+        service.call(gate.open)
+        assert reasons(ask(client, request(server.url, task("b")))) == ["passed"]
+    assert len(server.received) == 5
+
+
+def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
+    gate, backend = Gate(), NoBackend()
+
+    def script(asked: Asked) -> Act:
+        return hangs if asked.task == "Write slow." else says("```\nquick\n```")
+
+    settings = Settings(max_rollouts=2, grace_seconds=2)
+    with (
+        policy_server(script) as server,
+        running_service(settings, judge=gate, backend=backend) as service,
+    ):
+
+        async def drained() -> tuple[httpx.Response, httpx.Response]:
+            with service.client() as client:
+                body = request(server.url, task("slow"), task("quick"), task("late"))
+                asked = asyncio.create_task(asyncio.to_thread(client.post, "/rollout", json=body))
+                await asyncio.to_thread(service.until, lambda: bool(gate.entered))
+                await asyncio.to_thread(server.wait_for, 2)
+                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+                await asyncio.to_thread(service.until, lambda: service.rooms.queue.draining)
+                service.call(gate.open)
+                late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
+                return await asked, late
+
+        answer, late = asyncio.run(drained())
+    assert (late.status_code, late.json()["error"]["reason"]) == (503, "draining")
+    assert reasons(answer.json()) == ["cancelled", "passed", "cancelled"]
+    assert all(
+        each["reward"] is None and each["error"]["retryable"]
+        for each in answer.json()["trajectories"][::2]
+    )
+    assert backend.closed
+
+
+class Broken:
+    """A judge that breaks."""
+
+    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+        raise KeyError("secret")
+
+
+def test_a_bug_of_ours_is_an_error_that_tells_nothing() -> None:
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service(judge=Broken()) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url))
+    assert reasons(answer) == ["judge_failed"]
+    assert "secret" not in json.dumps(answer)
+
+
+# ---------------------------------------------------------------- what gets out
+
+
+def logged(
+    capsys: pytest.CaptureFixture[str], level: str, script: Any, body: Row
+) -> tuple[list[Row], str]:
+    """The lines that the service logs while it answers, and all the client gets to see."""
+    root = logging.getLogger()
+    before, root_level = root.handlers[:], root.level
+    try:
+        configure_logging(level, "json")
+        with (
+            policy_server(script) as server,
+            running_service(Settings(policy_attempts=1)) as service,
+            service.client() as client,
+        ):
+            body["policy"]["base_url"] = server.url
+            text = client.post("/rollout", json=body).text + client.get("/metrics").text
+    finally:
+        root.handlers[:] = before
+        root.setLevel(root_level)
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()], text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda asked: says(f"{CODE}\n{KEY}"),
+        lambda asked: fails(401, f"Incorrect API key provided: {KEY}", **{"X-Echo": KEY}),
+        lambda asked: calls((KEY, KEY)),
+    ],
+)
+def test_the_key_is_nowhere_even_at_debug(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: Any
+) -> None:
+    monkeypatch.setenv("OPENAI_LOG", "debug")
+    lines, text = logged(capsys, "debug", script, request("", policy={"api_key": KEY}))
+    assert lines
+    assert KEY not in json.dumps(lines)
+    assert KEY not in text
+
+
+def test_a_line_for_each_trajectory_and_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(asked: Asked) -> Act:
+        return fails(500) if asked.task == "b hidden" else says(f"{CODE} hidden")
+
+    body = request("", task("a", prompt="a hidden"), task("b", prompt="b hidden"), job="run-1")
+    lines, _ = logged(capsys, "info", script, body)
+    ended = [line for line in lines if line["message"] == "a trajectory ended"]
+    first, second = sorted(ended, key=lambda line: str(line["task_id"]))
+    assert first["rollout_id"].startswith("ro_")
+    assert (first["task_id"], first["job"], first["turns"]) == ("a", "run-1", 1)
+    assert (first["verdict"], first["reward"], first["error"]) == ("passed", 1.0, None)
+    assert first["duration_seconds"] > 0
+    assert (second["verdict"], second["reward"]) == (None, None)
+    assert second["error"] == "policy_unavailable"
+    assert not any("hidden" in json.dumps(line) for line in lines)
+
+
+def test_the_route_is_documented() -> None:
+    with running_service() as service, service.client() as client:
+        schema = client.get("/openapi.json").json()
+    route = schema["paths"]["/rollout"]["post"]
+    example = route["requestBody"]["content"]["application/json"]["example"]
+    wire.RolloutRequest.model_validate(example)
+    answer = route["responses"]["200"]["content"]["application/json"]["example"]
+    assert set(answer["trajectories"][0]) <= set(wire.Trajectory.model_fields)
+    [trajectory] = wire.RolloutResponse.model_validate(answer).trajectories
+    Choice.model_validate(trajectory.messages_and_choices[-1])
+    assert "RolloutRequest" in schema["components"]["schemas"]
+
+
+def test_the_request_in_the_documents_is_one() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "wire.md").read_text()
+    example = text.partition("## POST /rollout")[2].partition("```json\n")[2].partition("```")[0]
+    wire.RolloutRequest.model_validate(json.loads(example))

@@ -1,0 +1,189 @@
+"""What a refusal of the sandboxes' registry means to a trajectory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from proctor_client.wire import ExecGrader, ToolsAgent
+from proctor_service.api import workplaces as module
+from proctor_service.api.workplaces import workplaces
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    Draining,
+    FileMissing,
+    FileRefused,
+    InvalidTask,
+    ProctorServiceError,
+    QuotaExceeded,
+    SandboxEnded,
+    SandboxLost,
+    SandboxNotFound,
+    SandboxUnavailable,
+)
+from proctor_service.registry import Order, Registry
+from proctor_service.registry.kept import ENDINGS
+from proctor_service.rollout.tools import Workplace
+from proctor_service.rollout.trajectory import Plan, Task
+from proctor_service.sandbox.interface import Command, Limits
+
+LIMITS = Limits(1, 1, 64, 64, 8, 8)
+
+
+@dataclass
+class Kept:
+    """A sandbox of the registry, by its name and its last words."""
+
+    id: str = "sb_1"
+    tenant: str = "me"
+    message: str = ""
+
+
+@dataclass
+class Ledger:
+    """A registry that fails as it is told, and then gives in."""
+
+    fails: list[ProctorServiceError] = field(default_factory=list)
+    kept: Kept = field(default_factory=Kept)
+    orders: list[Order] = field(default_factory=list)
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    async def create(self, order: Order) -> Kept:
+        self.orders.append(order)
+        self._fail()
+        return self.kept
+
+    async def exec(self, *asked: Any) -> str:
+        return self._do("exec", *asked)
+
+    async def read_file(self, *asked: Any) -> str:
+        return self._do("read_file", *asked)
+
+    async def write_file(self, *asked: Any) -> str:
+        return self._do("write_file", *asked)
+
+    async def snapshot(self, *asked: Any) -> str:
+        return self._do("snapshot", *asked)
+
+    async def stop(self, *asked: Any) -> str:
+        return self._do("stop", *asked)
+
+    def _do(self, *asked: Any) -> str:
+        self.asked.append(asked)
+        self._fail()
+        return "done"
+
+    def _fail(self) -> None:
+        if self.fails:
+            raise self.fails.pop(0)
+
+
+def plan(seconds: float = 100.0) -> Plan:
+    task = Task("t", [], ExecGrader(kind="exec"), {"a": "1"})
+    agent = ToolsAgent(kind="tools")
+    deadline = time.monotonic() + seconds
+    return Plan("ro_1", task, agent, LIMITS, "all", "auto", "me", "run", deadline, ("x",))
+
+
+async def opened(ledger: Ledger) -> Workplace:
+    return await workplaces(cast(Registry, ledger))(plan())
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ASK_AGAIN_SECONDS", 0.0)
+
+
+def test_a_sandbox_is_ordered_for_the_trajectory_and_outlives_its_deadline() -> None:
+    ledger = Ledger()
+    place = asyncio.run(opened(ledger))
+    [order] = ledger.orders
+    assert place.id == "sb_1"
+    assert (order.tenant, order.job, order.limits, order.files) == ("me", "run", LIMITS, {"a": "1"})
+    assert order.tags == ("x", "rollout:ro_1")
+    assert order.ttl_seconds > 100
+
+
+def test_what_is_asked_of_it_reaches_the_registry() -> None:
+    ledger = Ledger()
+
+    async def use() -> None:
+        place = await opened(ledger)
+        await place.exec(Command(("true",)))
+        await place.read_file("a")
+        await place.write_file("a", b"1")
+        await place.snapshot()
+        await place.stop()
+
+    asyncio.run(use())
+    assert ledger.asked == [
+        ("exec", "me", "sb_1", Command(("true",))),
+        ("read_file", "me", "sb_1", "a"),
+        ("write_file", "me", "sb_1", "a", b"1"),
+        ("snapshot", "me", "sb_1"),
+        ("stop", "me", "sb_1"),
+    ]
+
+
+def test_where_there_is_no_room_it_waits() -> None:
+    ledger = Ledger([QuotaExceeded("full"), Busy("full")])
+
+    async def use() -> None:
+        place = await opened(ledger)
+        ledger.fails = [Busy("full"), Busy("full")]
+        await place.exec(Command(("true",)))
+
+    asyncio.run(use())
+    assert len(ledger.orders) == 3
+    assert len(ledger.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("refusal", "failure"),
+    [
+        (Draining("stopping"), Cancelled),
+        (FileRefused("no room"), InvalidTask),
+        (SandboxEnded("it was stopped by its tags"), Cancelled),
+        (SandboxUnavailable("none"), SandboxUnavailable),
+    ],
+)
+def test_a_sandbox_that_cannot_be_had(
+    refusal: ProctorServiceError, failure: type[Exception]
+) -> None:
+    with pytest.raises(failure):
+        asyncio.run(opened(Ledger([refusal])))
+
+
+@pytest.mark.parametrize(
+    ("last_words", "refusal", "failure"),
+    [
+        ("it was stopped by its tags", SandboxEnded("x"), Cancelled),
+        ("its ttl of 600 s passed", SandboxEnded("x"), Cancelled),
+        ("the service is stopping", SandboxEnded("x"), Cancelled),
+        (ENDINGS["killed"], SandboxEnded("x"), Cancelled),
+        (ENDINGS["memory_limit"], SandboxEnded("x"), SandboxEnded),
+        (ENDINGS["exited"], SandboxEnded("x"), SandboxEnded),
+        (ENDINGS["signalled"], SandboxEnded("x"), SandboxEnded),
+        ("", SandboxNotFound("x"), Cancelled),
+        ("", Draining("x"), Cancelled),
+        ("", SandboxLost("x"), SandboxLost),
+        ("", FileMissing("x"), FileMissing),
+    ],
+)
+def test_only_what_a_sandbox_did_to_itself_is_the_policys_doing(
+    last_words: str, refusal: ProctorServiceError, failure: type[Exception]
+) -> None:
+    async def use() -> None:
+        ledger = Ledger(kept=Kept(message=last_words))
+        place = await opened(ledger)
+        ledger.fails = [refusal]
+        await place.exec(Command(("true",)))
+
+    with pytest.raises(failure) as caught:
+        asyncio.run(use())
+    assert type(caught.value) is failure
