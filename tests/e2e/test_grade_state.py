@@ -13,7 +13,7 @@ import random
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -34,7 +34,7 @@ from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import LANGUAGES, Language
 from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.interface import Limits
+from proctor_service.sandbox.interface import Backend, Command, Limits
 from proctor_service.settings import Settings
 
 LIMITS = Limits(
@@ -58,24 +58,36 @@ PYTEST = PytestGrader(kind="pytest", files={"test_it.py": TESTS})
 Ask = Callable[..., Judgement]
 
 
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Ask]:
-    """Judges a source by a grader, in a state."""
-    settings = Settings(slots=2, languages={**LANGUAGES, "glued": GLUED})
-    backend = make_backend(settings)
-    whole = Judge(settings.languages)
+@dataclass(frozen=True)
+class Places:
+    """An open backend, the judge, and the loop that they run in."""
 
-    def ask(source: str, grader: Grader, state: bytes | None, **fields: Any) -> Judgement:
+    runner: asyncio.Runner
+    backend: Backend
+    whole: Judge
+
+    def judge(self, source: str, grader: Grader, state: bytes | None, **fields: Any) -> Judgement:
+        """Judges a source by a grader, in a state."""
         limits = replace(LIMITS, **fields.pop("limits", {}))
         submission = Submission(source, grader, limits, state=state, **fields)
-        return runner.run(whole(submission, backend))
+        return self.runner.run(self.whole(submission, self.backend))
 
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[Places]:
+    settings = Settings(slots=2, languages={**LANGUAGES, "glued": GLUED})
+    backend = make_backend(settings)
     with asyncio.Runner() as runner:
         runner.run(backend.open())
         try:
-            yield ask
+            yield Places(runner, backend, Judge(settings.languages))
         finally:
             runner.run(backend.close())
+
+
+@pytest.fixture
+def judge(places: Places) -> Ask:
+    return places.judge
 
 
 def shell(script: str, code: int = 0) -> CommandGrader:
@@ -172,6 +184,46 @@ def test_the_tests_room_has_no_state(judge: Ask) -> None:
     state = archive(("work/beside.py", "def two(): return 2\n"))
     judged = judge(BESIDE, grader, state)
     assert (judged.verdict, judged.message) == ("passed", "")
+
+
+LEFT = """
+import os, subprocess
+os.makedirs("pkg/empty")
+open("pkg/__init__.py", "w").write("from .core import two\\n")
+open("pkg/core.py", "w").write("def two(): return 2\\n")
+os.chmod("pkg/core.py", 0o400)
+os.symlink("pkg", "alias")
+os.chmod("pkg/empty", 0o100)
+open("../home/.profile", "w").write("x")
+subprocess.Popen(["sh", "-c", "while :; do date > busy; done"])
+open("solution.py", "w").write("from alias import two\\ndef f(x): return two() * x\\n")
+try:
+    with open("/tmp/full", "wb") as file:
+        while True:
+            file.write(bytes(65536))
+except OSError:
+    pass
+"""
+
+
+def test_what_a_real_agent_leaves(places: Places) -> None:
+    async def live() -> bytes:
+        async with places.backend.keep(LIMITS) as sandbox:
+            ended = await sandbox.exec(Command(code=LEFT))
+            assert ended.exit_code == 0, ended
+            return await sandbox.snapshot()
+
+    state = places.runner.run(live())
+    assert len(state) > 15 << 20
+    for kind in ("pytest", "command"):
+        assert places.judge("", GRADERS[kind], state).verdict == "passed"
+    text = "from alias import two\ndef f(x): return two() * x\n"
+    for kind in ("asserts", "asserts in two rooms", "calls"):
+        judged = places.judge(text, GRADERS[kind], state)
+        assert (judged.verdict, judged.integrity) == ("passed", "separated")
+    look = "import os\nassert os.path.exists('/tmp/full') and os.listdir('/proc/self/task')\n"
+    alone = "assert [name for name in os.listdir('/proc') if name.isdigit()] == ['1']\n"
+    assert places.judge(look + alone, EXEC, state).verdict == "passed"
 
 
 # ---------------------------------------------------------------- the submission's own source
@@ -538,14 +590,14 @@ def test_modules_of_the_agents_go_before_the_libraries(judge: Ask) -> None:
 
 def test_settings_of_the_grader_lead_pytest_nowhere_before_it_is_noted(judge: Ask) -> None:
     patch = """
-import ast, importlib, sys
-import _pytest.assertion.rewrite
+import gc, importlib, sys
 sys.path[:] = [path for path in sys.path if not path.endswith("src")]
-def blind(tree, *rest):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            node.test = ast.copy_location(ast.Constant(True), node.test)
-_pytest.assertion.rewrite.rewrite_asserts = blind
+def lie(self, pyfuncitem):
+    self.met.setdefault(pyfuncitem.nodeid, None)
+    return True
+for thing in gc.get_objects():
+    if type(thing).__name__ == "_Reporter":
+        type(thing).pytest_pyfunc_call.__code__ = lie.__code__
 del sys.modules[__name__]
 importlib.import_module(__name__)
 """

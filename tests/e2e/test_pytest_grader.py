@@ -180,6 +180,14 @@ for name in ("test_zz", "conftest"):
     forged.test_z = lambda: None
     sys.modules[name] = forged
 """
+LIE = """
+import gc
+[reporter] = [thing for thing in gc.get_objects() if type(thing).__name__ == "_Reporter"]
+def lie(self, pyfuncitem):
+    self.met.setdefault(pyfuncitem.nodeid, None)
+    return True
+type(reporter).pytest_pyfunc_call.__code__ = lie.__code__
+"""
 PATCHES = {
     "runtest": "import _pytest.python as p\np.Function.runtest = lambda self: None",
     "code": "import _pytest.python as p\np.pytest_pyfunc_call.__code__ = (lambda pyfuncitem: True).__code__",
@@ -194,6 +202,7 @@ PATCHES = {
     "no more files": f"{FIND_CONFIG}del next(thing for thing in gc.get_objects() "
     "if type(thing).__name__ == 'CollectReport' and not thing.nodeid).result[1:]",
     "module": FORGE,
+    "reporter": LIE,
 }
 EACH = (
     TESTS
@@ -297,6 +306,14 @@ def test_a_test_file_may_skip_itself_and_the_submission_may_not_skip_it(service:
     for source in (skip, disguised, "raise pytest.skip.Exception('no', allow_module_level=True)"):
         result = one(service, f"import pytest\n{source}", grader(**good))
         assert result["verdict"] == "runtime_error", source
+
+
+def test_stopping_at_the_first_broken_file_accuses_nobody(service: Service) -> None:
+    more = {"pytest.ini": "[pytest]\naddopts = -x\n", "test_zz.py": "def test_z(): pass\n"}
+    result = one(service, "f = unknown", grader(**more))
+    assert (result["verdict"], result["hack_signals"]) == ("runtime_error", [])
+    result = one(service, "def f(x): return 2", grader(**more))
+    assert (result["verdict"], result["hack_signals"]) == ("failed", [])
 
 
 def test_an_error_can_not_be_asked_for(service: Service) -> None:

@@ -3,6 +3,7 @@
 import builtins
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 _PACKAGES = ("pytest", "_pytest", "pluggy", "unittest")
@@ -18,9 +19,9 @@ _PARTS = (
 
 
 class Original:
-    """References to every function and class of pytest and unittest, and of the builtins."""
+    """References to every function and class of pytest and unittest, of the builtins, and of ours."""
 
-    def __init__(self) -> None:
+    def __init__(self, *ours: type) -> None:
         import unittest.mock  # noqa: F401  tests may, after the submission did
 
         self._places: list[tuple[Any, str, Any]] = []
@@ -28,11 +29,13 @@ class Original:
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in _PACKAGES:
                 self._note(vars(module), name)
+        for own in ours:
+            self._note(vars(own), own.__module__)
         for name, value in vars(builtins).items():
             if isinstance(value, _PARTS) and name not in _OFTEN_PATCHED:
                 self._places.append((vars(builtins), name, value))
 
-    def _note(self, owner: Any, module: str) -> None:
+    def _note(self, owner: Mapping[str, Any], module: str) -> None:
         for name, value in owner.items():
             if not isinstance(value, _PARTS):
                 continue

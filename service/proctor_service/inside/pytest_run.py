@@ -149,7 +149,7 @@ class _Reporter:
 
     def pytest_load_initial_conftests(self) -> None:
         # Before the first conftest of the grader, but after what pytest itself replaces.
-        self.original = harness.Original()
+        self.original = harness.Original(_Reporter, testfiles.Files, harness.Original)
         self.files.open()
 
     def pytest_collection(self, session: Any) -> None:
@@ -191,7 +191,7 @@ class _Reporter:
             self.codes[item.nodeid] = _code(item)
             if any(item.get_closest_marker(name) for name in _EXCUSES) or _is_skipped(item):
                 self.excused.add(item.nodeid)
-        if self.unseen:
+        if self.unseen and not session.testsfailed:  # with -x, a broken file is the last one
             self.say("patched", "what is collected")
         options, before = vars(session.config.option), self.options or {}
         if any(options.get(name) is not value for name, value in before.items()):

@@ -105,7 +105,10 @@ class Sandbox(Protocol):
         """Starts the program. Limits count from here."""
 
     def send(self, line: bytes) -> None:
-        """Sends a line to the program; nothing happens when it no longer listens."""
+        """Sends a line to the program, or bytes that a line announced.
+
+        Nothing happens when it no longer listens.
+        """
 
     async def drain(self) -> None:
         """Waits until most of what was sent is on its way, or can no longer be."""
