@@ -84,7 +84,7 @@ class Runner:
         Raises Busy, Draining and FileRefused, which are refusals; SandboxUnavailable, SandboxLost,
         Cancelled and DeadlinePassed, which are failures.
         """
-        places = self._queue.reserve(1)
+        places = self._queue.reserve(1, (asker.tenant, asker.job))
         try:
             async with self._queue.admit(asker.tenant, asker.job, asker.deadline):
                 return await self._by_deadline(program, asker.deadline)

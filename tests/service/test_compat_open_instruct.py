@@ -168,3 +168,14 @@ def test_a_client_that_goes_away_leaves_nothing_behind(patient: Service) -> None
         client.post(PATH, json=BODY, timeout=0.5)
     patient.until(lambda: not patient.rooms.compat.running and patient.rooms.queue.busy == 0)
     assert patient.rooms.queue.queued == 0
+
+
+def test_what_is_kept_for_clients_that_do_not_come_back_is_bounded() -> None:
+    gate = Gate()
+    settings = Settings(slots=1, idempotency_mb=1)
+    with running_service(settings, judge=gate) as service, service.client() as client:
+        for number in range(4):
+            body = BODY | {"program": f"{number}" * 300_000, "tests": ["assert a"]}
+            assert client.post(f"{PATH}?hold_seconds=0.05", json=body).status_code == 307
+        service.until(lambda: len(service.rooms.compat.running) == 3)
+        service.call(gate.open)

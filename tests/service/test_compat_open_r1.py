@@ -58,11 +58,23 @@ def test_a_service_that_stops_gives_null(inn: Inn) -> None:
         with asking(service, PATH, BODY) as asked:
             service.until(lambda: inn.coming == 1)
             service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+            service.until(lambda: service.rooms.queue.draining)
+            with service.client() as client:
+                late = client.post(PATH, json=BODY | {"timeout": 29})
             answer = asked.answer()
-    if answer.status_code == 200:
-        assert [each["execution"] for each in answer.json()] == [None, None]
-    else:
-        assert answer.status_code == 504
+    for each in (late, answer):
+        assert each.status_code == 200
+        assert [script["execution"] for script in each.json()] == [None, None]
+
+
+def test_what_takes_too_long_is_null(inn: Inn) -> None:
+    with running_service(Settings(slots=1), backend=inn) as service, service.client() as client:
+        service.call(inn.door.clear)
+        answer = client.post(f"{PATH}?hold_seconds=0.2", json=BODY)
+        service.call(inn.door.set)
+    assert answer.status_code == 200
+    assert [script["execution"] for script in answer.json()] == [None, None]
+    assert "not done" in answer.json()[0]["exception_str"]
 
 
 def test_what_says_nothing_that_can_be_understood_has_the_value_0(client: httpx.Client) -> None:

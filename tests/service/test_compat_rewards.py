@@ -161,6 +161,9 @@ def test_what_a_label_may_not_be(label: Any, client: httpx.Client) -> None:
         ("```python\nx = 1\n", "python", "x = 1\n", "incomplete_fenced"),
         ("```python\nx = 1```", "python", "x = 1", "incomplete_fenced"),
         ("x = 1", "python", "x = 1", "heuristic"),
+        ("x = 1\n```\nThat is it.", "python", "x = 1\n", "heuristic"),
+        ("x = 1\n```", "python", "x = 1\n", "heuristic"),
+        ("Here:\n```\nx = 1", "python", "x = 1", "incomplete_fenced"),
         ("I cannot.", "python", "", "empty"),
         ("", "cpp", "", "empty"),
     ],
@@ -218,5 +221,5 @@ def test_a_trainer_names_its_job(client: httpx.Client) -> None:
     for query in ("?job=run-17", ""):
         client.post(f"/compat/remote_rm{query}", json=LABELLED)
     text = client.get("/metrics").text
-    assert 'proctor_rewards_total{verdict="passed",job="run-17"} 1.0' in text
-    assert 'proctor_rewards_total{verdict="passed",job="slime"} 1.0' in text
+    assert 'proctor_rewards_total{job="run-17",verdict="passed"} 1.0' in text
+    assert 'proctor_rewards_total{job="slime",verdict="passed"} 1.0' in text

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from proctor_service.cli.audit import audit
 from proctor_service.cli.bench import bench
 from proctor_service.cli.console import service_version
 from proctor_service.cli.demo import demo
@@ -30,6 +31,7 @@ def build() -> typer.Typer:
     app.command()(serve)
     app.command()(doctor)
     app.command("eval")(evaluation)
+    app.command()(audit)
     app.command()(bench)
     app.command()(demo)
     app.add_typer(sandboxes(), name="sandboxes")

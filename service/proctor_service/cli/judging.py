@@ -35,13 +35,22 @@ def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
 
 
 def judged(
-    client: Client, items: Sequence[Attempt], *, extract: wire.Extract, job: str
+    client: Client,
+    items: Sequence[Attempt],
+    *,
+    extract: wire.Extract,
+    job: str,
+    cache: bool = True,
 ) -> Iterator[tuple[Attempt, wire.Result]]:
     """Each attempt with its result, as they finish. Raises ProctorError."""
     for batch in _batches(items):
         submissions = [each.task.submission(each.completion) for each in batch]
         with client.reward_stream(
-            submissions, extract=extract, job=job, deadline_seconds=DEADLINE_SECONDS
+            submissions,
+            extract=extract,
+            job=job,
+            deadline_seconds=DEADLINE_SECONDS,
+            cache=cache,
         ) as results:
             for result in results:
                 yield batch[result.index], result

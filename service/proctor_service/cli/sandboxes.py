@@ -84,7 +84,7 @@ def stop_sandboxes(
 
 
 def _print_json(answer: wire.Response) -> None:
-    typer.echo(json.dumps(answer.model_dump(mode="json"), indent=2))
+    typer.echo(json.dumps(answer.model_dump(mode="json", exclude_unset=True), indent=2))
 
 
 def _table(found: Sequence[wire.Sandbox], now: datetime) -> Table:

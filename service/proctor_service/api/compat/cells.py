@@ -56,12 +56,13 @@ class Kernel:
     ) -> Program:
         """Runs the cells one after the other. `cell_seconds` bounds each of them; 0: not at all."""
         settings = machine.settings
+        job = {"cells": list(cells), "cell_seconds": min(cell_seconds, settings.max_wall_seconds)}
         asked = limits(settings, seconds, memory_mb=memory_mb, output_kb=OUTPUT_KB)
         return Program(
             source=self._source,
             limits=machine.limits(asked, "limits"),
             run_seconds=min(seconds, settings.max_wall_seconds),
-            stdin=json.dumps({"cells": list(cells), "cell_seconds": cell_seconds}).encode(),
+            stdin=json.dumps(job).encode(),
             files=files or {},
             fetch=tuple(fetch),
             fetch_bytes=settings.max_file_mb << 20,

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.admission.deadlines import AT_ONCE
-from proctor_service.admission.queue import DRAINING, FairQueue
+from proctor_service.admission.queue import FairQueue, stopping
 from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.compat.shelf import NotYet, Shelf, Work
 from proctor_service.api.connection import while_connected
@@ -64,7 +64,7 @@ class Manner(Generic[M]):
 
     job: str
     wait_seconds: Callable[[M], float]
-    come_back: Callable[[Request, Failure | Refusal], Awaitable[Response]]
+    come_back: Callable[[Request, M, Failure | Refusal], Awaitable[Response]]
     insist_seconds: float = 3.0
 
 
@@ -94,7 +94,7 @@ class CompatDesk:
         self._evaluate = evaluate
         self._runner = runner
         self._queue = queue
-        self._shelf = Shelf()
+        self._shelf = Shelf(machine.settings.idempotency_mb << 20)
         self._running: set[Work] = set()
 
     @property
@@ -118,12 +118,12 @@ class CompatDesk:
         name = await name_any_request(tenant, request.url.path, body)
         assert name is not None, "a path is a key"
         if hold_seconds is None:
-            hold_seconds = manner.wait_seconds(asked)
+            hold_seconds = min(manner.wait_seconds(asked), LONGEST_HOLD_SECONDS)
         deadline = begun + max(PATIENCE_SECONDS, hold_seconds)
         job = request.query_params.get("job", manner.job)[:200]
         asking = Asking(Asker(tenant, job or manner.job, deadline), manner.insist_seconds)
-        work = self._shelf.take(name) or self._begin(do(asked, asking))
-        del asked, body
+        work = self._shelf.take(name) or self._begin(do(asked, asking), len(body))
+        del body
         try:
             waiting = work.value(begun + hold_seconds - clock())
             value = await while_connected(waiting, request.receive)
@@ -133,15 +133,15 @@ class CompatDesk:
             raise
         except NotYet:
             self._shelf.put(name, work)
-            return await manner.come_back(request, Overloaded("it is not done yet"))
+            return await manner.come_back(request, asked, Overloaded("it is not done yet"))
         except (Failure, Refusal) as error:
             if not error.retryable:
                 raise
-            return await manner.come_back(request, error)
+            return await manner.come_back(request, asked, error)
         except Exception:
             log.exception("a compatible request failed", extra={"path": request.url.path})
             failed = JudgeFailed("the service failed; its log says how")
-            return await manner.come_back(request, failed)
+            return await manner.come_back(request, asked, failed)
 
     async def judge(
         self,
@@ -155,6 +155,7 @@ class CompatDesk:
         other Failure, and InvalidRequest.
         """
         asker = asking.asker
+        asked = asked.model_copy(update={"job": asker.job})
         translation = Translation(self.machine, asked, asker.tenant, asker.deadline)
         items, pacer = [], Pacer()
         for index, submission in enumerate(asked.submissions):
@@ -174,7 +175,7 @@ class CompatDesk:
 
     async def _judge_one(self, item: Item, asking: Asking) -> Judged | InvalidTask:
         async def once() -> Judged:
-            places = self._queue.reserve(1)
+            places = self._queue.reserve(1, (item.tenant, item.job))
             try:
                 outcome = await self._evaluate(item)
             finally:
@@ -209,8 +210,8 @@ class CompatDesk:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    def _begin(self, do: Coroutine[Any, Any, Any]) -> Work:
-        work = Work(_refused(do) if self._queue.draining else do)
+    def _begin(self, do: Coroutine[Any, Any, Any], size_bytes: int) -> Work:
+        work = Work(_refused(do) if self._queue.draining else do, size_bytes)
         self._running.add(work)
         work.when_done(lambda: self._running.discard(work))
         return work
@@ -218,7 +219,7 @@ class CompatDesk:
 
 async def _refused(do: Coroutine[Any, Any, Any]) -> Any:
     do.close()
-    raise Draining(DRAINING)
+    raise stopping()
 
 
 async def all_of(

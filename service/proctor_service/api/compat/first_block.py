@@ -19,7 +19,8 @@ _INCOMPLETE = re.compile(r"```([^\n`]*)\n(.*?)(?:```|\Z)", re.DOTALL)
 def first_block(completion: str, language: str) -> tuple[str, Found]:
     """The first block of the language, else the first of any; then an unclosed one; then all of it.
 
-    All of it only where it is a program as it stands (`judge/extract.py`).
+    All of it only where it is a program as it stands (`judge/extract.py`); up to a fence where the
+    prompt was what opened it.
     """
     text = completion[:MAX_SEARCHED_CHARACTERS]
     names = FENCE_NAMES.get(language, frozenset({language}))
@@ -29,7 +30,10 @@ def first_block(completion: str, language: str) -> tuple[str, Found]:
             return code, "fenced"
     if blocks:
         return blocks[0][1], "fenced"
-    if (match := _INCOMPLETE.search(text)) is not None:
+    before, fence, _ = text.partition("```")
+    if (match := _INCOMPLETE.search(text)) is not None and (
+        match.group(1).strip() or not before.strip() or extract(before, "auto", language) is None
+    ):
         return match.group(2), "incomplete_fenced"
-    whole = extract(text, "auto", language)
+    whole = extract(before if fence else text, "auto", language)
     return (whole, "heuristic") if whole is not None else ("", "empty")

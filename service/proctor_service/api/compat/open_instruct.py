@@ -56,7 +56,7 @@ def wait_seconds(asked: TestProgram) -> float:
     return max(30.0, min(300.0, 10 * asked.max_execution_time)) - SPARE_SECONDS
 
 
-async def come_again(request: Request, error: Failure | Refusal) -> Response:
+async def come_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
     """Back to the same address, without the token that may stand in it."""
     if not isinstance(error, Overloaded):
         await asyncio.sleep(BETWEEN_TRIES_SECONDS)

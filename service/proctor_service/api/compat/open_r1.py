@@ -13,12 +13,12 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from proctor_service.api.compat.cells import OUTPUT_KB, Cell, Kernel, reported
 from proctor_service.api.compat.desk import Asking, CompatDesk, Manner, all_of
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
-from proctor_service.api.compat.sandbox_fusion import language_of, try_again
+from proctor_service.api.compat.sandbox_fusion import language_of
 from proctor_service.errors import Failure, InvalidRequest, Refusal
 from proctor_service.judge.verdict import text_of
 from proctor_service.running import Program
@@ -47,7 +47,13 @@ class ExecuteBatch(Form):
     timeout: float = Field(DEFAULT_SECONDS, gt=0)
 
 
-MANNER: Manner[ExecuteBatch] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
+async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refusal) -> Response:
+    """No reward for any of the scripts."""
+    nothing = _nothing(f"{error.reason}: {error.message}")
+    return JSONResponse([nothing] * len(asked.scripts))
+
+
+MANNER: Manner[ExecuteBatch] = Manner(JOB, lambda asked: WAIT_SECONDS, all_null)
 
 
 async def _execute_batch(
@@ -73,7 +79,7 @@ async def _execute(
         program = kernel.program(desk.machine, [unindented(script)], seconds)
         came = await desk.run(program, asking)
     except (Failure, Refusal) as error:
-        return {"execution": None, "exception_str": f"{error.reason}: {error.message}"}
+        return _nothing(f"{error.reason}: {error.message}")
     cells = reported(came, 1)
     if cells:
         return _execution(cells[0])
@@ -112,6 +118,11 @@ def _cut_short(ended: Ended) -> dict[str, Any]:
     name, value = ENDINGS.get(ended.ending, LEFT)
     error = {"name": name, "value": value, "traceback": ""}
     return _form(NO_REWARD, "", text_of(ended.stderr), error)
+
+
+def _nothing(why: str) -> dict[str, Any]:
+    """What stands for a reward of None."""
+    return {"execution": None, "exception_str": why}
 
 
 def _form(value: str | None, out: str, err: str, error: dict[str, str] | None) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class RunJupyter(Form):
     fetch_files: list[str] = Field([], max_length=MOST_FILES)
 
 
-async def try_again(request: Request, error: Failure | Refusal) -> Response:
+async def try_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
     """The one status that verl tries again."""
     message = f"{error.reason}: {error.message}"
     return problem(504, error.reason, message, retryable=True, more={"detail": message})

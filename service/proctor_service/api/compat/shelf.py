@@ -12,7 +12,7 @@ from proctor_service.errors import Cancelled
 
 KEPT_SECONDS = 60.0
 """Clients come back within half a minute; work that nobody asks for again is ended."""
-MOST_KEPT = 10_000
+ENTRY_BYTES = 10_000
 
 
 class NotYet(Exception):
@@ -20,9 +20,10 @@ class NotYet(Exception):
 
 
 class Work:
-    """The work of one request; must be made in a running loop."""
+    """The work of one request, whose body was so large; must be made in a running loop."""
 
-    def __init__(self, do: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, do: Coroutine[Any, Any, Any], size_bytes: int = 0) -> None:
+        self.size_bytes = size_bytes
         self._why = "it was cancelled"
         self._task = asyncio.create_task(do)
         self._task.add_done_callback(_retrieve)
@@ -58,9 +59,11 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 
 
 class Shelf:
-    """Keeps work by the name of its request, for a while."""
+    """Keeps work by the name of its request, for a while; the oldest goes where there is too much."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._kept: OrderedDict[Work, tuple[RequestName, asyncio.TimerHandle]] = OrderedDict()
         self._by_name: dict[RequestName, list[Work]] = {}
 
@@ -69,7 +72,8 @@ class Shelf:
         timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._end, work)
         self._kept[work] = name, timer
         self._by_name.setdefault(name, []).append(work)
-        if len(self._kept) > MOST_KEPT:
+        self._bytes += work.size_bytes + ENTRY_BYTES
+        while self._bytes > self._max_bytes:
             self._end(next(iter(self._kept)))
 
     def take(self, name: RequestName) -> Work | None:
@@ -87,6 +91,7 @@ class Shelf:
     def _remove(self, work: Work) -> None:
         name, timer = self._kept.pop(work)
         timer.cancel()
+        self._bytes -= work.size_bytes + ENTRY_BYTES
         same = self._by_name[name]
         same.remove(work)
         if not same:

@@ -44,7 +44,7 @@ class BatchReward(Form):
     items: list[RewardItem] = Field(max_length=MOST_ITEMS)
 
 
-async def try_later(request: Request, error: Failure | Refusal) -> Response:
+async def try_later(request: Request, asked: Any, error: Failure | Refusal) -> Response:
     """A 503, which says when to come back."""
     message = f"{error.reason}: {error.message}"
     after = getattr(error, "retry_after_seconds", None) or RETRY_AFTER_SECONDS

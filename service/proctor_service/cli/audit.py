@@ -1,0 +1,249 @@
+"""`proctor audit`: what is wrong with a data set, before GPU hours are spent on it.
+
+Every reference is judged several times, and beside it programs that solve nothing. Nothing is taken
+from the cache: a flaky test only shows when it runs again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from proctor_client import Client, wire
+from proctor_service.cli.console import (
+    TROUBLE,
+    UNSOUND,
+    Trouble,
+    aside,
+    friendly,
+    plain,
+    screen,
+    service_version,
+)
+from proctor_service.cli.findings import TITLES, Examined, Finding, report
+from proctor_service.cli.judging import Attempt, judged
+from proctor_service.cli.probes import Probe, probes_of
+from proctor_service.cli.target import connected
+from proctor_service.cli.times import check_plotting, plot_times
+from proctor_service.datasets import DatasetError, Format, Task, load_tasks
+
+JOB = "audit"
+_ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
+
+
+def audit(
+    dataset: Annotated[Path, typer.Argument(help="JSON lines, plain or .gz.")],
+    form: Annotated[
+        Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
+    ] = None,
+    repeat: Annotated[
+        int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
+    ] = 3,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="The service; default: PROCTOR_URL, or the local one, or one of its own."
+        ),
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write a report with every result here.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a plot of the references' times here, a PNG.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
+    ] = None,
+    slow_seconds: Annotated[
+        float, typer.Option("--slow", min=0.0, help="A reference above so many seconds is slow.")
+    ] = 1.0,
+    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
+    allow_degraded: Annotated[
+        bool,
+        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
+    ] = False,
+) -> None:
+    """Find out what is wrong with a data set: references that fail, tests that are flaky or vacuous.
+
+    Status 0: nothing that would harm training. 1: something. 2: it could not be found out.
+    """
+    with friendly(), ExitStack() as stack:
+        if plot is not None:
+            check_plotting()
+        form, tasks = _load(dataset, form)
+        if sample is not None and sample < len(tasks):
+            tasks = random.Random(0).sample(tasks, sample)
+        console = aside()
+        client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
+        started = time.monotonic()
+        examined = _examine(client, tasks, form, repeat, console)
+        findings = [
+            (each.task, finding) for each in examined for finding in each.findings(slow_seconds)
+        ]
+        out = screen()
+        _show(out, examined, findings, repeat, time.monotonic() - started, show)
+        if json_path is not None:
+            _write(json_path, _report(dataset, form, repeat, slow_seconds, examined, findings))
+        if plot is not None:
+            seconds = [each.seconds for each in examined]
+            plot_times(seconds, slow_seconds, f"{dataset.name}, {repeat} runs each", plot)
+        _end(out, examined, findings)
+
+
+def _load(path: Path, form: Format | None) -> tuple[Format, list[Task]]:
+    """The problems, and the form that the rows have. Raises DatasetError and Trouble."""
+    if form is not None:
+        return form, load_tasks(path, form)
+    said = []
+    for guess in _ORDER:
+        try:
+            return guess, load_tasks(path, guess)
+        except DatasetError as error:
+            said.append(f"{guess}: {error}")
+    raise Trouble(
+        "the rows are in no form that is known; say which with --format\n" + "\n".join(said)
+    )
+
+
+def _examine(
+    client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
+) -> list[Examined]:
+    """Judges references and probes; each problem with its results, in the order of the tasks."""
+    examined = {task.place: Examined(task) for task in tasks}
+    probes = {task.place: probes_of(task) for task in tasks}
+    # Run by run, so that the runs of one problem are apart in time.
+    references = [
+        Attempt(task, task.reference, run)
+        for run in range(repeat)
+        for task in tasks
+        if task.reference is not None
+    ]
+    tries = [
+        Attempt(replace(task, stub=None), probe.program, number)
+        for task in tasks
+        for number, probe in enumerate(probes[task.place])
+    ]
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with bar:
+        line = bar.add_task("references", total=len(references) + len(tries))
+        extract: wire.Extract = "auto" if form == "jsonl" else "none"
+        for attempt, result in _judged(client, references, extract):
+            examined[attempt.task.place].reference.append(result)
+            bar.update(line, advance=1)
+        bar.update(line, description="probes")
+        for attempt, result in _judged(client, tries, "none"):
+            probe: Probe = probes[attempt.task.place][attempt.sample]
+            examined[attempt.task.place].probes[probe.name] = result
+            bar.update(line, advance=1)
+    return list(examined.values())
+
+
+def _judged(
+    client: Client, items: Sequence[Attempt], extract: wire.Extract
+) -> Iterator[tuple[Attempt, wire.Result]]:
+    return judged(client, items, extract=extract, job=JOB, cache=False)
+
+
+def _show(
+    out: Console,
+    examined: Sequence[Examined],
+    findings: Sequence[tuple[Task, Finding]],
+    repeat: int,
+    seconds: float,
+    most: int,
+) -> None:
+    counts = Counter(finding.kind for _, finding in findings)
+    references = sum(bool(each.reference) for each in examined)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("problems", str(len(examined)))
+    table.add_row("references", f"{references}, judged {repeat} times each")
+    for kind, title in TITLES.items():
+        style = "red" if counts[kind] and Finding(kind, "").harms else ""
+        table.add_row(title, Text(str(counts[kind]), style=style))
+    table.add_row("time", f"{seconds:.1f} s")
+    out.print(table)
+    for kind, title in TITLES.items():
+        found = [(task, finding) for task, finding in findings if finding.kind == kind]
+        if kind != "no_reference":
+            _list(out, title, found, most)
+
+
+def _list(out: Console, title: str, found: Sequence[tuple[Task, Finding]], most: int) -> None:
+    if not found or not most:
+        return
+    name = title[0].upper() + title[1:]
+    table = Table(box=None, pad_edge=False, title=f"\n{name}", title_justify="left")
+    table.add_column("problem", no_wrap=True)
+    table.add_column("what", overflow="fold")
+    for task, finding in found[:most]:
+        table.add_row(Text(plain(task.id, 60)), Text(plain(finding.detail)))
+    out.print(table)
+    if len(found) > most:
+        out.print(f"and {len(found) - most} more")
+
+
+def _report(
+    dataset: Path,
+    form: Format,
+    repeat: int,
+    slow_seconds: float,
+    examined: Sequence[Examined],
+    findings: Sequence[tuple[Task, Finding]],
+) -> dict[str, Any]:
+    counts = Counter(finding.kind for _, finding in findings)
+    return {
+        "dataset": str(dataset),
+        "format": form,
+        "repeat": repeat,
+        "slow_seconds": slow_seconds,
+        "proctor": service_version(),
+        "problems": len(examined),
+        "counts": {kind: counts[kind] for kind in TITLES},
+        "harmful": len({task.place for task, finding in findings if finding.harms}),
+        "tasks": report(examined, slow_seconds),
+    }
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None
+
+
+def _end(
+    out: Console, examined: Sequence[Examined], findings: Sequence[tuple[Task, Finding]]
+) -> None:
+    failures = [(each.task, failure) for each in examined for failure in each.failures]
+    if failures:
+        task, failure = failures[0]
+        why = failure.error.message if failure.error else ""
+        out.print(
+            f"\n{len(failures)} could not be judged, {task.id}: {plain(why)}",
+            markup=False,
+            style="red",
+        )
+        raise typer.Exit(TROUBLE)
+    if any(finding.harms for _, finding in findings):
+        raise typer.Exit(UNSOUND)
+    out.print("\nNothing was found that would harm training.")

@@ -1,0 +1,156 @@
+"""What an audit makes of its results: what is wrong with a problem, and whether it harms training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from proctor_client import wire
+from proctor_service.cli.probes import EMPTY
+from proctor_service.datasets import Task
+
+Kind = Literal[
+    "broken_tests",
+    "reference_fails",
+    "flaky",
+    "passes_for_anything",
+    "vacuous_test",
+    "slow",
+    "no_reference",
+]
+TITLES: dict[Kind, str] = {
+    "broken_tests": "tests that are broken by themselves",
+    "reference_fails": "references that fail",
+    "flaky": "flaky tests",
+    "passes_for_anything": "problems that pass for anything",
+    "vacuous_test": "tests that hold for an empty program",
+    "slow": "slow references",
+    "no_reference": "problems without a reference",
+}
+HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference"})
+_INVALID = "invalid_task"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing about one problem."""
+
+    kind: Kind
+    detail: str
+
+    @property
+    def harms(self) -> bool:
+        """Whether it gives rewards that nobody earned, or takes earned ones."""
+        return self.kind not in HARMLESS
+
+
+@dataclass(slots=True)
+class Examined:
+    """A problem and all results: of its reference, run by run, and of each probe."""
+
+    task: Task
+    reference: list[wire.Result] = field(default_factory=list)
+    probes: dict[str, wire.Result] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> list[float]:
+        """The seconds of each run of the reference that was judged."""
+        return [run.usage.wall_seconds for run in self.reference if run.error is None]
+
+    @property
+    def failures(self) -> list[wire.Result]:
+        """What could not be judged, through no fault of the problem's."""
+        results = [*self.reference, *self.probes.values()]
+        return [each for each in results if each.error and each.error.reason != _INVALID]
+
+    def findings(self, slow_seconds: float) -> list[Finding]:
+        """What is wrong with it."""
+        results = [*self.reference, *self.probes.values()]
+        for result in results:
+            if result.error is not None and result.error.reason == _INVALID:
+                return [Finding("broken_tests", result.error.message)]
+        found = [*self._of_reference(), *self._of_probes()]
+        # The fastest run: the others may have waited for a core.
+        if self.seconds and min(self.seconds) > slow_seconds:
+            found.append(Finding("slow", f"{min(self.seconds):.2f} s"))
+        return found
+
+    def _of_reference(self) -> list[Finding]:
+        runs = [run for run in self.reference if run.error is None]
+        if self.task.reference is None:
+            return [Finding("no_reference", "only probed")]
+        failed = [run for run in runs if run.verdict != "passed"]
+        if not failed:
+            return []
+        if len(failed) == len(runs) and len({_outcome(run) for run in runs}) == 1:
+            return [Finding("reference_fails", f"{failed[0].verdict}: {_why(failed[0])}")]
+        said = f"failed {len(failed)} of {len(runs)} times{_unsteady(runs)}: {_why(failed[0])}"
+        return [Finding("flaky", said)]
+
+    def _of_probes(self) -> list[Finding]:
+        passed = [name for name, result in self.probes.items() if result.verdict == "passed"]
+        if passed:
+            return [Finding("passes_for_anything", ", ".join(passed))]
+        empty = self.probes.get(EMPTY)
+        if empty is None or empty.tests.passed == 0:
+            return []
+        held = f"{empty.tests.passed} of {empty.tests.total}"
+        failed = {failure.index for failure in empty.tests.failures}
+        if len(failed) + empty.tests.passed == empty.tests.total:
+            indexes = [str(index) for index in range(empty.tests.total) if index not in failed]
+            held += f": test {', '.join(indexes)}"
+        return [Finding("vacuous_test", held)]
+
+
+def _outcome(run: wire.Result) -> tuple[object, ...]:
+    """What is the same in two runs of a program that does the same."""
+    return run.verdict, run.tests.passed, tuple(_failed(run))
+
+
+def _failed(run: wire.Result) -> list[int]:
+    return [failure.index for failure in run.tests.failures]
+
+
+def _unsteady(runs: Sequence[wire.Result]) -> str:
+    """The tests that failed in some runs and held in others, as far as results name them."""
+    times = Counter(index for run in runs for index in _failed(run))
+    unsteady = sorted(index for index, count in times.items() if count < len(runs))
+    return f", test {', '.join(map(str, unsteady))}" if unsteady else ""
+
+
+def _why(result: wire.Result) -> str:
+    if result.message or not result.tests.failures:
+        return result.message
+    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
+
+
+def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, Any]]:
+    """Each problem as JSON has it."""
+    return [
+        {
+            "id": each.task.id,
+            "place": each.task.place,
+            "findings": [
+                {"kind": finding.kind, "harms": finding.harms, "detail": finding.detail}
+                for finding in each.findings(slow_seconds)
+            ],
+            "reference": [_run(run) for run in each.reference],
+            "probes": {name: _run(run) for name, run in each.probes.items()},
+        }
+        for each in examined
+    ]
+
+
+def _run(result: wire.Result) -> dict[str, Any]:
+    return {
+        "verdict": result.verdict,
+        "error": None if result.error is None else result.error.reason,
+        "passed": result.tests.passed,
+        "total": result.tests.total,
+        "failed_tests": _failed(result),
+        "wall_seconds": result.usage.wall_seconds,
+        "cpu_seconds": result.usage.cpu_seconds,
+        "message": _why(result) if result.error is None else result.error.message,
+    }

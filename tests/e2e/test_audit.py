@@ -1,0 +1,212 @@
+"""`proctor audit` on data sets with planted faults, and on one without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import proctor
+from harness import Service, running_service
+from proctor_service.cli.probes import names_asked, probes_of
+from proctor_service.datasets import Task, load_tasks
+from proctor_service.settings import Settings
+from shared_data import shared_data
+
+Row = dict[str, Any]
+
+DOUBLE = "def double(n):\n    return 2 * n\n"
+TESTS = ["assert double(2) == 4", "assert double(5) == 10"]
+
+
+def asserts(name: str, code: str | None, tests: list[str], **more: Any) -> Row:
+    row: Row = {"id": name, "grader": {"kind": "asserts", "tests": tests}, **more}
+    return row if code is None else row | {"completion": code}
+
+
+PLANTED: dict[str, Row] = {
+    "sound": asserts("sound", DOUBLE, TESTS),
+    "reference_fails": asserts("wrong", DOUBLE, ["assert double(2) == 5", TESTS[0]]),
+    "flaky": asserts(
+        "flaky",
+        "import os\ndef double(n):\n    return 2 * n if n == 2 or os.urandom(1)[0] < 128 else 0\n",
+        TESTS,
+    ),
+    "passes_for_anything": asserts("vacuous", DOUBLE, ["assert True"]),
+    "vacuous_test": asserts("half", DOUBLE, ["assert 1 + 1 == 2", TESTS[0]]),
+    "slow": asserts("slow", f"import time\ntime.sleep(0.6)\n{DOUBLE}", TESTS),
+    "broken_tests": asserts("broken", DOUBLE, ["assert double(2) == "]),
+    "no_reference": asserts("bare", None, TESTS),
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+def written(path: Path, *rows: Row) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_path: Path) -> None:
+    data = written(tmp_path / "planted.jsonl", *PLANTED.values())
+    report, plot = tmp_path / "report.json", tmp_path / "times.png"
+    said = proctor(
+        "audit", data, "--url", service.url, "--repeat", "24", "--slow", "0.5",
+        "--json", report, "--plot", plot,
+    )  # fmt: skip
+    assert said.exit_code == 1, said.output
+    found = json.loads(report.read_text())
+    kinds = {task["id"]: [each["kind"] for each in task["findings"]] for task in found["tasks"]}
+    assert kinds == {row["id"]: [] if kind == "sound" else [kind] for kind, row in PLANTED.items()}
+    assert found["counts"] == {kind: 1 for kind in PLANTED if kind != "sound"}
+    assert (found["problems"], found["harmful"], found["format"]) == (8, 5, "jsonl")
+    details = {task["id"]: task["findings"] for task in found["tasks"]}
+    assert "test 1" in details["flaky"][0]["detail"]
+    assert "empty program" in details["vacuous"][0]["detail"]
+    assert details["half"][0]["detail"] == "1 of 2: test 0"
+    assert len(found["tasks"][0]["reference"]) == 24
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    for name in ("wrong", "flaky", "vacuous", "half", "slow", "broken"):
+        assert name in said.stdout
+    assert "Nothing was found" not in said.stdout
+
+
+def test_a_sound_data_set_is_said_to_be_sound(service: Service, tmp_path: Path) -> None:
+    data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
+    said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+    assert said.exit_code == 0, said.output
+    assert "Nothing was found that would harm training." in said.stdout
+
+
+def test_a_slice_of_mbpp_is_sound(service: Service, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    said = proctor(
+        "audit", shared_data("mbpp/mbpp.jsonl"), "--url", service.url,
+        "--repeat", "2", "--sample", "40", "--slow", "60", "--json", report,
+    )  # fmt: skip
+    assert said.exit_code == 0, said.output
+    found = json.loads(report.read_text())
+    assert (found["format"], found["problems"]) == ("mbpp", 40)
+    assert sum(found["counts"].values()) == 0
+    for task in found["tasks"]:
+        assert [run["verdict"] for run in task["reference"]] == ["passed"] * 2
+        assert len(task["probes"]) >= 6
+        assert "passed" not in [run["verdict"] for run in task["probes"].values()]
+
+
+def test_programs_with_stdin_are_probed_too(service: Service, tmp_path: Path) -> None:
+    rows: list[Row] = [
+        {"id": "sound", "solution": "print(input())", "tests": [{"input": "1 2", "output": "1 2"}]},
+        {"id": "silent", "solution": "pass", "tests": [{"input": "1", "output": ""}]},
+        {
+            "id": "sums",
+            "solution": "print(sum(map(int, input().split())))",
+            "tests": [{"input": "1 2", "output": "3"}],
+        },
+    ]
+    report = tmp_path / "report.json"
+    data = written(tmp_path / "stdio.jsonl", *rows)
+    said = proctor("audit", data, "--url", service.url, "--repeat", "1", "--json", report)
+    assert said.exit_code == 1, said.output
+    found = {task["id"]: task["findings"] for task in json.loads(report.read_text())["tasks"]}
+    assert [each["detail"] for each in found["sound"]] == ["echo"]
+    assert "empty program" in found["silent"][0]["detail"]
+    assert found["sums"] == []
+
+
+def test_what_cannot_be_judged_is_no_finding(tmp_path: Path) -> None:
+    from compat_clients import Failing
+
+    data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
+    with running_service(Settings(), judge=Failing(10_000)) as service:
+        said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+    assert said.exit_code == 2, said.output
+    assert "could not be judged" in said.stdout
+
+
+def test_a_file_in_no_known_form_is_named(service: Service, tmp_path: Path) -> None:
+    data = written(tmp_path / "odd.jsonl", {"question": "?"})
+    said = proctor("audit", data, "--url", service.url)
+    assert said.exit_code == 2
+    assert "--format" in said.stderr
+    assert "mbpp:" in said.stderr
+
+
+def test_a_plot_without_matplotlib_names_the_extra(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    data = written(tmp_path / "sound.jsonl", PLANTED["sound"])
+    said = proctor("audit", data, "--url", service.url, "--plot", tmp_path / "x.png")
+    assert said.exit_code == 2
+    assert "proctor-service[bench]" in said.stderr
+
+
+def test_a_plot_of_nothing_is_a_plot(service: Service, tmp_path: Path) -> None:
+    data = written(tmp_path / "bare.jsonl", PLANTED["no_reference"])
+    plot = tmp_path / "x.png"
+    said = proctor("audit", data, "--url", service.url, "--plot", plot)
+    assert said.exit_code == 0, said.output
+    assert plot.stat().st_size > 0
+
+
+# ---------------------------------------------------------------- probes
+
+
+@pytest.mark.parametrize(
+    ("grader", "names"),
+    [
+        ({"kind": "asserts", "tests": ["assert f(1) == g.h(x for x in [2])"]}, {"f", "g"}),
+        ({"kind": "asserts", "tests": ["assert math.isclose(f(1), 2)"], "setup": "import math"}, {"f"}),
+        ({"kind": "asserts", "tests": ["def check(candidate):\n    assert candidate(1)"],
+          "entry_point": "f"}, {"f"}),
+        ({"kind": "asserts", "tests": ["x = Node(1)\nassert depth(x) == 1"]}, {"Node", "depth"}),
+        ({"kind": "calls", "entry_point": "f", "cases": [{"expected": 1}]}, {"f"}),
+        ({"kind": "pytest", "files": {"test_a.py": "from solution import f, g as h\n"
+          "import solution\ndef test(): assert f() == solution.k()"}}, {"f", "g", "k"}),
+        ({"kind": "exec"}, set()),
+        ({"kind": "asserts", "tests": ["assert f("]}, set()),
+    ],
+)  # fmt: skip
+def test_probes_have_the_names_that_tests_ask_for(grader: Row, names: set[str]) -> None:
+    task = Task("t", "t:1", {"grader": grader})
+    from pydantic import TypeAdapter
+
+    from proctor_client import wire
+
+    assert names_asked(TypeAdapter(wire.Grader).validate_python(grader)) == names
+    for probe in probes_of(task):
+        compile(probe.program, probe.name, "exec")
+
+
+def test_every_language_has_an_empty_program(tmp_path: Path) -> None:
+    from proctor_service.languages import LANGUAGES
+
+    grader = {"kind": "stdio", "cases": [{"stdin": "", "stdout": "1"}]}
+    for language in ("python", *LANGUAGES):
+        task = Task("t", "t:1", {"grader": grader, "language": language})
+        assert probes_of(task)[0].name == "empty program"
+    assert probes_of(Task("t", "t:1", {"grader": grader, "language": "cobol"})) == []
+
+
+def test_a_humaneval_problem_is_probed_without_its_prompt(service: Service, tmp_path: Path) -> None:
+    row = {
+        "task_id": "H/0",
+        "prompt": 'def twice(x):\n    """Twice x."""\n',
+        "entry_point": "twice",
+        "canonical_solution": "    return 2 * x\n",
+        "test": "def check(candidate):\n    assert candidate(2) == 4\n",
+    }
+    data = written(tmp_path / "humaneval.jsonl", row)
+    assert load_tasks(data, "humaneval")[0].stub is not None
+    said = proctor("audit", data, "--url", service.url, "--repeat", "1")
+    assert said.exit_code == 0, said.output
