@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client.errors import ProtocolError
+from proctor_client.errors import DrainingError, ProctorError, ProtocolError
 
 M = TypeVar("M", bound=wire.Response)
 
@@ -125,6 +125,19 @@ def parse_model(model: type[M], body: bytes) -> M:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise ProtocolError(f"the answer is no {model.__name__}: {_first(error)}") from None
+
+
+def handed_back(results: Iterable[wire.Result]) -> ProctorError | None:
+    """Why to ask once more: some were not judged because the service stopped."""
+    count = sum(is_back(result) for result in results)
+    if not count:
+        return None
+    return DrainingError(f"{count} submissions were handed back", retryable=True)
+
+
+def is_back(result: wire.Result) -> bool:
+    """Whether it was not judged because the service stopped."""
+    return result.error is not None and result.error.reason == "cancelled"
 
 
 def check_index(result: wire.Result, count: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 from pydantic import BaseModel
 
 from proctor_client import wire
-from proctor_client._answers import parse_model, parse_reward_response
+from proctor_client._answers import handed_back, parse_model, parse_reward_response
 from proctor_client._clock import Clock
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
 from proctor_client._requests import checked, encode, plain
@@ -37,6 +37,8 @@ class RewardOptions(TypedDict, total=False):
     """Carried to the sandboxes, the logs and the journal; none by default."""
     job: str
     """The training run, by which the service shares itself out; "default" by default."""
+    priority: wire.Priority
+    """`evaluation` comes before the tenant's `training`, which is the default."""
     deadline_seconds: float
     """After it, what is not judged comes back with the error `deadline`; 600 by default."""
     cache: bool
@@ -61,6 +63,7 @@ class Calls:
             lambda body: parse_reward_response(body, count),
             self.policy,
             self.clock,
+            lambda response: handed_back(response.results),
         )
 
     def reward_stream(

@@ -8,6 +8,7 @@ import httpx
 
 from proctor_client._clock import Clock
 from proctor_client._flow import SOUND_STATUSES, Answer, Read, Reply, Send, Sleep
+from proctor_client._trace import trace_headers
 from proctor_client.errors import from_transport
 
 
@@ -40,7 +41,7 @@ class Exchange:
         request = self._http.build_request(
             step.method,
             step.path,
-            headers=step.headers,
+            headers={**step.headers, **trace_headers()},
             content=step.content,
             timeout=_timeout(step),
         )
@@ -82,7 +83,7 @@ class AsyncExchange:
         request = self._http.build_request(
             step.method,
             step.path,
-            headers=step.headers,
+            headers={**step.headers, **trace_headers()},
             content=step.content,
             timeout=_timeout(step),
         )

@@ -117,6 +117,11 @@ def result_of(index: int, submission: wire.Submission, judged: Judged) -> wire.R
     return blank.model_copy(update=said_of(judged))
 
 
+def stands(result: wire.Result) -> bool:
+    """Whether asking again would not change it."""
+    return result.error is None or not result.error.retryable
+
+
 def said_of(judged: float | str | wire.ItemError) -> dict[str, object]:
     """The fields of a result, or of a trajectory, that the judge's word decides."""
     if isinstance(judged, wire.ItemError):

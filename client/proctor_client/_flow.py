@@ -5,6 +5,8 @@ the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit
 
 - A retry must not start the work again: one Idempotency-Key per call, the same on every attempt;
   and what has no key and may have begun is not sent again.
+- A service that stops hands back what waits in it, item by item: those are asked for once more,
+  with the same key, of whoever serves then.
 - Waits that are all drawn small end before a restart does. What a draw leaves of its window is
   added to the next wait, so each attempt falls at a random moment of its own part of the outage.
 """
@@ -17,7 +19,14 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from proctor_client import wire
-from proctor_client._answers import Lines, check_complete, check_index, parse_line
+from proctor_client._answers import (
+    Lines,
+    check_complete,
+    check_index,
+    handed_back,
+    is_back,
+    parse_line,
+)
 from proctor_client._clock import Clock
 from proctor_client.errors import (
     ProctorConnectionError,
@@ -161,6 +170,13 @@ class Patience:
         )
         return wait
 
+    def if_any(self, error: ProctorError | None) -> float | None:
+        """The same, where going without is no error: None when there is to be no other attempt."""
+        try:
+            return None if error is None else self.wait_after(error)
+        except ProctorError:
+            return None
+
     def _start_anew(self) -> None:
         self._failures = 0
         self._waited = 0.0
@@ -175,10 +191,26 @@ class Patience:
         return wait
 
 
-def answer_flow(call: Call, parse: Callable[[bytes], T], policy: Policy, clock: Clock) -> Flow[T]:
-    """Emits one thing: what `parse` makes of the body of a sound answer."""
-    answer = yield from _answered(call, policy, clock, streams=False)
-    yield Emit(parse(answer.body))
+def answer_flow(
+    call: Call,
+    parse: Callable[[bytes], T],
+    policy: Policy,
+    clock: Clock,
+    lacking: Callable[[T], ProctorError | None] = lambda item: None,
+) -> Flow[T]:
+    """Emits one thing: what `parse` makes of the body of a sound answer.
+
+    `lacking`: why it is worth asking once more, as long as there is patience for it.
+    """
+    patience = Patience(call, policy, clock)
+    while True:
+        answer = yield from _answered(call, policy, clock, patience, streams=False)
+        item = parse(answer.body)
+        wait = patience.if_any(lacking(item))
+        if wait is None:
+            break
+        yield Sleep(wait)
+    yield Emit(item)
 
 
 def lines_flow(
@@ -189,7 +221,7 @@ def lines_flow(
     clock: Clock,
 ) -> Flow[T]:
     """Emits what `parse` makes of each line of one answer, which nothing resumes when it breaks."""
-    yield from _answered(call, policy, clock, streams=True)
+    yield from _answered(call, policy, clock, Patience(call, policy, clock), streams=True)
     lines = Lines()
     while True:
         chunk = yield Read()
@@ -210,10 +242,9 @@ def lines_flow(
 
 
 def _answered(
-    call: Call, policy: Policy, clock: Clock, *, streams: bool
+    call: Call, policy: Policy, clock: Clock, patience: Patience, *, streams: bool
 ) -> Generator[Send | Sleep, Reply, Answer]:
     """The first sound answer, over as many attempts as it takes."""
-    patience = Patience(call, policy, clock)
     while True:
         reply = yield _send(call, policy, patience, streams=streams)
         failure = _failure(reply, call, policy, clock)
@@ -233,16 +264,28 @@ def stream_flow(
         reply = yield _send(call, policy, patience, streams=True)
         failure = _failure(reply, call, policy, clock)
         if failure is None:
-            failure = yield from _read_results(seen, count, policy, patience)
-        if failure is None:
-            return
+            back: dict[int, wire.Result] = {}
+            ended = yield from _read_results(seen, back, count, policy, patience)
+            if isinstance(ended, wire.Summary):
+                wait = patience.if_any(handed_back(back.values()))
+                if wait is None:
+                    for result in back.values():
+                        yield Emit(result)
+                    yield Emit(ended)
+                    return
+                yield Sleep(wait)
+                continue
+            failure = ended
         yield Sleep(patience.wait_after(failure))
 
 
 def _read_results(
-    seen: set[int], count: int, policy: Policy, patience: Patience
-) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | None]:
-    """Emits what is new on one connection; returns what broke it, None after the summary."""
+    seen: set[int], back: dict[int, wire.Result], count: int, policy: Policy, patience: Patience
+) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | wire.Summary]:
+    """Emits what is new on one connection; those handed back go to `back`.
+
+    Returns what broke it, or the summary.
+    """
     lines = Lines()
     while True:
         chunk = yield Read()
@@ -254,17 +297,20 @@ def _read_results(
             if isinstance(item, wire.Problem):
                 return from_problem(item, status=None, secrets=(policy.secret,))
             if isinstance(item, wire.Summary):
-                check_complete(seen, count)
+                check_complete(seen | back.keys(), count)
                 # Reading to the end keeps the connection for the next call, and the service does
                 # not take us for a client that went away. What that read brings no longer matters.
                 yield Read()
-                yield Emit(item)
-                return None
+                return item
             check_index(item, count)
-            if item.index not in seen:
-                seen.add(item.index)
-                patience.note_progress()
-                yield Emit(item)
+            if item.index in seen:
+                continue
+            if is_back(item):
+                back[item.index] = item
+                continue
+            seen.add(item.index)
+            patience.note_progress()
+            yield Emit(item)
         if chunk is None:
             return ProctorConnectionError("the stream ended early", retryable=True)
 

@@ -37,6 +37,8 @@ class RolloutOptions(TypedDict, total=False):
     """Carried to the sandboxes, the logs and the journal; none by default."""
     job: str
     """The training run, by which the service shares itself out; "default" by default."""
+    priority: wire.Priority
+    """`evaluation` comes before the tenant's `training`, which is the default."""
     deadline_seconds: float
     """After it, what is not done comes back with the error `deadline`; 3,600 by default."""
 

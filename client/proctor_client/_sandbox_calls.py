@@ -6,6 +6,7 @@ meant by what is left. An execution may have run after anything but a refusal: n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,7 @@ from proctor_client.stats import ActiveCount
 
 T = TypeVar("T")
 M = TypeVar("M", bound=wire.Response)
+L = TypeVar("L", wire.SandboxList, wire.StopResponse)
 E = TypeVar("E", wire.ExecResult, wire.ExecLine)
 AnyGrader: TypeAlias = wire.Grader | Mapping[str, Any]
 AnyLimits: TypeAlias = wire.Limits | Mapping[str, Any]
@@ -105,7 +107,7 @@ class SandboxCalls:
         asked = [statuses] if isinstance(statuses, str) else strings("status", statuses)
         query = urlencode({"tag": strings("tags", tags), "status": asked}, doseq=True)
         call = self._call("GET", f"/sandboxes?{query}" if query else "/sandboxes")
-        return self._answer(call, lambda body: parse_model(wire.SandboxList, body).sandboxes)
+        return self._answer(call, lambda body: _whole(wire.SandboxList, body).sandboxes)
 
     def count(self, tags: Iterable[str]) -> Flow[ActiveCount]:
         """GET /sandboxes, counted."""
@@ -167,7 +169,7 @@ class SandboxCalls:
                 "tags: at least one is wanted, or everything would be stopped"
             )
         call = self._call("DELETE", f"/sandboxes?{urlencode({'tag': listed}, doseq=True)}")
-        return self._answer(call, lambda body: parse_model(wire.StopResponse, body).stopped)
+        return self._answer(call, lambda body: _whole(wire.StopResponse, body).stopped)
 
     def _exec_call(
         self,
@@ -299,6 +301,15 @@ def _timed_out(result: wire.ExecResult, request: wire.ExecRequest) -> str:
     return f"command timed out: {used_up}"
 
 
+def _whole(model: type[L], body: bytes) -> L:
+    """The answer; a warning says when replicas are missing in it, whose sandboxes are not there."""
+    answer = parse_model(model, body)
+    if answer.replicas_missing:
+        message = "%d replicas did not answer: their sandboxes are left out"
+        logging.getLogger("proctor_client").warning(message, answer.replicas_missing)
+    return answer
+
+
 def _count(body: bytes) -> ActiveCount:
-    found = [each.status for each in parse_model(wire.SandboxList, body).sandboxes]
+    found = [each.status for each in _whole(wire.SandboxList, body).sandboxes]
     return ActiveCount(running=found.count("running"), pending=found.count("pending"))

@@ -13,93 +13,31 @@ broken off among them. What is gone already is no error.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Generic, Self, TypeVar, Unpack, cast
+from typing import Self, Unpack
 
 from proctor_client import wire
 from proctor_client._driver import to_the_end
-from proctor_client._handle import Handle, Observer
-from proctor_client._requests import strings
+from proctor_client._keeper import Keeper
 from proctor_client._sandbox_calls import AnyLimits, SandboxOptions, exec_request
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.pending import AsyncPending, Pending, distinct, parted
+from proctor_client.reporting import PREFIX, Reporter
 from proctor_client.sandbox import AsyncSandbox, Sandbox
-from proctor_client.stats import Outcome, SessionStats, Tally
 
-H = TypeVar("H", bound=Handle)
 MOST_AT_ONCE = 32
 
 
-class _Keeper(Observer, Generic[H]):
-    """What sessions of both kinds keep: the defaults, the counts, and the sandboxes that live."""
-
-    def __init__(self, tags: Iterable[str], **defaults: object) -> None:
-        self._tags = strings("tags", tags)
-        self._defaults = {name: value for name, value in defaults.items() if value is not None}
-        self._tally = Tally()
-        self._lock = threading.Lock()
-        self._live: dict[H, None] = {}
-        self._is_closed = False
-        self._numbers = itertools.count()
-
-    @property
-    def stats(self) -> SessionStats:
-        """What was done since the session began, or since the last reset."""
-        return self._tally.stats()
-
-    @property
-    def execution_stats(self) -> Mapping[str, wire.ExecStats]:
-        """The same for each sandbox, by its id."""
-        return self._tally.stats().by_sandbox
-
-    def reset_stats(self) -> SessionStats:
-        """The counts so far; they begin at nothing again."""
-        return self._tally.reset()
-
-    def on_start(self, sandbox: Handle) -> None:
-        """From here on it is ours to stop. Raises RuntimeError after the end."""
-        with self._lock:
-            self._check_open()
-            self._live[cast(H, sandbox)] = None
-
-    def on_created(self, sandbox: Handle) -> None:
-        """Counts it."""
-        self._tally.created(sandbox.id)
-
-    def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
-        """Counts it."""
-        self._tally.executed(sandbox.id, outcome)
-
-    def on_end(self, sandbox: Handle) -> None:
-        """Nothing is left to stop."""
-        with self._lock:
-            self._live.pop(cast(H, sandbox), None)
-
-    def _options(self, options: SandboxOptions) -> SandboxOptions:
-        own = strings("tags", options.get("tags", ()))
-        tags = list(dict.fromkeys([*self._tags, *own]))
-        return cast(SandboxOptions, {**self._defaults, **options, "tags": tags})
-
-    def _end(self) -> list[H]:
-        """The sandboxes that are to be stopped; no other one begins after this."""
-        with self._lock:
-            self._is_closed = True
-            return list(self._live)
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise RuntimeError("this session is closed")
-
-
-class Session(_Keeper[Sandbox]):
+class Session(Keeper[Sandbox]):
     """For threads. `tags`, `ttl_seconds`, `limits` and `job` are for each of its sandboxes.
 
-    At most `max_parallel` executions that were submitted are under way at once.
+    At most `max_parallel` executions that were submitted are under way at once. What was done is
+    reported to the wandb run that is active, by log_metrics and once more at the end: by itself, with
+    `report_to=["wandb"]` also with a warning when there is none, with `[]` never.
     """
 
     def __init__(
@@ -111,8 +49,11 @@ class Session(_Keeper[Sandbox]):
         limits: AnyLimits | None = None,
         job: str | None = None,
         max_parallel: int = 128,
+        report_to: Sequence[str] | None = None,
+        metrics_prefix: str = PREFIX,
     ) -> None:
-        super().__init__(tags, ttl_seconds=ttl_seconds, limits=limits, job=job)
+        reporter = Reporter(report_to, metrics_prefix)
+        super().__init__(tags, reporter, ttl_seconds=ttl_seconds, limits=limits, job=job)
         self._client = client
         self._changed = threading.Condition()
         self._threads = ThreadPoolExecutor(max_parallel, thread_name_prefix="proctor-session")
@@ -181,6 +122,8 @@ class Session(_Keeper[Sandbox]):
         except BaseException:
             self._close(live)
             raise
+        finally:
+            self._report_end()
 
     def __enter__(self) -> Self:
         return self
@@ -204,7 +147,7 @@ class Session(_Keeper[Sandbox]):
             self._changed.notify_all()
 
 
-class AsyncSession(_Keeper[AsyncSandbox]):
+class AsyncSession(Keeper[AsyncSandbox]):
     """As Session, for an event loop. Executions are tasks, as many as are submitted."""
 
     def __init__(
@@ -215,8 +158,11 @@ class AsyncSession(_Keeper[AsyncSandbox]):
         ttl_seconds: float | None = None,
         limits: AnyLimits | None = None,
         job: str | None = None,
+        report_to: Sequence[str] | None = None,
+        metrics_prefix: str = PREFIX,
     ) -> None:
-        super().__init__(tags, ttl_seconds=ttl_seconds, limits=limits, job=job)
+        reporter = Reporter(report_to, metrics_prefix)
+        super().__init__(tags, reporter, ttl_seconds=ttl_seconds, limits=limits, job=job)
         self._client = client
         self._tasks: set[asyncio.Task[wire.ExecResult]] = set()
 
@@ -293,6 +239,7 @@ class AsyncSession(_Keeper[AsyncSandbox]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await _close_all(live)
+        self._report_end()
 
     def _finished(self, pending: AsyncPending) -> None:
         self._tasks.discard(pending.task)

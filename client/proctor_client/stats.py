@@ -108,9 +108,25 @@ class Tally:
             self._by_sandbox = {}
             return stats
 
+    def restore(self, stats: SessionStats) -> None:
+        """What `reset` took is not told after all: it counts on."""
+        with self._lock:
+            self._created += stats.sandboxes_created
+            for name, each in stats.by_sandbox.items():
+                counts = self._by_sandbox.setdefault(name, Counter())
+                counts.update(success=each.successes, failure=each.failures, error=each.errors)
+
     def _stats(self) -> SessionStats:
         by_sandbox = {name: exec_stats(counts) for name, counts in self._by_sandbox.items()}
         return SessionStats(self._created, by_sandbox)
+
+
+def together(*parts: SessionStats) -> SessionStats:
+    """What was done in several times, one after the other."""
+    tally = Tally()
+    for stats in parts:
+        tally.restore(stats)
+    return tally.stats()
 
 
 def exec_stats(counts: Mapping[Outcome, int]) -> wire.ExecStats:

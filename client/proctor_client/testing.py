@@ -14,7 +14,8 @@ Sandboxes keep their files in memory, and their commands do what the test says:
     assert [each.status for each in proctor.sandboxes] == ["stopped"]
 
 It keeps to the contract where a client can tell: it checks requests with the wire's models, streams
-NDJSON, and answers a repeated Idempotency-Key with the first answer, judging once.
+NDJSON, and answers a repeated Idempotency-Key with the first answer, judging once; only what had a
+retryable error is judged anew.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from proctor_client._fake_answers import (
     problem,
     result_of,
     said_of,
+    stands,
     summary_of,
 )
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
@@ -255,13 +257,15 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _judged(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
         with self._lock:  # a key that comes twice at once is judged once
-            if key is not None and key in self._answers:
-                return self._answers[key]
-            return self._judge_all(request, key)
+            known = self._answers.get(key or "")
+            kept = [] if known is None else known.results
+            return self._judge_all(request, key, {r.index: r for r in kept if stands(r)})
 
-    def _judge_all(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
+    def _judge_all(
+        self, request: wire.RewardRequest, key: str | None, kept: dict[int, wire.Result]
+    ) -> wire.RewardResponse:
         results = [
-            result_of(index, each, self._judge(each))
+            kept.get(index) or result_of(index, each, self._judge(each))
             for index, each in enumerate(request.submissions)
         ]
         answer = wire.RewardResponse(results=results, summary=summary_of(results))

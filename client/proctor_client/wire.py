@@ -58,6 +58,7 @@ RefusalReason = Literal[
 Integrity = Literal["separated", "in_process"]
 CacheResult = Literal["miss", "hit", "coalesced"]
 Scoring = Literal["all", "fraction"]
+Priority = Literal["evaluation", "training"]
 Extract = Literal["auto", "xml", "fence", "none"]
 
 SandboxStatus = Literal["pending", "running", "stopped", "failed"]
@@ -211,6 +212,7 @@ class RewardRequest(Request):
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)
+    priority: Priority = "training"
     deadline_seconds: float = Field(600, gt=0, le=86_400)
     cache: bool = True
 
@@ -344,12 +346,18 @@ class SandboxList(Response):
     """The answer of GET /sandboxes."""
 
     sandboxes: list[Sandbox]
+    replicas_missing: int = Field(
+        0, description="Replicas that did not answer; what they hold is not counted here."
+    )
 
 
 class StopResponse(Response):
     """The answer of both DELETEs: how many sandboxes were stopped."""
 
     stopped: int
+    replicas_missing: int = Field(
+        0, description="Replicas that did not answer; what they hold is not counted here."
+    )
 
 
 class ExecRequest(Request):
@@ -466,6 +474,7 @@ class RolloutRequest(Request):
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)
+    priority: Priority = "training"
     deadline_seconds: float = Field(3600, gt=0, le=86_400)
 
     @model_validator(mode="after")

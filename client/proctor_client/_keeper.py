@@ -1,0 +1,119 @@
+"""What sessions of both kinds keep: the defaults, the counts, and the sandboxes that live."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar, cast
+
+from proctor_client import wire
+from proctor_client._handle import Handle, Observer
+from proctor_client._requests import strings
+from proctor_client._sandbox_calls import SandboxOptions
+from proctor_client.reporting import Reporter, session_metrics
+from proctor_client.stats import Outcome, SessionStats, Tally, together
+
+H = TypeVar("H", bound=Handle)
+
+
+class Keeper(Observer, Generic[H]):
+    """The part of a session that needs no I/O."""
+
+    def __init__(self, tags: Iterable[str], reporter: Reporter, **defaults: object) -> None:
+        self._tags = strings("tags", tags)
+        self._reporter = reporter
+        self._defaults = {name: value for name, value in defaults.items() if value is not None}
+        self._tally = Tally()
+        self._lock = threading.Lock()
+        self._live: dict[H, None] = {}
+        self._is_closed = False
+        self._has_reported_end = False
+        self._last_told: tuple[int | None, SessionStats] = None, SessionStats()
+        self._numbers = itertools.count()
+
+    @property
+    def stats(self) -> SessionStats:
+        """What was done since the session began, or since the last reset."""
+        return self._tally.stats()
+
+    @property
+    def execution_stats(self) -> Mapping[str, wire.ExecStats]:
+        """The same for each sandbox, by its id."""
+        return self._tally.stats().by_sandbox
+
+    def reset_stats(self) -> SessionStats:
+        """The counts so far; they begin at nothing again."""
+        return self._tally.reset()
+
+    def log_metrics(self, step: int | None = None, *, reset: bool = True) -> bool:
+        """Report the counts to wandb, at the training step `step`; whether they were reported.
+
+        Without a step they get a row of their own. They begin at nothing again, with `reset`. Where
+        nothing was reported, since nothing was done or no run is active, they go on.
+        """
+        return self._report(step, reset=reset, commit=step is None)
+
+    def on_start(self, sandbox: Handle) -> None:
+        """From here on it is ours to stop. Raises RuntimeError after the end."""
+        with self._lock:
+            self._check_open()
+            self._live[cast(H, sandbox)] = None
+
+    def on_created(self, sandbox: Handle) -> None:
+        """Counts it."""
+        self._tally.created(sandbox.id)
+
+    def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
+        """Counts it."""
+        self._tally.executed(sandbox.id, outcome)
+
+    def on_end(self, sandbox: Handle) -> None:
+        """Nothing is left to stop."""
+        with self._lock:
+            self._live.pop(cast(H, sandbox), None)
+
+    def _options(self, options: SandboxOptions) -> SandboxOptions:
+        own = strings("tags", options.get("tags", ()))
+        tags = list(dict.fromkeys([*self._tags, *own]))
+        return cast(SandboxOptions, {**self._defaults, **options, "tags": tags})
+
+    def _end(self) -> list[H]:
+        """The sandboxes that are to be stopped; no other one begins after this."""
+        with self._lock:
+            self._is_closed = True
+            return list(self._live)
+
+    def _report(self, step: int | None, *, reset: bool, commit: bool) -> bool:
+        stats = self._tally.reset() if reset else self._tally.stats()
+        if not session_metrics(stats):
+            return False
+        step, told = self._beside_the_last(step, stats)
+        is_reported = self._reporter.report(session_metrics(told), step, commit=commit)
+        if reset and is_reported:
+            self._last_told = step, told
+        elif reset:
+            self._tally.restore(stats)
+        return is_reported
+
+    def _report_end(self) -> None:
+        """Reports what was not reported yet; the counts stay, for who looks at them afterwards."""
+        if not self._has_reported_end:
+            self._has_reported_end = True
+            self._report(None, reset=False, commit=False)
+
+    def _beside_the_last(
+        self, step: int | None, stats: SessionStats
+    ) -> tuple[int | None, SessionStats]:
+        """What to report at which step: with what was reported last, if W&B still takes values for
+        that step, since the new ones would take the place of those."""
+        last_step, last = self._last_told
+        if last_step is None or step not in (None, last_step):
+            return step, stats
+        if not self._reporter.is_open(last_step):
+            return step, stats
+        return last_step, together(last, stats)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this session is closed")

@@ -1,0 +1,108 @@
+"""A real service in a process of its own, which a test may kill and start again at the same address.
+
+For tests that run in a trainer's environment, where the service is not installed: it runs in the one
+that `make install` makes, or in that of PROCTOR_SERVICE_PYTHON.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[1]
+START_SECONDS = 60.0
+
+
+class ServiceProcess:
+    """Runs while the block does. `url` stays the same over kills and starts."""
+
+    def __init__(self, **settings: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._settings = settings
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
+
+    def start(self) -> None:
+        """Starts it, and waits until it is ready."""
+        assert self._child is None, "it runs"
+        python = os.environ.get("PROCTOR_SERVICE_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
+        arguments = ["-m", "proctor_service", "serve", "--port", str(self.port)]
+        clean = {name: value for name, value in os.environ.items() if "PROCTOR_" not in name}
+        self._child = subprocess.Popen(
+            [python, *arguments, "--end-with-parent", str(os.getpid())],
+            env={
+                **clean,
+                "PYTHONPATH": f"{ROOT}/client{os.pathsep}{ROOT}/service",
+                **self._settings,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        turns = int(START_SECONDS / 0.02)
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
+            while not _is_ready(http):  # another process has no event for us
+                turns -= 1
+                assert turns > 0, self._last_words()
+                assert self._child.poll() is None, self._last_words()
+                threading.Event().wait(0.02)
+
+    def kill(self) -> None:
+        """Kills it, without a word: SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Has it end in good order: SIGTERM."""
+        self._end(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it, if it runs."""
+        if self._child is not None:
+            self._end(signal.SIGTERM)
+        self._log.close()
+
+    def _end(self, sign: signal.Signals) -> None:
+        assert self._child is not None, "it does not run"
+        self._child.send_signal(sign)
+        self._child.wait(START_SECONDS)
+        self._child = None
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        return self._log.read()[-4000:].decode(errors="replace")
+
+
+def _is_ready(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").status_code == 200
+    except httpx.HTTPError:
+        return False

@@ -1,0 +1,379 @@
+"""What a reward function gives: the service's rewards in their places, and never 0.0 for a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import Service, running_service
+from proctor_client import InvalidRequestError, wire
+from proctor_client.testing import FakeProctor
+from proctor_service.settings import Settings
+from proctor_trainers.addresses import client_for
+from proctor_trainers.columns import BadTask, MissingColumns
+from proctor_trainers.rewards import RewardsUnavailable, siblings, text_of
+from proctor_trainers.trl import async_reward_function, reward_function
+
+LOST = wire.ItemError(reason="sandbox_lost", message="it is gone", retryable=True)
+TESTS = ["assert f(1) == 1"]
+
+
+def by_text(submission: wire.Submission) -> Any:
+    """A judge that is told by the completion what to say."""
+    said: Any = {"pass": 1.0, "fail": 0.0, "half": 0.5, "lost": LOST, "none": "no_code"}
+    return said[str(submission.completion)]
+
+
+@pytest.fixture
+def fake() -> FakeProctor:
+    return FakeProctor(by_text)
+
+
+def ask(fake: FakeProctor, *completions: Any, **arguments: Any) -> list[float | None]:
+    """One call of a reward function; what is no argument of it is one of the trainer's."""
+    names = ("name", "task", "max_unavailable_share", "say", "tags", "scoring", "grader")
+    own = {name: arguments.pop(name) for name in names if name in arguments}
+    call: dict[str, Any] = {"prompts": ["p"] * len(completions), **arguments}
+    if "grader" not in own:
+        call.setdefault("tests", [TESTS] * len(completions))
+    with fake.client() as client:
+        reward = reward_function(client=client, **own)
+        return reward(completions=list(completions), **call)
+
+
+# ---------------------------------------------------------------- what is sent
+
+
+def test_one_request_with_all_completions_in_their_order(fake: FakeProctor) -> None:
+    rewards = ask(
+        fake,
+        *["pass", "fail", "half"] * 5,
+        tests=[[f"assert f({number})"] for number in range(15)],
+        completion_ids=[[1, 2]] * 15,
+        trainer_state=object(),
+        tags=["mine"],
+        scoring="fraction",
+    )
+    assert rewards == [1.0, 0.0, 0.5] * 5
+    [request] = fake.requests
+    assert request.reward is not None
+    assert request.reward.scoring == "fraction"
+    assert request.reward.tags[:2] == ["trl-grpo", "mine"]
+    graders = [each.grader for each in request.reward.submissions]
+    assert [each.tests for each in graders if isinstance(each, wire.AssertsGrader)] == [
+        [f"assert f({number})"] for number in range(15)
+    ]
+
+
+def test_the_run_is_in_the_tags(fake: FakeProctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_RUN_ID", "r7")
+    ask(fake, "pass")
+    assert json.loads(fake.requests[0].content)["tags"][:2] == ["trl-grpo", "wandb-run:r7"]
+
+
+def test_of_a_conversation_the_last_word_of_the_assistant_counts(fake: FakeProctor) -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "bash"}}]}
+    tool = {"role": "tool", "content": "fail"}
+    parts = [{"type": "text", "text": "pa"}, {"type": "image"}, {"type": "text", "text": "ss"}]
+    assert ask(
+        fake,
+        [{"role": "assistant", "content": "pass"}],
+        [{"role": "assistant", "content": "fail"}, tool, {"role": "assistant", "content": "pass"}],
+        [call, tool, {"role": "assistant", "content": parts}],
+    ) == [1.0, 1.0, 1.0]
+    assert text_of([call, tool]) == text_of([tool]) == text_of([]) == ""
+
+
+def test_a_lone_surrogate_costs_nobody_a_reward() -> None:
+    fake = FakeProctor(lambda submission: 1.0 if "?" in str(submission.completion) else 0.0)
+    assert ask(fake, "a\ud800", "b") == [1.0, 0.0]
+
+
+def test_a_grader_for_all_needs_no_column(fake: FakeProctor) -> None:
+    assert ask(fake, "pass", "fail", grader={"kind": "exec"}) == [1.0, 0.0]
+
+
+def test_a_task_of_ones_own_sees_the_row(fake: FakeProctor) -> None:
+    def task(row: Any) -> dict[str, Any]:
+        return {"grader": {"kind": "exec"}, "files": {"n": str(row["level"])}, "language": "bash"}
+
+    ask(fake, "pass", "fail", task=task, tests=[None, None], level=[3, 4])
+    request = fake.requests[0].reward
+    assert request is not None
+    assert [each.files["n"] for each in request.submissions] == ["3", "4"]
+
+
+def test_a_data_set_that_says_nothing_of_judging_ends_the_training_at_once(
+    fake: FakeProctor,
+) -> None:
+    with pytest.raises(MissingColumns, match="the columns are: level"), fake.client() as client:
+        reward_function(client=client)(["p"], ["pass"], level=[1])
+    with pytest.raises(ValueError, match="column tests: 1 values, not 2"):
+        ask(fake, "pass", "fail", tests=[TESTS])
+    assert fake.requests == []
+
+
+def test_options_that_no_request_can_have_are_told_before_the_training(fake: FakeProctor) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"scorin": "all"},
+        {"limits": {"memory": 1}},
+        {"grader": {"kind": "nonsense"}},
+        {"tags": [3]},
+    ]
+    for options in wrong:
+        with fake.client() as client, pytest.raises(InvalidRequestError, match=next(iter(options))):
+            reward_function(client=client, **options)
+
+
+# ---------------------------------------------------------------- what could not be judged
+
+
+def test_a_failure_is_none_and_never_zero(fake: FakeProctor) -> None:
+    assert ask(fake, "pass", "lost", "fail", "none") == [1.0, None, 0.0, 0.0]
+
+
+def test_a_service_that_is_away_takes_every_reward(
+    fake: FakeProctor, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake.fail_next(99)
+    with caplog.at_level(logging.WARNING, "proctor_trainers"):
+        assert ask(fake, "pass", "fail") == [None, None]
+    assert "2 of 2 could not be judged: draining: as ordered" in caplog.text
+
+
+def test_a_token_that_is_no_longer_right_does_not_end_the_training(fake: FakeProctor) -> None:
+    fake.fail_next(1, status=401, reason="unauthorized", retryable=False)
+    assert ask(fake, "pass") == [None]
+
+
+def test_a_row_that_cannot_be_judged_costs_no_other_row(fake: FakeProctor) -> None:
+    infinite = {"kind": "calls", "entry_point": "f", "cases": [{"expected": math.inf}]}
+    sound = {"kind": "exec"}
+    graders = [sound, None, {"kind": "nonsense"}, infinite, sound, "no JSON", sound]
+    with fake.client() as client:
+        reward = reward_function(client=client)
+        found = reward(["p"] * 7, ["pass"] * 7, grader=graders)
+    assert found == [1.0, None, None, None, 1.0, None, 1.0]
+
+
+def test_a_batch_that_is_too_large_is_asked_in_parts() -> None:
+    fake = FakeProctor(lambda submission: float(str(submission.completion)[-1] == "7"))
+    completions = [str(number) for number in range(5000)]
+    rewards = ask(fake, *completions)
+    assert rewards == [float(each[-1] == "7") for each in completions]
+    fake.fail_next(1, status=413, reason="invalid_request", retryable=False)
+    assert ask(fake, "17", "18", "27") == [1.0, 0.0, 1.0]
+
+
+def test_a_batch_in_which_nothing_can_be_asked(fake: FakeProctor) -> None:
+    def never(row: Any) -> dict[str, Any]:
+        raise BadTask("not this one")
+
+    assert ask(fake, "pass", "fail", task=never) == [None, None]
+    assert fake.requests == []
+
+
+def test_above_a_share_that_was_set_it_raises(fake: FakeProctor) -> None:
+    assert ask(fake, "pass", "lost", max_unavailable_share=0.5) == [1.0, None]
+    with pytest.raises(RewardsUnavailable, match="2 of 3 could not be judged: sandbox_lost: it is"):
+        ask(fake, "pass", "lost", "lost", max_unavailable_share=0.5)
+
+
+# ---------------------------------------------------------------- trainers that take None for 0.0
+
+
+@pytest.fixture
+def old_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a package's version goes."""
+    (tmp_path / "trl-1.14.0.dist-info").mkdir()
+    (tmp_path / "trl-1.14.0.dist-info" / "METADATA").write_text("Name: trl\nVersion: 1.14.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.usefixtures("old_trl")
+def test_before_trl_1_15_the_siblings_stand_in(fake: FakeProctor) -> None:
+    completions = ["pass", "lost", "fail", "half", "lost", "pass", "pass", "fail"]
+    rewards = ask(fake, *completions, prompts=["a"] * 4 + ["b"] * 4)
+    assert rewards == [1.0, 0.5, 0.0, 0.5, pytest.approx(2 / 3), 1.0, 1.0, 0.0]
+
+
+@pytest.mark.usefixtures("old_trl")
+def test_before_trl_1_15_a_group_without_any_gets_no_advantage(fake: FakeProctor) -> None:
+    completions = ["lost", "lost", "pass", "fail", "pass", "pass"]
+    rewards = ask(fake, *completions, prompts=[*"aabbbb"])
+    assert rewards == [0.75, 0.75, 1.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.usefixtures("old_trl")
+def test_before_trl_1_15_too_many_failures_end_the_training(fake: FakeProctor) -> None:
+    with pytest.raises(RewardsUnavailable, match="2 of 3"):
+        ask(fake, "pass", "lost", "lost")
+    assert ask(fake, "pass", "lost", "lost", max_unavailable_share=0.9) == [1.0, 1.0, 1.0]
+    with pytest.raises(RewardsUnavailable, match="none of 2"):
+        ask(fake, "lost", "lost", max_unavailable_share=1.0)
+
+
+class ManyFunctions:
+    """A trainer with more than one reward function, as far as one of them can see it."""
+
+    reward_funcs = ("ours", "theirs")
+
+    def log_metric(self, name: str, value: float) -> None:
+        """Nothing."""
+
+
+def test_beside_other_functions_the_siblings_stand_in(fake: FakeProctor) -> None:
+    log_metric = ManyFunctions().log_metric
+    completions = ["pass", "lost", "half", "lost", "lost"]
+    rewards = ask(fake, *completions, prompts=[*"aaabb"], log_metric=log_metric)
+    assert rewards == [1.0, 0.75, 0.5, None, None]
+
+
+def test_siblings_are_neighbours_with_the_same_prompt() -> None:
+    conversation = [{"role": "user", "content": "a"}]
+    assert siblings([conversation, list(conversation), "a", "b", "a"], 5) == [
+        range(2),
+        range(2, 3),
+        range(3, 4),
+        range(4, 5),
+    ]
+    assert siblings(None, 3) == [range(3)]
+    assert siblings([], 0) == []
+
+
+# ---------------------------------------------------------------- what it tells
+
+
+def test_each_call_is_a_line(fake: FakeProctor, capsys: pytest.CaptureFixture[str]) -> None:
+    with fake.client() as client:
+        reward = reward_function(client=client, grader={"kind": "exec"})
+        reward(["p"] * 5, ["pass", "pass", "fail", "none", "lost"])
+        reward(["p"], ["pass"])
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"\[proctor\] reward call 1: 4 judged, 2 passed, 1 skipped \(no code\), 1 unavailable, "
+        r"\d+\.\d\d s",
+        first,
+    )
+    assert second.startswith("[proctor] reward call 2: 1 judged, 1 passed, 0 skipped (no code), 0")
+
+
+def test_a_line_goes_where_one_wants_it(
+    fake: FakeProctor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[str] = []
+    ask(fake, "pass", say=lines.append)
+    ask(fake, "pass", say=None)
+    assert len(lines) == 1
+    assert capsys.readouterr().out == ""
+
+
+def test_the_trainer_is_given_metrics_and_verdicts() -> None:
+    cheat = wire.Result(
+        index=0,
+        evaluation_id="ev",
+        reward=0.0,
+        verdict="early_exit",
+        integrity="separated",
+        cache="miss",
+        hack_signals=["early_exit"],
+    )
+    fake = FakeProctor(lambda each: cheat if each.completion == "cheat" else by_text(each))
+    metrics: dict[str, float] = {}
+    columns: dict[str, list[Any]] = {}
+    ask(
+        fake,
+        *["pass", "cheat", "none", "lost", "pass"],
+        name="tests",
+        log_metric=metrics.__setitem__,
+        log_extra=columns.__setitem__,
+    )
+    assert metrics.pop("tests/latency_seconds") >= 0
+    assert metrics == {
+        "tests/pass_rate": 0.5,
+        "tests/no_code_rate": 0.25,
+        "tests/hack_signal_rate": 0.25,
+        "tests/unavailable_rate": 0.2,
+    }
+    assert columns == {
+        "tests/verdict": ["passed", "early_exit", "no_code", "error: sandbox_lost", "passed"]
+    }
+
+
+def test_the_metrics_have_the_same_names_when_nothing_was_judged(fake: FakeProctor) -> None:
+    judged: dict[str, float] = {}
+    nothing: dict[str, float] = {}
+    ask(fake, "pass", log_metric=judged.__setitem__)
+    ask(fake, "lost", log_metric=nothing.__setitem__)
+    assert list(judged) == list(nothing)
+    assert math.isnan(nothing["proctor/pass_rate"])
+    assert nothing["proctor/unavailable_rate"] == 1.0
+
+
+def test_a_reward_function_is_a_function_with_a_name(fake: FakeProctor) -> None:
+    with fake.client() as client:
+        reward = reward_function(client=client, name="unit_tests")
+    later = async_reward_function(client=fake.async_client(), name="unit_tests")
+    for each in (reward, later):
+        assert getattr(each, "__name__", "") == "unit_tests"
+        assert type(each).__name__ == "function"
+    assert asyncio.iscoroutinefunction(later)
+    assert not asyncio.iscoroutinefunction(reward)
+
+
+def test_the_async_one_does_the_same(fake: FakeProctor) -> None:
+    async def call() -> list[list[float | None]]:
+        async with fake.async_client() as client:
+            reward = async_reward_function(client=client)
+            graders = [{"kind": "exec"}, {"kind": "nonsense"}, {"kind": "exec"}]
+            first = await reward(["p"] * 3, ["pass", "pass", "fail"], grader=graders)
+            fake.fail_next(99)
+            return [first, await reward(["p"], ["pass"], tests=[TESTS])]
+
+    assert asyncio.run(call()) == [[1.0, None, 0.0], [None]]
+
+
+# ---------------------------------------------------------------- the real service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+def test_rewards_of_the_real_service(service: Service) -> None:
+    completions = [
+        "<answer>\ndef f(n):\n    return n\n</answer>",
+        "```python\ndef f(n):\n    return -n\n```",
+        "I cannot.",
+        "<answer>\nimport os\nos._exit(0)\n</answer>",
+    ]
+    with client_for(service.url) as client:
+        reward = reward_function(client=client)
+        broken: list[Any] = [TESTS] * 3 + [["assert f( =="]]
+        assert reward(["p"] * 4, completions, tests=[TESTS] * 4) == [1.0, 0.0, 0.0, 0.0]
+        assert reward(["p"] * 4, completions, tests=broken) == [1.0, 0.0, 0.0, None]
+
+
+def test_a_request_that_the_service_refuses_is_asked_in_halves(service: Service) -> None:
+    def task(row: Any) -> dict[str, Any]:
+        limits = {"memory_mb": 1 << 30} if row["odd"] else {}
+        return {"grader": {"kind": "exec"}, "limits": limits}
+
+    with client_for(service.url) as client:
+        common = reward_function(
+            client=client, grader={"kind": "exec"}, limits={"memory_mb": 1 << 30}
+        )
+        assert common(["p"] * 5, ["x = 1"] * 5) == [None] * 5
+        reward = reward_function(client=client, task=task)
+        odd = [False, True, False, False, False]
+        assert reward(["p"] * 5, ["x = 1"] * 5, odd=odd) == [1.0, None, 1.0, 1.0, 1.0]

@@ -1,0 +1,77 @@
+"""What became of each completion of a call, and the call in one line and in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from proctor_client import ProctorError, wire
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of one completion: a reward and a verdict, or `error`, which says why not."""
+
+    reward: float | None = None
+    verdict: str = ""
+    error: str = ""
+    hack_signals: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, result: wire.Result) -> Self:
+        """The answer that a result of the service is."""
+        if result.error is not None:
+            return cls.unjudged(result.error.reason, result.error.message)
+        if result.reward is None or not math.isfinite(result.reward):
+            return cls.unjudged("protocol", "a result with neither a reward nor an error")
+        return cls(result.reward, str(result.verdict), hack_signals=tuple(result.hack_signals))
+
+    @classmethod
+    def failed(cls, error: ProctorError) -> Self:
+        """The answer of each completion whose request failed."""
+        return cls.unjudged(error.reason, error.message)
+
+    @classmethod
+    def unjudged(cls, reason: str, message: str) -> Self:
+        """No reward, and why."""
+        return cls(error=f"{reason}: {message}")
+
+    @property
+    def told(self) -> str:
+        """The verdict, or `error: …` with its reason."""
+        return f"error: {self.error.partition(':')[0]}" if self.error else self.verdict
+
+
+def line_of(number: int, answers: Sequence[Answer], seconds: float) -> str:
+    """A call in one line."""
+    verdicts = Counter(each.verdict for each in answers if not each.error)
+    judged = verdicts.total()
+    return (
+        f"[proctor] reward call {number}: {judged} judged, {verdicts['passed']} passed, "
+        f"{verdicts['no_code']} skipped (no code), {len(answers) - judged} unavailable, "
+        f"{seconds:.2f} s"
+    )
+
+
+def metrics_of(answers: Sequence[Answer], seconds: float) -> dict[str, float]:
+    """A call in numbers: shares of the judged, but `unavailable_rate` of all.
+
+    The names are always the same, since trainers on several devices gather them name by name: a
+    share of nothing is NaN.
+    """
+    judged = [each for each in answers if not each.error]
+
+    def share(count: int, of: int) -> float:
+        return count / of if of else math.nan
+
+    verdicts = Counter(each.verdict for each in judged)
+    return {
+        "pass_rate": share(verdicts["passed"], len(judged)),
+        "no_code_rate": share(verdicts["no_code"], len(judged)),
+        "hack_signal_rate": share(sum(bool(each.hack_signals) for each in judged), len(judged)),
+        "unavailable_rate": share(len(answers) - len(judged), len(answers)),
+        "latency_seconds": seconds,
+    }

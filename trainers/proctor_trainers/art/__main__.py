@@ -1,0 +1,171 @@
+"""`python -m proctor_trainers.art`: train with ART on trajectories that a running service plays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from proctor_trainers.addresses import Unreachable, async_client_for, check_service
+from proctor_trainers.art.arguments import Job, check, parser
+from proctor_trainers.art.backends import MissingKey, make_backend, server_config
+from proctor_trainers.art.policies import Endpoint
+from proctor_trainers.art.stopping import on_signal
+from proctor_trainers.extras import MissingExtra, require
+from proctor_trainers.problems import DatasetError, Problem
+from proctor_trainers.rewards import say_line
+
+if TYPE_CHECKING:
+    from proctor_trainers.art.rollouts import Order
+    from proctor_trainers.art.training import PolicyOf, Summary
+
+RULE = "=" * 60
+
+
+def main(job: Job) -> int:
+    """Trains as the arguments say, and gives the exit status."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing ART downloads it
+    require("art", "art", "openai", "numpy", "pyarrow")
+    import art  # first of all, since it reads keys from a file .env
+
+    from proctor_trainers.art.rollouts import Order
+
+    args = job.args
+    order = Order(
+        project=args.project,
+        run_name=args.run_name,
+        job_id=job.id,
+        trajectories_per_problem=args.trajectories_per_problem,
+        agent=job.agent,
+    )
+    if args.dry_run:
+        from proctor_trainers.art.dry_run import dry_run
+
+        say_line(f"Dry run (job: {job.id}): nothing is trained")
+        return 0 if dry_run(job, order, say_line) else 1
+    endpoint = job.endpoint()
+    backend = make_backend(args.backend)
+    check_service(args.service_url)
+    problems = job.problems()
+    model = art.TrainableModel(name=args.run_name, project=args.project, base_model=args.base_model)
+    _introduce(job, problems)
+    return asyncio.run(_train(job, order, problems, model, backend, endpoint))
+
+
+def _introduce(job: Job, problems: Sequence[Problem]) -> None:
+    args = job.args
+    say_line(f"ART Training (job: {job.id})")
+    say_line(RULE)
+    say_line(f"Backend: {args.backend}")
+    say_line(f"Base model: {args.base_model}")
+    say_line(f"Problems: {len(problems)}")
+    say_line(f"Steps: {args.num_steps}")
+    say_line(f"Batch size: {args.batch_size}")
+    say_line(f"Trajectories per problem: {args.trajectories_per_problem}")
+    say_line(f"Project: {args.project}, run: {args.run_name}")
+
+
+async def _train(
+    job: Job,
+    order: Order,
+    problems: Sequence[Problem],
+    model: Any,
+    backend: Any,
+    endpoint: Endpoint,
+) -> int:
+    from proctor_trainers.art.training import Plan, TooManyFailures, TrainingLoop
+
+    args = job.args
+    plan = Plan(
+        order=order,
+        num_steps=args.num_steps,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        max_exceptions=args.max_exceptions,
+    )
+    serves = job.is_served_by_backend(endpoint)
+    policy = _policy(job, model, endpoint, serves)
+    async with async_client_for(args.service_url) as client:
+        loop = TrainingLoop(plan, problems, model, backend, client, policy)
+
+        async def run() -> None:
+            config = server_config(endpoint.base_url) if serves else None
+            await model.register(backend, _openai_client_config=config)
+            await loop.run()
+
+        work = asyncio.create_task(run())
+        stopped_by: list[signal.Signals] = []
+
+        def stop(number: signal.Signals) -> None:
+            say_line(f"{number.name}: stopping; what is under way is cancelled")
+            stopped_by.append(number)
+            loop.cancel()
+            work.cancel()
+
+        try:
+            with on_signal(stop):
+                await asyncio.wait([work])
+            await backend.close()
+        finally:
+            _conclude(loop.summary, is_whole=work.done() and not _failed(work))
+    if stopped_by:
+        return 128 + stopped_by[0]
+    try:
+        work.result()
+    except TooManyFailures as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _failed(work: asyncio.Task[None]) -> bool:
+    return work.cancelled() or work.exception() is not None
+
+
+def _conclude(summary: Summary, *, is_whole: bool) -> None:
+    say_line(RULE)
+    say_line("Training complete!" if is_whole else "Training stopped")
+    for line in summary.lines():
+        say_line(line)
+
+
+def _policy(job: Job, model: Any, endpoint: Endpoint, serves: bool) -> PolicyOf:
+    """What is asked: a server that runs, or what the backend is going to serve at that address."""
+    args = job.args
+    if serves:
+        say_line(f"Policy: what is trained, served by the backend at {endpoint.base_url}")
+    else:
+        say_line(f"Policy: {endpoint.model} at {endpoint.base_url}")
+        if args.backend != "memory":
+            say_line("  it runs already: it is not what is trained, and does not change")
+    say_line(RULE)
+
+    def served() -> dict[str, Any]:
+        own = {
+            "model": args.model or model.get_inference_name(),
+            "api_key": model.inference_api_key,
+        }
+        return {**endpoint.policy(), **own}
+
+    return served if serves else endpoint.policy
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The script, with its exit status; a mistake that a user can mend is a line, not a traceback."""
+    made = parser()
+    args = made.parse_args(arguments)
+    check(made, args)
+    try:
+        return main(Job.of(args))
+    except (DatasetError, MissingExtra, MissingKey, Unreachable) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,239 @@
+"""The script's arguments, and what is made of them. Nothing here imports ART."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from proctor_trainers.addresses import DEFAULT_URL
+from proctor_trainers.art.backends import BACKENDS
+from proctor_trainers.art.policies import (
+    BASE_URL,
+    OPENAI_MODEL,
+    Endpoint,
+    is_served,
+    openai_endpoint,
+    server_endpoint,
+)
+from proctor_trainers.problems import Problem, load_problems
+
+BASE_MODEL = "Qwen/Qwen3-8B"
+_KEYS = """\
+environment variables:
+  PROCTOR_URL, PROCTOR_TOKEN           the service, and its token
+  OPENAI_API_KEY                       with --use-openai; OPENAI_BASE_URL is another address for it
+  VLLM_API_KEY                         for the server at --base-url, if it wants a key
+  TINKER_API_KEY, ART_TINKER_API_KEY   with --backend tinker; one of them
+  WANDB_API_KEY                        has ART log to W&B
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the script takes."""
+    made = argparse.ArgumentParser(
+        prog="python -m proctor_trainers.art",
+        description="Train a model with ART on trajectories that Proctor plays and grades.",
+        epilog=_KEYS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_model(made.add_argument_group("model and policy"))
+    _add_training(made.add_argument_group("training"))
+    _add_data(made.add_argument_group("problems"))
+    add = made.add_argument_group("around it").add_argument
+    add(
+        "--service-url",
+        type=_url,
+        help=f"the service (default: PROCTOR_URL, or {DEFAULT_URL})",
+    )
+    add("--project", type=_name, default="proctor-mbpp", help="(default: %(default)s)")
+    add(
+        "--run-name",
+        type=_name,
+        default="train-001",
+        help="name of the model in ART, which goes on where a run of that name ended "
+        "(default: %(default)s)",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="check the service, the policy, the problems and the keys with one rollout; "
+        "train nothing",
+    )
+    return made
+
+
+def _add_model(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--backend",
+        choices=BACKENDS,
+        default="local",
+        help="what trains: local (needs a GPU), tinker (no GPU), or memory, which trains nothing: "
+        "to see the loop run (default: %(default)s)",
+    )
+    add("--base-model", default=BASE_MODEL, help="what is trained (default: %(default)s)")
+    add(
+        "--base-url",
+        type=_url,
+        help="the policy: an OpenAI-compatible server, as the service reaches it. Where none "
+        "listens, the backends local and tinker serve there what they train; a server that "
+        f"runs already keeps its weights (default: {BASE_URL})",
+    )
+    add(
+        "--use-openai",
+        action="store_true",
+        help="ask OpenAI instead, whose models are not trained by this",
+    )
+    add(
+        "--model",
+        help="the policy's name there (default: that of --base-model, or of what the backend "
+        f"serves; {OPENAI_MODEL} with --use-openai)",
+    )
+
+
+def _add_training(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--num-steps",
+        type=_positive,
+        default=5,
+        help="steps, with those of earlier runs of the name (default: %(default)s)",
+    )
+    add("--batch-size", type=_positive, default=4, help="problems a step (default: %(default)s)")
+    add(
+        "--trajectories-per-problem",
+        type=_positive,
+        default=4,
+        help="rollouts of each problem in a step (default: %(default)s)",
+    )
+    add("--learning-rate", type=float, default=1e-5, help="(default: %(default)s)")
+    add(
+        "--agent",
+        choices=("tools", "refine"),
+        default="tools",
+        help="tools: the model calls execute_code and submit_solution; refine: it answers with "
+        "code, and sees what failed before it answers again (default: %(default)s)",
+    )
+    add(
+        "--max-attempts",
+        type=_positive,
+        default=3,
+        help="answers to a problem, with --agent refine (default: %(default)s)",
+    )
+    add(
+        "--max-exceptions",
+        type=_share,
+        default=0.25,
+        help="share of a step's rollouts that may fail without a verdict, 0 to 1, before the "
+        "training ends (default: %(default)s)",
+    )
+
+
+def _add_data(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--dataset",
+        default="mbpp",
+        metavar="PATH",
+        help="a file of JSON lines in MBPP's form, a data set on the hub, mbpp or toy "
+        "(default: %(default)s)",
+    )
+    add(
+        "--dataset-split",
+        default="train",
+        help="split of a data set on the hub (default: %(default)s)",
+    )
+    add("--dataset-limit", type=_count, default=0, help="read so many rows only (default: all)")
+    add(
+        "--num-problems",
+        type=_positive,
+        default=10,
+        help="train on the first so many (default: %(default)s)",
+    )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the script: its arguments, and an id that tells it from others of the same name."""
+
+    args: argparse.Namespace
+    id: str
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Job:
+        """A job with an id of its own."""
+        return cls(args, uuid.uuid4().hex[:8])
+
+    @property
+    def agent(self) -> dict[str, Any]:
+        """The wire's agent."""
+        if self.args.agent == "refine":
+            return {"kind": "refine", "max_attempts": self.args.max_attempts}
+        return {"kind": "tools"}
+
+    def endpoint(self) -> Endpoint:
+        """The policy, unless the backend serves it. Raises MissingKey."""
+        if self.args.use_openai:
+            return openai_endpoint(self.args.model)
+        return server_endpoint(self.args.base_url, self.args.model or self.args.base_model)
+
+    def is_served_by_backend(self, endpoint: Endpoint) -> bool:
+        """Whether the backend has to serve the policy: it can, and nobody else does."""
+        if self.args.use_openai or self.args.backend == "memory":
+            return False
+        return not is_served(endpoint.base_url)
+
+    def problems(self) -> list[Problem]:
+        """The problems. Raises DatasetError and MissingExtra."""
+        limits = [each for each in (self.args.dataset_limit, self.args.num_problems) if each]
+        return load_problems(
+            self.args.dataset, split=self.args.dataset_split, limit=min(limits), extra="art"
+        )
+
+
+def check(made: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Ends the process with a usage error for arguments that do not go together."""
+    if args.use_openai and args.base_url:
+        made.error("--use-openai and --base-url are two policies: give one of them")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it must be 1 or more")
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("it must be 0 or more")
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise argparse.ArgumentTypeError("it must be from 0 to 1")
+    return number
+
+
+def _name(text: str) -> str:
+    """ART makes a folder of it, and the service a tag and a label."""
+    if not text or text != text.strip() or len(text) > 100 or set(text) & set("/\\\0"):
+        raise argparse.ArgumentTypeError("it must be 1 to 100 characters, none of them a slash")
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise argparse.ArgumentTypeError("it must begin with http:// or https:// and name a host")
+    return text

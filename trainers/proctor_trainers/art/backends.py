@@ -1,0 +1,84 @@
+"""The backends of the script: what each needs, found out before the policy is loaded.
+
+ART's own two serve the model that they train, on a port that they are told.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import httpx
+
+from proctor_trainers.extras import MissingExtra
+
+BACKENDS = ("local", "tinker", "memory")
+_RELEASE = "0.5.18"
+
+
+class MissingKey(RuntimeError):
+    """A key that is needed is not in the environment; the message names the variable."""
+
+
+def check_backend(name: str) -> str:
+    """What there is to be said of it. Raises MissingExtra."""
+    if name == "memory":
+        return "memory, which trains nothing"
+    extra = {"local": "backend", "tinker": "tinker"}[name]
+    missing = [each for each in _needed(name) if find_spec(each) is None]
+    if missing:
+        raise MissingExtra(
+            f"--backend {name}: {', '.join(missing)} cannot be imported: "
+            f"pip install 'openpipe-art[{extra}]=={_RELEASE}'"
+        )
+    if name == "local":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise MissingExtra(
+                "--backend local needs a CUDA device, and torch finds none here; "
+                "--backend tinker and --backend memory need none"
+            )
+    return name
+
+
+def set_tinker_key() -> str:
+    """The variable that the key was found in. Raises MissingKey.
+
+    ART reads TINKER_API_KEY, in processes of its own too; one that it is given as an argument, it
+    prints.
+    """
+    for name in ("TINKER_API_KEY", "ART_TINKER_API_KEY"):
+        if os.environ.get(name):
+            os.environ["TINKER_API_KEY"] = os.environ[name]
+            return name
+    raise MissingKey("--backend tinker needs a key: set TINKER_API_KEY or ART_TINKER_API_KEY")
+
+
+def make_backend(name: str) -> Any:
+    """An art.Backend. Raises MissingExtra and MissingKey."""
+    check_backend(name)
+    if name == "memory":
+        from proctor_trainers.art.memory import MemoryBackend
+
+        return MemoryBackend(keeps=False)
+    if name == "tinker":
+        set_tinker_key()
+        from art.tinker import TinkerBackend
+
+        return TinkerBackend()
+    from art.local import LocalBackend
+
+    return LocalBackend()
+
+
+def server_config(base_url: str) -> dict[str, Any]:
+    """What makes a backend serve at the port of this URL: one reads it here, the other there."""
+    url = httpx.URL(base_url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    return {"port": port, "server_args": {"port": port}}
+
+
+def _needed(name: str) -> tuple[str, ...]:
+    return ("torch", "unsloth") if name == "local" else ("torch", "tinker", "tinker_cookbook")

@@ -1,0 +1,74 @@
+"""The policy that is asked: a server at --base-url, the backend's own there, or OpenAI's.
+
+The service asks it, so the URL must lead there from where the service runs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from proctor_trainers.art.backends import MissingKey
+
+BASE_URL = "http://localhost:8000/v1"
+OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_MODEL = "gpt-4o-mini"
+OPENAI_KEY, SERVER_KEY = "OPENAI_API_KEY", "VLLM_API_KEY"
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where a policy is asked, and under which name. `key_name` is the variable of the key."""
+
+    base_url: str
+    model: str
+    key: str = field(default="", repr=False)
+    key_name: str = ""
+
+    def policy(self) -> Mapping[str, Any]:
+        """As the wire has it. ART's trainers take samples to be drawn at a temperature of 1."""
+        policy: dict[str, Any] = {
+            "base_url": self.base_url,
+            "model": self.model,
+            "temperature": 1.0,
+            "logprobs": True,
+        }
+        return {**policy, "api_key": self.key} if self.key else policy
+
+
+def openai_endpoint(model: str | None) -> Endpoint:
+    """OpenAI's, or where OPENAI_BASE_URL points. Raises MissingKey."""
+    key = os.environ.get(OPENAI_KEY)
+    if not key:
+        raise MissingKey(f"--use-openai needs a key: set {OPENAI_KEY}")
+    return Endpoint(
+        base_url=os.environ.get("OPENAI_BASE_URL") or OPENAI_URL,
+        model=model or OPENAI_MODEL,
+        key=key,
+        key_name=OPENAI_KEY,
+    )
+
+
+def server_endpoint(base_url: str | None, model: str) -> Endpoint:
+    """A server that runs. Its key, if it wants one, is where vLLM looks for it."""
+    key = os.environ.get(SERVER_KEY, "")
+    return Endpoint(
+        base_url=base_url or BASE_URL, model=model, key=key, key_name=SERVER_KEY if key else ""
+    )
+
+
+def is_served(base_url: str) -> bool:
+    """Whether something listens there."""
+    url = httpx.URL(base_url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    try:
+        socket.create_connection((url.host, port), _LOOK_SECONDS).close()
+    except OSError:
+        return False
+    return True

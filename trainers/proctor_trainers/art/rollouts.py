@@ -1,0 +1,159 @@
+"""The rollouts of one step, which the service plays; a request for each problem.
+
+    async with Rollouts(client, order, policy) as rollouts:
+        groups = await art.gather_trajectory_groups([rollouts.group(each) for each in problems])
+
+After the block none is under way, here or at the service, whatever ended it: when ART stops gathering
+because too many have failed, it leaves the others alone.
+
+A connection that breaks in the middle, as when the service is restarted, says nothing about the
+policy. What had not come by then is asked for again, and the client waits for the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import art
+
+from proctor_client import (
+    AsyncClient,
+    ProctorConnectionError,
+    ProctorError,
+    RolloutOptions,
+    environment_tags,
+    wire,
+)
+from proctor_client.errors import surely_unbegun
+from proctor_trainers.art.trajectories import RolloutFailed, trajectory_of
+from proctor_trainers.problems import Problem
+
+log = logging.getLogger("proctor_trainers")
+
+ATTEMPTS = 3
+MOST_REQUESTS = 128
+"""At once. The client has 256 connections, and one that waits for a free one gives up in the end."""
+TAGS = ("art-training", "art-rollout")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What rollouts are to be like. `run_name` is the service's `job`: it shares itself out by that.
+
+    `job_id` tells this process from others of the same run, in the tag `job-{id}`. `agent` is the
+    wire's: {"kind": "tools", …} or {"kind": "refine", …}; `options` are more of RolloutOptions.
+    """
+
+    project: str
+    run_name: str
+    job_id: str
+    trajectories_per_problem: int
+    agent: Mapping[str, Any]
+    options: RolloutOptions = field(default_factory=RolloutOptions)
+
+    def of(self, problem: Problem) -> RolloutOptions:
+        """What is asked for a problem, but for the number of trajectories."""
+        own = (self.project, self.run_name, f"job-{self.job_id}", f"problem-{problem.id}")
+        more = (*environment_tags(), *self.options.get("tags", ()))
+        tags = list(dict.fromkeys([*TAGS, *own, *more]))
+        return {**self.options, "agent": self.agent, "tags": tags, "job": self.run_name}
+
+
+class Rollouts:
+    """Those of a step, by the policy as it is at that step."""
+
+    def __init__(self, client: AsyncClient, order: Order, policy: Mapping[str, Any]) -> None:
+        self._client = client
+        self._order = order
+        self._policy = policy
+        self._tasks: list[asyncio.Task[None]] = []
+        self._futures: list[asyncio.Future[art.Trajectory]] = []
+        self._places = asyncio.Semaphore(MOST_REQUESTS)
+
+    def group(self, problem: Problem) -> Awaitable[art.TrajectoryGroup]:
+        """Begins the rollouts of a problem. Awaited within ART's gather, which counts the failed."""
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[art.Trajectory]] = [
+            loop.create_future() for _ in range(self._order.trajectories_per_problem)
+        ]
+        self._futures += futures
+        self._tasks.append(asyncio.create_task(self._play(problem, futures)))
+        group: Awaitable[art.TrajectoryGroup] = art.TrajectoryGroup(
+            futures, metadata={"scenario_id": problem.id}
+        )
+        return group
+
+    def cancel(self) -> None:
+        """Ends those that are under way: the service sees us go."""
+        for each in (*self._tasks, *self._futures):
+            each.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.cancel()
+        await asyncio.gather(*self._tasks, *self._futures, return_exceptions=True)
+
+    async def _play(
+        self, problem: Problem, futures: Sequence[asyncio.Future[art.Trajectory]]
+    ) -> None:
+        left = deque(futures)
+        failure: Exception = RolloutFailed("protocol: fewer trajectories than were asked for")
+        try:
+            async with self._places:
+                await self._ask(problem, left)
+        except ProctorError as error:
+            failure = RolloutFailed(str(error))
+        except Exception as error:  # a fault of ours, which ART's gather is to raise
+            failure = error
+        finally:
+            for future in left:
+                if not future.done():
+                    future.set_exception(failure)
+
+    async def _ask(self, problem: Problem, left: deque[asyncio.Future[art.Trajectory]]) -> None:
+        """Settles them, each as it comes. Raises ProctorError for those that are left."""
+        task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
+        options = self._order.of(problem)
+        for attempt in range(1, ATTEMPTS + 1):
+            is_last = attempt == ATTEMPTS
+            options["trajectories_per_task"] = len(left)
+            try:
+                async with self._client.rollout_stream(
+                    [task], policy=self._policy, **options
+                ) as stream:
+                    async for trajectory in stream:
+                        if is_last or not _was_cancelled(trajectory):
+                            _settle(left.popleft(), trajectory)
+            except ProctorConnectionError as error:
+                if is_last or surely_unbegun(error):
+                    raise
+                log.warning("problem %s: asked for again: %s", problem.id, error)
+            if not left:
+                return
+
+
+def _was_cancelled(trajectory: wire.Trajectory) -> bool:
+    """Whether the service ended it: not for us, who are still there, but since it shuts down."""
+    return trajectory.error is not None and trajectory.error.reason == "cancelled"
+
+
+def _settle(future: asyncio.Future[art.Trajectory], trajectory: wire.Trajectory) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(trajectory_of(trajectory))
+    except RolloutFailed as failure:
+        future.set_exception(failure)

@@ -1,0 +1,212 @@
+"""The training loop: gather trajectories, train on them, log, and say how the step went.
+
+    loop = TrainingLoop(plan, problems, model, backend, client, policy)
+    await loop.run()
+
+`model` is an art.TrainableModel that is registered with `backend`, an art.Backend. A step in which
+more rollouts failed than is tolerable raises TooManyFailures; what was trained before stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import art
+
+from proctor_client import AsyncClient
+from proctor_trainers.art.rollouts import Order, Rollouts
+from proctor_trainers.art.trajectories import RolloutFailed
+from proctor_trainers.problems import Problem
+from proctor_trainers.rewards import say_line
+
+log = logging.getLogger("proctor_trainers")
+
+PolicyOf: TypeAlias = Callable[[], Mapping[str, Any]]
+"""The wire's policy as it is now: with some backends its name changes with each step."""
+_TOLD_REASONS = 3
+_TOLD_METRICS = 3
+
+
+class TooManyFailures(RuntimeError):
+    """More of a step's rollouts failed than was said to be tolerable."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is trained. `max_exceptions` is the share of a step's rollouts that may fail, 0 to 1.
+
+    `num_steps` counts from the model's first step, also those of an earlier process.
+    """
+
+    order: Order
+    num_steps: int
+    batch_size: int
+    learning_rate: float
+    max_exceptions: float = 0.25
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run has come to so far. Successful are those that passed all tests."""
+
+    trajectories: int = 0
+    successful: int = 0
+    steps: int = 0
+
+    def lines(self) -> list[str]:
+        """It as a user reads it."""
+        share = f" ({self.successful / self.trajectories:.1%})" if self.trajectories else ""
+        return [
+            f"  Total trajectories: {self.trajectories}",
+            f"  Successful: {self.successful}{share}",
+            f"  Steps completed: {self.steps}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The rollouts of one step."""
+
+    groups: Sequence[art.TrajectoryGroup]
+
+    @property
+    def trajectories(self) -> list[art.Trajectory]:
+        """Those with a reward."""
+        return [trajectory for group in self.groups for trajectory in group.trajectories]
+
+    @property
+    def passed(self) -> int:
+        """How many passed."""
+        return self.verdicts["passed"]
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """How many came to which verdict."""
+        return Counter(each.metadata["verdict"] for each in self.trajectories)
+
+    @property
+    def failures(self) -> Counter[str]:
+        """Why the others have no reward."""
+        return Counter(each.message for group in self.groups for each in group.exceptions)
+
+    def line(self, step: int, seconds: float) -> str:
+        """It in one line."""
+        judged, failed = len(self.trajectories), self.failures.total()
+        unavailable = f", {failed} unavailable" if failed else ""
+        if not judged:
+            return f"Step {step}: no rollout was judged, time={seconds:.1f}s{unavailable}"
+        reward = math.fsum(each.reward for each in self.trajectories) / judged
+        return (
+            f"Step {step}: reward={reward:.3f}, success={self.passed / judged:.1%} "
+            f"({self.passed}/{judged}), time={seconds:.1f}s{unavailable}"
+        )
+
+    def metrics(self, seconds: float) -> dict[str, float]:
+        """It in numbers, beside those that ART makes of trajectories."""
+        judged, failed = len(self.trajectories), self.failures.total()
+        metrics = {
+            "proctor/unavailable_rate": failed / max(1, judged + failed),
+            "proctor/latency_seconds": seconds,
+        }
+        if judged:
+            metrics["proctor/pass_rate"] = self.passed / judged
+            metrics["proctor/no_code_rate"] = self.verdicts["no_code"] / judged
+        return metrics
+
+
+class TrainingLoop:
+    """Runs once. `summary` can be read at any time, also after it was broken off."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        problems: Sequence[Problem],
+        model: art.TrainableModel,
+        backend: art.Backend,
+        client: AsyncClient,
+        policy: PolicyOf,
+        *,
+        say: Callable[[str], None] = say_line,
+    ) -> None:
+        self.summary = Summary()
+        self._plan = plan
+        self._problems = problems
+        self._model = model
+        self._backend = backend
+        self._client = client
+        self._policy = policy
+        self._say = say
+        self._rollouts: Rollouts | None = None
+
+    async def run(self) -> None:
+        """All steps that are left. Raises TooManyFailures, and what the backend raises."""
+        begun = await self._model.get_step()
+        if begun:
+            self._say(f"{begun} steps of {self._plan.order.run_name} are trained already")
+        for step in range(begun + 1, self._plan.num_steps + 1):
+            await self._step(step)
+
+    def cancel(self) -> None:
+        """Ends the rollouts that are under way, before the task of `run` is cancelled.
+
+        ART's gather takes a cancellation for one more failed rollout and waits for the others.
+        """
+        if self._rollouts is not None:
+            self._rollouts.cancel()
+
+    async def _step(self, step: int) -> None:
+        begun = time.monotonic()
+        outcome = await self._gather(step)
+        gathered = time.monotonic()
+        metrics = outcome.metrics(gathered - begun)
+        trainable = [group for group in outcome.groups if group.trajectories]
+        if trainable:
+            result = await self._backend.train(
+                self._model, trainable, learning_rate=self._plan.learning_rate
+            )
+            metrics |= result.metrics
+        # Where nothing is to be trained on, the step's file of trajectories is not to be an empty one.
+        await self._model.log(
+            outcome.groups if trainable else None, split="train", metrics=metrics, step=step
+        )
+        self.summary.steps += 1
+        self._say(outcome.line(step, time.monotonic() - begun))
+
+    async def _gather(self, step: int) -> Outcome:
+        problems = self._batch(step)
+        asked = len(problems) * self._plan.order.trajectories_per_problem
+        async with Rollouts(self._client, self._plan.order, self._policy()) as rollouts:
+            self._rollouts = rollouts
+            try:
+                groups = await art.gather_trajectory_groups(
+                    [rollouts.group(problem) for problem in problems],
+                    pbar_desc=f"step {step}",
+                    # Not the share itself, of which ART would take 1.0 for one rollout.
+                    max_exceptions=math.floor(self._plan.max_exceptions * asked),
+                    max_metrics=_TOLD_METRICS,
+                )
+            except RolloutFailed as failure:
+                share = f"{self._plan.max_exceptions:.0%}"
+                raise TooManyFailures(
+                    f"step {step}: more than {share} of {asked} rollouts failed: {failure}"
+                ) from None
+            finally:
+                self._rollouts = None
+        outcome = Outcome(groups)
+        self.summary.trajectories += len(outcome.trajectories)
+        self.summary.successful += outcome.passed
+        for why, count in outcome.failures.most_common(_TOLD_REASONS):
+            log.warning("step %d: %d of %d rollouts failed: %s", step, count, asked, why)
+        return outcome
+
+    def _batch(self, step: int) -> list[Problem]:
+        """The problems of a step, in turn; each at most once in a step."""
+        size = min(self._plan.batch_size, len(self._problems))
+        first = (step - 1) * size
+        return [self._problems[(first + each) % len(self._problems)] for each in range(size)]

@@ -1,0 +1,59 @@
+"""The service's trajectory as an art.Trajectory: the same messages, choices, tools and reward.
+
+ART trains on choices that are objects of the `openai` package and have logprobs. They are made here as
+that package makes them of an answer, which checks nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import art
+from openai.types.chat.chat_completion import Choice
+
+from proctor_client import wire
+
+
+class RolloutFailed(RuntimeError):
+    """A rollout that came to no verdict: it has no reward, and says nothing about the policy."""
+
+
+def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:
+    """What ART trains on. Raises RolloutFailed for one without a reward.
+
+    Its metrics are the service's, and `duration` in seconds, as art.Trajectory.finish names it. Its
+    metadata are `task_id`, `verdict`, `rollout_id`, `sandbox_id`, and of the task's those that are
+    no lists or objects, which ART does not take.
+    """
+    error = trajectory.error
+    if error is not None:
+        raise RolloutFailed(f"{error.reason}: {error.message}")
+    if trajectory.reward is None or not math.isfinite(trajectory.reward):
+        raise RolloutFailed("protocol: a trajectory with neither a reward nor an error")
+    metrics = dict(trajectory.metrics)
+    if "duration_seconds" in metrics:
+        metrics["duration"] = metrics["duration_seconds"]
+    own = {
+        "task_id": trajectory.task_id,
+        "verdict": trajectory.verdict,
+        "rollout_id": trajectory.rollout_id,
+        "sandbox_id": trajectory.sandbox_id,
+    }
+    given = {
+        name: value
+        for name, value in trajectory.metadata.items()
+        if not isinstance(value, list | dict)
+    }
+    return art.Trajectory(
+        messages_and_choices=[_message_or_choice(each) for each in trajectory.messages_and_choices],
+        tools=trajectory.tools,
+        reward=trajectory.reward,
+        metrics=metrics,
+        metadata={**given, **own},
+    )
+
+
+def _message_or_choice(each: dict[str, Any]) -> Any:
+    """A choice holds a message; a message has a role."""
+    return each if "role" in each else Choice.construct(**each)

@@ -1,0 +1,87 @@
+"""`python -m proctor_trainers.demo`: what a trainer's reward function gives for a few completions.
+
+Without `--url` or PROCTOR_URL it starts a service of its own, for which proctor-service must be
+installed beside this package; nothing else here needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from proctor_client import Client
+from proctor_trainers.addresses import Unreachable, check_service, client_for
+from proctor_trainers.trl import reward_function
+
+DOUBLE = ["assert double(2) == 4", "assert double(-3) == -6"]
+LARGEST = ["assert largest([1, 7, 3]) == 7", "assert largest([-2]) == -2"]
+Toy = tuple[str, list[str], float]
+
+TOYS: tuple[Toy, ...] = (
+    ("<answer>\ndef double(n):\n    return 2 * n\n</answer>", DOUBLE, 1.0),
+    ("Sure:\n```python\ndef double(n):\n    return n ** 2\n```", DOUBLE, 0.0),
+    ("<answer>\nimport os\n\ndef double(n):\n    os._exit(0)\n</answer>", DOUBLE, 0.0),
+    ("I would multiply it by two.", DOUBLE, 0.0),
+    ("<answer>\nlargest = max\n</answer>", LARGEST, 1.0),
+    ("<answer>\ndef largest(numbers):\n    return sorted(numbers)[-1]\n</answer>", LARGEST, 1.0),
+    ("<answer>\ndef largest(numbers):\n    return numbers[1]\n</answer>", LARGEST, 0.0),
+    ("<answer>\ndef largest(numbers)\n    return max(numbers)\n</answer>", LARGEST, 0.0),
+)
+"""Completions of two prompts, four for each as in GRPO; their tests; what they are worth."""
+
+
+@contextmanager
+def service(url: str | None) -> Iterator[Client]:
+    """A client of the service that was named, or of one for this run. Raises Unreachable."""
+    if url or os.environ.get("PROCTOR_URL"):
+        check_service(url)
+        with client_for(url) as client:
+            yield client
+        return
+    if find_spec("proctor_service") is None:
+        raise Unreachable(
+            "no service was named: give --url, or install proctor-service to start one here"
+        )
+    from proctor_service.cli.console import Trouble
+    from proctor_service.cli.temporary import temporary_service
+
+    try:
+        with temporary_service() as running, Client(running.url, token=running.token) as client:
+            yield client
+    except Trouble as trouble:
+        raise Unreachable(str(trouble)) from None
+
+
+def main(url: str | None = None) -> int:
+    """The demo, with its exit status: 0 when every completion got what it is worth."""
+    completions, tests, worth = (list(column) for column in zip(*TOYS, strict=True))
+    prompts = ["double" if each is DOUBLE else "largest" for each in tests]
+    with service(url) as client:
+        reward = reward_function(client=client)
+        rewards = reward(prompts=prompts, completions=completions, tests=tests)
+    for prompt, completion, value in zip(prompts, completions, rewards, strict=True):
+        shown = " ".join(str(completion).split())
+        told = "none" if value is None else f"{value:.1f}"
+        print(f"{told:>5}  {prompt:8} {shown[:80]}")
+    return 0 if rewards == worth else 1
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The demo by its arguments; a mistake that a user can mend is a line, not a traceback."""
+    parser = argparse.ArgumentParser(prog="python -m proctor_trainers.demo", description=__doc__)
+    parser.add_argument(
+        "--url", help="a service that runs (default: PROCTOR_URL, or one of its own)"
+    )
+    try:
+        return main(parser.parse_args(arguments).url)
+    except Unreachable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,139 @@
+"""What the scripts for TRL and for Unsloth share: arguments, the data set, and what they say.
+
+Both hand all of it to TRL's GRPOTrainer. Nothing here imports torch before the arguments and the
+service were found to be right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from proctor_trainers.addresses import DEFAULT_URL, Unreachable
+from proctor_trainers.extras import MissingExtra, require
+from proctor_trainers.problems import DatasetError, Problem, load_problems
+from proctor_trainers.rewards import RewardsUnavailable
+
+
+class BadArguments(ValueError):
+    """Arguments that do not go together, or a model that cannot be loaded."""
+
+
+MISTAKES = (BadArguments, DatasetError, MissingExtra, RewardsUnavailable, Unreachable)
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
+    """The arguments that both scripts take."""
+    add = parser.add_argument
+    add("--model", default=model, help="a name on the hub, or a local path (default: %(default)s)")
+    add("--steps", type=_positive, default=100, help="optimizer steps (default: %(default)s)")
+    add(
+        "--dataset",
+        default="toy",
+        help="toy, mbpp, a file of JSON lines in MBPP's form, or a data set on the hub "
+        "(default: %(default)s)",
+    )
+    add("--dataset-split", default="train", help="split of a data set on the hub (default: train)")
+    add("--dataset-limit", type=_positive, help="take so many problems only (default: all)")
+    add(
+        "--url",
+        help=f"the service (default: PROCTOR_URL, or {DEFAULT_URL}); PROCTOR_TOKEN is its token",
+    )
+    add(
+        "--report-to",
+        default="none",
+        help="wandb, tensorboard or another that transformers knows (default: %(default)s)",
+    )
+    add("--num-generations", type=_positive, default=8, help="completions a prompt (default: 8)")
+    add(
+        "--batch-size",
+        type=_positive,
+        default=8,
+        help="completions a step, on each device (default: 8)",
+    )
+    add("--max-completion-length", type=_positive, default=256, help="tokens (default: 256)")
+    add("--learning-rate", type=float, default=1e-6, help="(default: %(default)s)")
+    add("--seed", type=int, default=42, help="(default: %(default)s)")
+    add("--output-dir", help="save the model there at the end (default: it is not saved)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it must be 1 or more")
+    return number
+
+
+def problems_of(args: argparse.Namespace, extra: str) -> list[Problem]:
+    """The problems that were asked for. Raises DatasetError, and MissingExtra for them or wandb."""
+    if args.report_to == "wandb":
+        require("wandb", "wandb")
+    return load_problems(
+        args.dataset, split=args.dataset_split, limit=args.dataset_limit, extra=extra
+    )
+
+
+def dataset_of(problems: Sequence[Problem], system: str | None) -> Any:
+    """The problems as a datasets.Dataset."""
+    import datasets
+
+    return datasets.Dataset.from_list([problem.row(system) for problem in problems])
+
+
+def config_fields(args: argparse.Namespace, output_dir: str) -> dict[str, Any]:
+    """The fields of a GRPOConfig."""
+    return {
+        "output_dir": output_dir,
+        "max_steps": args.steps,
+        "num_generations": args.num_generations,
+        "per_device_train_batch_size": args.batch_size,
+        "max_completion_length": args.max_completion_length,
+        "learning_rate": args.learning_rate,
+        "seed": args.seed,
+        "report_to": [] if args.report_to == "none" else [args.report_to],
+        "logging_steps": max(1, args.steps // 10),
+        "save_strategy": "no",
+    }
+
+
+@contextmanager
+def naming_mistakes(model: str, hint: str) -> Iterator[None]:
+    """Raises BadArguments where TRL refuses its arguments, or the model cannot be loaded."""
+    try:
+        yield
+    except ValueError as error:
+        raise BadArguments(str(error)) from None
+    except OSError as error:
+        raise BadArguments(f"the model {model} could not be loaded: {error}\n{hint}") from None
+
+
+def train(trainer: Any, args: argparse.Namespace) -> None:
+    """Trains, saves the model where that was asked for, and says how it went."""
+    begun = time.monotonic()
+    trainer.train()
+    if args.output_dir:
+        trainer.save_model(args.output_dir)
+    if not trainer.is_world_process_zero():
+        return
+    seconds = time.monotonic() - begun
+    rewards = [log["reward"] for log in trainer.state.log_history if log.get("reward") is not None]
+    went = (
+        f"reward {rewards[0]:.3f} at first, {rewards[-1]:.3f} at last" if rewards else "no reward"
+    )
+    print(f"Trained {trainer.state.global_step} steps in {seconds:.1f} s: {went}", flush=True)
+
+
+def run_script(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
+    """The script's exit status; a mistake that a user can mend is a line, not a traceback."""
+    try:
+        main(args)
+    except MISTAKES as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0

@@ -1,0 +1,305 @@
+"""The core of every reward function: completions and columns in, `list[float | None]` out.
+
+One batched request for each call. What the service could not judge is None; where the trainer would
+take None for 0.0, it is the mean of what the completion's siblings got, and where nothing was judged,
+RewardsUnavailable. It is never 0.0: that would teach the policy that what it did was wrong.
+
+A request that the service refuses as a whole is asked in halves, down to the items that are at fault,
+so that a broken row of the data set costs no other row its reward.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from proctor_client import (
+    AsyncClient,
+    Client,
+    InvalidRequestError,
+    ProctorError,
+    RewardOptions,
+    environment_tags,
+    wire,
+)
+from proctor_client.errors import from_validation
+from proctor_client.reporting import PREFIX, Reporter
+from proctor_trainers.answers import Answer, line_of, metrics_of
+from proctor_trainers.columns import BadTask, Row, TaskOf, task_from_columns
+
+log = logging.getLogger("proctor_trainers")
+
+Submissions: TypeAlias = Sequence[Mapping[str, Any]]
+_TOLD_REASONS = 3
+
+
+class RewardsUnavailable(RuntimeError):
+    """More of a batch could not be judged than was said to be tolerable."""
+
+
+def say_line(line: str) -> None:
+    """Prints at once, also into a file, and whole, also beside other ranks."""
+    print(f"{line}\n", end="", flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What one reward function is like.
+
+    `name` is that of its metrics and columns: two functions in one trainer need two names.
+    `task` makes of a row how it is judged. `max_unavailable_share`, of a call: above it the call
+    raises RewardsUnavailable; None is 1.0 (never) where the trainer masks None, else 0.5. `say`
+    gets a line for each call; None says nothing. `report_to` and `metrics_prefix` are about W&B, as
+    in proctor_client.reporting; None reports there only where the trainer logs no metrics itself.
+    """
+
+    name: str = "proctor"
+    task: TaskOf = task_from_columns
+    tags: Sequence[str] = ()
+    max_unavailable_share: float | None = None
+    say: Callable[[str], None] | None = say_line
+    report_to: Sequence[str] | None = None
+    metrics_prefix: str = PREFIX
+    options: RewardOptions = field(default_factory=RewardOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """What the trainer does with the rewards of this call, and what it lends for it.
+
+    `masks`: a completion whose rewards are all None is left out. `adds`: it adds the rewards of
+    several functions up, and so takes None for 0.0 where another function gave something.
+    """
+
+    masks: bool = True
+    adds: bool = False
+    log_metric: Callable[[str, float], None] | None = None
+    log_extra: Callable[[str, list[Any]], None] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A call under way. `places` are those of the submissions among the completions; `unfit` are
+    the answers of those that nothing is asked about."""
+
+    number: int
+    begun: float
+    submissions: Submissions
+    places: Sequence[int]
+    unfit: Mapping[int, Answer]
+    options: RewardOptions
+
+
+class Rewards:
+    """The calls of one reward function, without I/O: `begin`, then `judge`, then `end`.
+
+    Raises InvalidRequestError for options that no request can have.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        _check(settings)
+        self._settings = settings
+        self._numbers = itertools.count(1)
+        self._reporter = Reporter(settings.report_to, settings.metrics_prefix)
+        self._task = settings.task
+        if settings.options.get("grader") is not None and settings.task is task_from_columns:
+            self._task = _nothing_of
+
+    def begin(self, completions: Sequence[Any], columns: Mapping[str, Sequence[Any]]) -> Batch:
+        """The call's request.
+
+        `completions`: texts, or lists of messages of which the last assistant's counts. `columns`:
+        each with a value for each completion. Raises MissingColumns when no column says how to
+        judge, and ValueError for a column of another length.
+        """
+        for name, column in columns.items():
+            if len(column) != len(completions):
+                raise ValueError(f"column {name}: {len(column)} values, not {len(completions)}")
+        submissions, places = [], []
+        unfit: dict[int, Answer] = {}
+        for place, completion in enumerate(completions):
+            try:
+                task = self._task({name: column[place] for name, column in columns.items()})
+            except BadTask as error:
+                unfit[place] = Answer.unjudged("invalid_task", str(error))
+            else:
+                submissions.append({"completion": text_of(completion), **task})
+                places.append(place)
+        # Asked for each call: a run may get its id after the reward function was made.
+        tags = dict.fromkeys([*self._settings.tags, *environment_tags()])
+        options: RewardOptions = {**self._settings.options, "tags": list(tags)}
+        begun = time.perf_counter()
+        return Batch(next(self._numbers), begun, submissions, places, unfit, options)
+
+    def end(
+        self,
+        batch: Batch,
+        answers: Sequence[Answer],
+        trainer: Trainer,
+        prompts: Sequence[Any] | None = None,
+    ) -> list[float | None]:
+        """The rewards, in the order of the completions; tells how the call went.
+
+        `prompts`, one for each completion, say which completions are siblings: neighbours with the
+        same one. Raises RewardsUnavailable.
+        """
+        seconds = time.perf_counter() - batch.begun
+        by_place = {**batch.unfit, **dict(zip(batch.places, answers, strict=True))}
+        whole = [by_place[place] for place in range(len(by_place))]
+        self._tell(batch.number, whole, seconds)
+        self._measure(metrics_of(whole, seconds), trainer)
+        if trainer.log_extra is not None:
+            trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in whole])
+        return self._settle(whole, trainer, prompts)
+
+    def _measure(self, metrics: Mapping[str, float], trainer: Trainer) -> None:
+        if trainer.log_metric is not None:
+            for metric, value in metrics.items():
+                trainer.log_metric(f"{self._settings.name}/{metric}", value)
+        if trainer.log_metric is None or self._reporter.is_asked:
+            known = {name: value for name, value in metrics.items() if not math.isnan(value)}
+            self._reporter.report(known)
+
+    def _tell(self, number: int, answers: Sequence[Answer], seconds: float) -> None:
+        if self._settings.say is not None:
+            self._settings.say(line_of(number, answers, seconds))
+        why = Counter(each.error for each in answers if each.error)
+        for error, count in why.most_common(_TOLD_REASONS):
+            message = "reward call %d: %d of %d could not be judged: %s"
+            log.warning(message, number, count, len(answers), error)
+
+    def _settle(
+        self, answers: Sequence[Answer], trainer: Trainer, prompts: Sequence[Any] | None
+    ) -> list[float | None]:
+        """The rewards that the trainer can take as they are meant."""
+        rewards = [each.reward for each in answers]
+        missing, count = rewards.count(None), len(rewards)
+        if not missing:
+            return rewards
+        why = next(each.error for each in answers if each.error)
+        tolerable = self._settings.max_unavailable_share
+        if tolerable is None:
+            tolerable = 1.0 if trainer.masks else 0.5
+        if missing / count > tolerable:
+            raise RewardsUnavailable(f"{missing} of {count} could not be judged: {why}")
+        if trainer.masks and not trainer.adds:
+            return rewards
+        rewards = _like_their_siblings(rewards, siblings(prompts, count))
+        if trainer.masks:
+            return rewards  # a whole group without a reward: nothing is added to any of its members
+        # The same for all members of such a group, which is no advantage to any of them.
+        rewards = _like_their_siblings(rewards, [range(count)])
+        if None in rewards:
+            raise RewardsUnavailable(f"none of {count} could be judged: {why}")
+        return rewards
+
+
+# ---------------------------------------------------------------- asking
+
+
+def judge(client: Client, batch: Batch) -> list[Answer]:
+    """An answer for each submission of the batch. Raises no ProctorError."""
+    return _ask(client, batch.submissions, batch.options)
+
+
+async def judge_async(client: AsyncClient, batch: Batch) -> list[Answer]:
+    """As judge."""
+    return await _ask_async(client, batch.submissions, batch.options)
+
+
+def _ask(client: Client, submissions: Submissions, options: RewardOptions) -> list[Answer]:
+    if not submissions:
+        return []
+    try:
+        return [Answer.of(each) for each in client.reward(submissions, **options).results]
+    except ProctorError as error:
+        halves = _halves(submissions, options, error)
+        if not halves:
+            return [Answer.failed(error)] * len(submissions)
+    return [answer for half in halves for answer in _ask(client, half, options)]
+
+
+async def _ask_async(
+    client: AsyncClient, submissions: Submissions, options: RewardOptions
+) -> list[Answer]:
+    if not submissions:
+        return []
+    try:
+        answer = await client.reward(submissions, **options)
+        return [Answer.of(each) for each in answer.results]
+    except ProctorError as error:
+        halves = _halves(submissions, options, error)
+        if not halves:
+            return [Answer.failed(error)] * len(submissions)
+    return [answer for half in halves for answer in await _ask_async(client, half, options)]
+
+
+def _halves(
+    submissions: Submissions, options: RewardOptions, error: ProctorError
+) -> list[Submissions]:
+    """What to ask instead; nothing where that is no use."""
+    if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
+        return []
+    if re.split(r"[.:]", error.message)[0] in options:
+        return []  # what they have in common is at fault
+    middle = len(submissions) // 2
+    return [submissions[:middle], submissions[middle:]]
+
+
+# ---------------------------------------------------------------- completions and groups
+
+
+def text_of(completion: Any) -> str:
+    """A completion's text; of a list of messages that of the last one that the assistant wrote."""
+    if not isinstance(completion, str):
+        wrote = [each for each in completion if each.get("role") == "assistant"]
+        content = wrote[-1].get("content") if wrote else None
+        if not isinstance(content, str):
+            parts = (part.get("text") for part in content or ())
+            content = "".join(part for part in parts if isinstance(part, str))
+        completion = content
+    # A lone surrogate cannot be sent, and must not make a completion one that cannot be judged.
+    return str(completion).encode("utf-8", "replace").decode()
+
+
+def siblings(prompts: Sequence[Any] | None, count: int) -> list[range]:
+    """The groups: neighbours with the same prompt. Without prompts all are of one."""
+    if prompts is None:
+        return [range(count)]
+    starts = [place for place in range(count) if not place or prompts[place] != prompts[place - 1]]
+    return [range(begin, end) for begin, end in itertools.pairwise([*starts, count])]
+
+
+def _like_their_siblings(
+    rewards: Sequence[float | None], groups: Iterable[range]
+) -> list[float | None]:
+    """The rewards, each that is missing as the mean of its group, where that has one."""
+    filled = list(rewards)
+    for group in groups:
+        scored = [reward for reward in (rewards[place] for place in group) if reward is not None]
+        if scored:
+            mean = math.fsum(scored) / len(scored)
+            for place in group:
+                filled[place] = mean if rewards[place] is None else rewards[place]
+    return filled
+
+
+def _check(settings: Settings) -> None:
+    fields = {**settings.options, "tags": list(settings.tags), "submissions": [{"completion": ""}]}
+    try:
+        wire.RewardRequest.model_validate(fields)
+    except ValidationError as error:
+        raise from_validation(error) from None
+
+
+def _nothing_of(row: Row) -> Mapping[str, Any]:
+    return {}

@@ -1,0 +1,180 @@
+"""Environments for GRPOTrainer's `environment_factory`: each rollout has a sandbox to itself.
+
+The policy calls tools, turn by turn; the reward is what the sandbox's final state is worth. What a
+policy does to itself is told to the policy: a bad path, a command without end, a sandbox that it
+brought to its end. What it cannot have caused, such as a sandbox or a service that is gone, takes the
+reward from this rollout: None, never 0.0. TRL tells nobody that the training is over, so a sandbox is
+stopped as soon as it is graded, what an interrupted rollout left when the process ends, and what
+outlives even that by its ttl.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from proctor_client import (
+    Client,
+    ProctorError,
+    Sandbox,
+    SandboxFileError,
+    SandboxStoppedError,
+    SandboxTimeoutError,
+    wire,
+)
+from proctor_trainers.columns import BadTask, TaskOf, task_from_columns
+from proctor_trainers.observations import observe
+from proctor_trainers.trl.workplaces import Workplaces
+
+log = logging.getLogger("proctor_trainers")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What holds for every rollout: how it is judged, and what its tools may take and tell."""
+
+    task: TaskOf = task_from_columns
+    scoring: wire.Scoring = "all"
+    exec_timeout_seconds: float = 30.0
+    observation_characters: int = 8192
+
+
+class _Unjudgeable(Exception):
+    """Something went wrong that is no doing of the policy."""
+
+
+class _Ended(Exception):
+    """The policy's own commands brought its sandbox to its end; the message says how."""
+
+
+class Environment:
+    """One rollout after the other, each with a sandbox that is made when it is first needed.
+
+    TRL takes every public method for a tool, but `reset` and `get_reward`. So tools are added by the
+    factory, out of `toolbox`.
+    """
+
+    def __init__(self, workplaces: Workplaces, rules: Rules) -> None:
+        self._workplaces = workplaces
+        self._rules = rules
+        self._task: Mapping[str, Any] = {}
+        self._sandbox_id: str | None = None
+        self._failure = "no rollout was begun"
+        self._is_submitted = False
+        self._is_graded = False
+        self._reward: float | None = None
+
+    def reset(self, **row: Any) -> None:
+        """Begins a rollout for a row of the data set; what the one before left is stopped.
+
+        Raises MissingColumns when no column says how to judge.
+        """
+        self._stop()
+        self._failure, self._is_submitted = "", False
+        self._is_graded, self._reward = False, None
+        try:
+            self._task = self._rules.task(row)
+        except BadTask as error:
+            self._fail(str(error))
+
+    def get_reward(self) -> float | None:
+        """What the sandbox's final state is worth; None when that could not be found out."""
+        if not self._is_graded:
+            self._is_graded = True
+            try:
+                self._reward = self._grade()
+            except _Unjudgeable as error:
+                log.warning("a rollout has no reward: %s", error)
+            self._stop()
+        return self._reward
+
+    def _grade(self) -> float | None:
+        grader = self._task.get("grader", {})
+        scoring = self._task.get("scoring", self._rules.scoring)
+
+        def graded(sandbox: Sandbox) -> wire.Result:
+            return sandbox.grade(grader, scoring=scoring)
+
+        try:
+            result = self._do(graded)
+        except _Ended:  # and its files with it: there is what a new one holds
+            result = self._do(graded)
+        if result.error is not None:
+            raise _Unjudgeable(f"{result.error.reason}: {result.error.message}")
+        return result.reward
+
+    def _run(self, command: list[str] | None = None, *, code: str | None = None) -> str:
+        """Runs a command; what the policy is told of it."""
+        seconds = self._rules.exec_timeout_seconds
+        try:
+            result = self._do(
+                lambda sandbox: sandbox.exec(command, code=code, timeout_seconds=seconds)
+            )
+        except SandboxTimeoutError as error:
+            result = error.result
+        if result.ending == "killed":
+            self._fail("a command was ended from outside")
+            raise _Unjudgeable(self._failure)
+        return observe(result, seconds, self._rules.observation_characters)
+
+    def _act(self, act: Callable[[], str], *texts: str) -> str:
+        """What the policy is told of an act with these arguments."""
+        if self._is_submitted:
+            return "Error: the solution was submitted, the task is over"
+        if not all(isinstance(text, str) for text in texts):
+            return "Error: every argument must be a string"
+        try:
+            "".join(texts).encode()
+            return act()
+        except UnicodeEncodeError:
+            return "Error: the text cannot be written as UTF-8"
+        except SandboxFileError as error:
+            return f"Error: {error.message}"
+        except _Ended as error:
+            return (
+                f"Error: the sandbox ended: {error}\n"
+                "What was in it is gone. The next call gets a new one."
+            )
+        except _Unjudgeable:
+            return "Error: the sandbox cannot be used"
+
+    def _do(self, use: Callable[[Sandbox], T]) -> T:
+        """Uses the sandbox.
+
+        Raises SandboxFileError, SandboxTimeoutError and _Ended for what the policy did, and
+        _Unjudgeable for all else, from then on whatever is asked.
+        """
+        if self._failure:
+            raise _Unjudgeable(self._failure)
+        try:
+            return self._workplaces.ask(lambda client: use(self._sandbox_of(client)))
+        except (SandboxFileError, SandboxTimeoutError):
+            raise
+        except SandboxStoppedError as error:
+            ended, self._sandbox_id = self._sandbox_id, None
+            why = self._workplaces.own_end(ended) if ended is not None else None
+            if why is not None:
+                raise _Ended(why) from None
+            self._fail(str(error))
+        except ProctorError as error:
+            self._fail(str(error))
+        raise _Unjudgeable(self._failure)
+
+    def _sandbox_of(self, client: Client) -> Sandbox:
+        if self._sandbox_id is not None:
+            return client.attach(self._sandbox_id)
+        made = self._workplaces.make(client, self._task)
+        self._sandbox_id = made.id
+        return made
+
+    def _fail(self, why: str) -> None:
+        self._failure = why
+
+    def _stop(self) -> None:
+        sandbox_id, self._sandbox_id = self._sandbox_id, None
+        if sandbox_id is not None:
+            self._workplaces.stop(sandbox_id)
