@@ -1,0 +1,302 @@
+"""The Aviato backend: a sandbox at CoreWeave for each submission, from a pool that is kept warm.
+
+The sandbox itself is the wall. In it a warden runs one program as a user of its own, limits it and says
+how it ended; the judge, the expected values and every decision stay here. What no remote sandbox can
+enforce is in `Traits.degraded`, and every result shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from proctor_service.errors import Failure, SandboxUnavailable, StartError
+from proctor_service.sandbox.backends.aviato import bundle
+from proctor_service.sandbox.backends.aviato.bundle import Image, Walls
+from proctor_service.sandbox.backends.aviato.checks import checks_of
+from proctor_service.sandbox.backends.aviato.execution import Execution
+from proctor_service.sandbox.backends.aviato.failures import failure_of, meaning_of
+from proctor_service.sandbox.backends.aviato.gateway import Gateway, Remote
+from proctor_service.sandbox.backends.aviato.plan import Order, Plan
+from proctor_service.sandbox.backends.aviato.pool import Pool
+from proctor_service.sandbox.backends.aviato.sandbox import AviatoSandbox
+from proctor_service.sandbox.backends.aviato.stateful import AviatoStatefulSandbox
+from proctor_service.sandbox.interface import Check, Limits, Sandbox, StatefulSandbox, Traits
+
+_log = logging.getLogger(__name__)
+_TRIES = 3
+_USERS = 4000  # user ids in use, from the first on
+_WATCH_SECONDS = 30.0
+_SETTLE_SECONDS = 2.0
+_ROUNDS = 20
+_ROUND_SECONDS = 0.25
+
+
+class AviatoBackend:
+    """Implements `sandbox.interface.Backend`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._gateway: Gateway | None = None
+        self._image: Image | None = None
+        self._pool: Pool | None = None
+        self._traits = Traits("aviato", allows_network=True)
+        self._uses = 0
+        self._kept = 0
+        self._when_created: Callable[[float], None] = lambda seconds: None
+        self._when_failed: Callable[[str], None] = lambda reason: None
+
+    @property
+    def traits(self) -> Traits:
+        """What the image holds, and what cannot be enforced there."""
+        return self._traits
+
+    # ------------------------------------------------------------ life
+
+    async def open(self) -> None:
+        """Stops what an earlier start left, looks at the image, fills the pool. Raises StartError."""
+        self._gateway = Gateway(self._plan)
+        try:
+            await self._end_all(self._plan.instance_tag)
+            await self._look(self._gateway)
+            self._pool = Pool(self._plan, self._plan.pool_shape, self._make)
+            await self._pool.open()
+        except Exception as error:
+            await self.close()
+            if isinstance(error, StartError):
+                raise
+            raise StartError(self._why_not(error)) from None
+
+    async def close(self) -> None:
+        """Stops every sandbox of this start, those that nobody knows of among them."""
+        if self._pool is not None:
+            await self._pool.close()
+        if self._gateway is not None:
+            try:
+                await self._end_all(self._plan.run_tag)
+            except Exception as error:
+                why = meaning_of(error).reason
+                _log.warning("sandboxes may be left until their lifetime ends", extra={"why": why})
+            await self._gateway.close()
+            self._gateway = None
+
+    def census(self) -> dict[str, int]:
+        """Sandboxes by what they are doing; `ready` is the level of the pool."""
+        census = {} if self._pool is None else self._pool.census()
+        return {**census, "kept": self._kept, "leased": census.get("leased", 0) - self._kept}
+
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """Sandboxes there take no core of this machine, so nothing is ever told."""
+
+    def when_created(self, tell: Callable[[float], None]) -> None:
+        """Calls `tell(seconds)` for each sandbox that came up and was furnished."""
+        self._when_created = tell
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Calls `tell(reason)` for each sandbox or command that was lost, or not to be had."""
+        self._when_failed = tell
+
+    # ------------------------------------------------------------ lending
+
+    @contextlib.asynccontextmanager
+    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+        """Lends a fresh sandbox; see `Backend.lease`."""
+        remote, execution = await self._fresh(limits)
+        pool = self._the_pool()
+        try:
+            yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
+        finally:
+            again = self._plan.reuse and execution.reported
+            if not again:
+                pool.stop(remote)
+            await execution.close(_SETTLE_SECONDS if again else 0.0)
+            if again:
+                pool.give_back(remote)
+
+    @contextlib.asynccontextmanager
+    async def keep(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lends a sandbox that keeps its state; see `Backend.keep`."""
+        plan, uid = self._plan, self._next_user()
+        async with self._the_pool().kept(plan.kept_order(limits, tags)) as remote:
+            sandbox = AviatoStatefulSandbox(
+                f"sb_{remote.id}",
+                limits,
+                plan.flood_bytes,
+                partial(self._again, remote, uid, limits),
+            )
+            self._kept += 1
+            watch = asyncio.create_task(self._watch(remote, sandbox))
+            try:
+                yield sandbox
+            finally:
+                self._kept -= 1
+                watch.cancel()
+                sandbox.kill()
+
+    async def _fresh(self, limits: Limits) -> tuple[Remote, Execution]:
+        """A sandbox whose warden has answered: that is its health check. Raises SandboxUnavailable."""
+        pool = self._the_pool()
+        seconds = self._plan.call_seconds(limits)
+        failure = SandboxUnavailable("unhealthy")
+        for _ in range(_TRIES):
+            remote = await pool.take(self._plan.shape(limits))
+            try:
+                return remote, await self._warden(remote, self._next_user(), True, seconds)
+            except SandboxUnavailable as error:
+                failure = error
+                _log.warning("a sandbox was not fit for use", extra={"why": error.message})
+                pool.stop(remote)
+            except BaseException:
+                pool.stop(remote)
+                raise
+        raise failure
+
+    @contextlib.asynccontextmanager
+    async def _again(
+        self, remote: Remote, uid: int, limits: Limits, timeout_seconds: float | None
+    ) -> AsyncIterator[Execution]:
+        seconds = self._plan.call_seconds(limits, timeout_seconds)
+        execution = await self._warden(remote, uid, False, seconds)
+        try:
+            yield execution
+        finally:
+            await execution.close(_SETTLE_SECONDS)
+
+    async def _warden(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
+        image = self._the_image()
+        execution, walls = await self._open_warden(remote, image, uid, fresh, seconds)
+        if walls != image.walls:
+            await execution.close()
+            raise SandboxUnavailable(f"unhealthy: {walls}, and not {image.walls} as the first one")
+        return execution
+
+    async def _open_warden(
+        self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
+    ) -> tuple[Execution, Walls]:
+        command = image.command(self._plan.python, uid, fresh)
+        # The call's own time begins before the walls stand, and they may take a while.
+        process = remote.exec(command, seconds + self._plan.start_seconds)
+        execution = Execution(process, self._when_failed)
+        try:
+            return execution, Walls(**await execution.hello(self._plan.start_seconds))
+        except BaseException:
+            await execution.close()
+            raise
+
+    async def _watch(self, remote: Remote, sandbox: AviatoStatefulSandbox) -> None:
+        """Notices when a stateful sandbox goes away between two commands."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            with contextlib.suppress(Exception):  # the gateway's trouble is not the sandbox's
+                if not await remote.lives():
+                    sandbox.lose("not_running: the sandbox is gone")
+
+    # ------------------------------------------------------------ making
+
+    async def _make(self, order: Order) -> Remote:
+        """A sandbox with all that a submission's side needs. Raises SandboxUnavailable."""
+        assert self._gateway is not None
+        began = time.monotonic()
+        try:
+            remote = await self._gateway.create(order)
+        except SandboxUnavailable as failure:
+            self._when_failed(failure.message.partition(":")[0])
+            raise
+        try:
+            await _furnish(remote, self._the_image())
+        except BaseException as error:
+            await remote.stop()
+            if isinstance(error, Exception):
+                self._when_failed(meaning_of(error).reason)
+                raise failure_of(error, "start") from error
+            raise
+        self._when_created(time.monotonic() - began)
+        return remote
+
+    async def _look(self, gateway: Gateway) -> None:
+        """Learns what the image holds, in a sandbox that no submission will see.
+
+        Raises SandboxUnavailable, StartError, and what the SDK raises.
+        """
+        plan = self._plan
+        remote = await gateway.create(plan.warm_order(plan.pool_shape))
+        try:
+            process = remote.exec([plan.python, "-c", bundle.PROBE], plan.start_seconds)
+            assert process.stdin is not None
+            await process.stdin.write(await asyncio.to_thread(bundle.question, plan.languages))
+            answer = await process
+            if answer.returncode != 0:
+                raise StartError(f"{plan.image} will not do: {answer.stderr.strip()[-500:]}")
+            image = await asyncio.to_thread(bundle.understand, answer.stdout_bytes, plan.languages)
+            await _furnish(remote, image)
+            execution, walls = await self._open_warden(
+                remote, image, plan.first_uid, True, plan.start_seconds
+            )
+            await execution.close()
+            self._image = image = replace(image, walls=walls)
+        finally:
+            await remote.stop()
+        self._traits = Traits(
+            name="aviato",
+            degraded=tuple(c.name for c in self.checks() if c.guards and not c.ok),
+            languages=("python", *image.languages),
+            allows_network=True,
+            tools=(image.tools_place,) if image.tools else (),
+        )
+        if not walls.own_user and not plan.allow_degraded:
+            raise StartError(
+                f"commands in {plan.image} do not run as root, so a submission would have the rights "
+                "of what supervises it: choose another image, or start with --allow-degraded"
+            )
+
+    def checks(self) -> tuple[Check, ...]:
+        """What sandboxes there are held to; known after `open`."""
+        return checks_of(self._the_image(), self._plan)
+
+    # ------------------------------------------------------------ what others left
+
+    async def _end_all(self, tag: str) -> None:
+        """Stops all sandboxes with a tag, until there are none. Raises what the SDK raises."""
+        assert self._gateway is not None
+        for _ in range(_ROUNDS):
+            count = await self._gateway.end_tagged(tag)
+            if not count:
+                return
+            _log.warning("stopped sandboxes that were left", extra={"tag": tag, "count": count})
+            await asyncio.sleep(_ROUND_SECONDS)
+
+    # ------------------------------------------------------------ small things
+
+    def _the_pool(self) -> Pool:
+        if self._pool is None:
+            raise SandboxUnavailable("the service is stopping")
+        return self._pool
+
+    def _the_image(self) -> Image:
+        assert self._image is not None
+        return self._image
+
+    def _next_user(self) -> int:
+        """Of each use its own: where no namespace does, users keep processes and files apart."""
+        self._uses += 1
+        return self._plan.first_uid + self._uses % _USERS
+
+    def _why_not(self, error: Exception) -> str:
+        where = f"Aviato at {self._plan.base_url}"
+        source = error.__cause__ if isinstance(error, Failure) else error
+        reason = meaning_of(source or error).reason
+        if reason == "refused_credentials":
+            return f"{where} refuses the key (CWSANDBOX_API_KEY or AVIATO_API_KEY): {error}"
+        return f"no sandbox can be had of {where}: {error}"
+
+
+async def _furnish(remote: Remote, image: Image) -> None:
+    for path, data in image.files.items():
+        await remote.write_file(path, data)

@@ -1,0 +1,300 @@
+"""One warden's run, as the service sees it: what is sent to it, what comes back, how it ended.
+
+All of it comes through the stdin and stdout of one command of the SDK. What a program says is hostile:
+bounded in the sandbox and again here, and understood elsewhere. How it ended is only believed from a
+report that carries the word which the warden alone was told; a stream that ends without it is a failure
+of ours, whatever its exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import json
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import cwsandbox
+
+from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
+from proctor_service.sandbox.backends.aviato.failures import failure_of
+from proctor_service.sandbox.backends.local.endings import Evidence, classify
+from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
+
+_UNSENT_BYTES = 1 << 20
+_UNREAD_LINES = 100_000  # their bytes are bounded where they are written
+_AT_ONCE_BYTES = 1 << 18
+_PIECE_BYTES = 48 << 10
+_FRAME_BYTES = 1 << 20  # a warden's frames hold what one read gives, and are far smaller
+_NAMES = {"o": "stdout", "e": "stderr"}
+
+
+class Execution:
+    """Talks to one warden. Made when its command has begun; close it."""
+
+    def __init__(self, process: cwsandbox.Process, tell: Callable[[str], None]) -> None:
+        self._process = process
+        self._tell = tell
+        self._loop = asyncio.get_running_loop()
+        self._word = secrets.token_hex(16)
+        self._limits: Limits | None = None
+        self._hear: Hear | None = None
+        self._rest = ""
+        self._kept: dict[str, list[bytes]] = {"o": [], "e": []}
+        self._line = bytearray()
+        self._lines: deque[bytes] = deque()
+        self._over = False
+        self._reported = False
+        self._flooded = False
+        self._wanted: asyncio.Future[None] | None = None
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._sending: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
+        self._ended: asyncio.Future[Ended] = self._loop.create_future()
+        self._reading = self._loop.create_task(self._read())
+
+    # ------------------------------------------------------------ the conversation
+
+    async def hello(self, seconds: float) -> dict[str, Any]:
+        """What the warden found, once the walls stand. Raises SandboxUnavailable: nothing has run."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._hello
+        except TimeoutError:
+            raise SandboxUnavailable("timeout: the warden did not answer") from None
+
+    def begin(
+        self,
+        limits: Limits,
+        flood_bytes: int,
+        keep_stdout_bytes: int = 0,
+        timeout_seconds: float | None = None,
+        hear: Hear | None = None,
+        still: bool = False,
+    ) -> None:
+        """Tells the warden the limits, which count from here, and the word for its report.
+
+        `still`: what else runs in the sandbox as the program's user stops until it has ended.
+        """
+        self._limits = limits
+        self._hear = hear
+        order = {
+            "word": self._word,
+            "still": still,
+            "keep_stdout_bytes": max(limits.output_kb << 10, keep_stdout_bytes),
+            "limits": {
+                "cpu_seconds": limits.cpu_seconds,
+                "wall_seconds": limits.wall_seconds,
+                "timeout_seconds": timeout_seconds,
+                "memory_mb": limits.memory_mb,
+                "output_kb": limits.output_kb,
+                "processes": limits.processes,
+                "disk_mb": limits.disk_mb,
+                "flood_bytes": flood_bytes,
+            },
+        }
+        self.send(b"c" + json.dumps(order).encode() + b"\n")
+
+    def pass_on(self, data: bytes) -> None:
+        """Sends bytes to the program: a line, or whatever else it waits for."""
+        if len(data) <= _PIECE_BYTES and data.find(b"\n") == len(data) - 1:
+            self.send(b"l" + data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), _PIECE_BYTES):
+            piece = binascii.b2a_base64(view[start : start + _PIECE_BYTES])
+            self.send(b"b" + piece)
+
+    def send(self, frame: bytes) -> None:
+        """Sends a frame of the warden's, newline and all."""
+        if self._over:
+            return
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
+        if self._sending is None or self._sending.done():
+            self._sending = self._loop.create_task(self._send())
+
+    async def drain(self) -> None:
+        """Waits while much is unsent."""
+        await asyncio.sleep(0)
+        while self._unsent_bytes > _UNSENT_BYTES and not self._over:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    async def receive(self) -> bytes | None:
+        """The next line from the program's channel, None after the last."""
+        while not self._lines:
+            if self._over:
+                return None
+            self._wanted = self._loop.create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        return self._lines.popleft()
+
+    def said(self) -> bytes:
+        """All that the program said on its channel and that was not received."""
+        lines = b"".join(line + b"\n" for line in self._lines)
+        self._lines.clear()
+        return lines + self._line
+
+    async def ended(self) -> Ended:
+        """How the program ended. Raises SandboxLost."""
+        return await asyncio.shield(self._ended)
+
+    def give_up(self) -> None:
+        """Nobody waits for its report any more; unless it came, it is `killed`."""
+        self._settle(Ended("killed", None, None, b"", b"", False, Usage()))
+
+    @property
+    def begun(self) -> bool:
+        """Whether a program may have run."""
+        return self._limits is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether the report came, or never will."""
+        return self._over
+
+    @property
+    def reported(self) -> bool:
+        """Whether the warden came to its own end, and left the sandbox as it should be."""
+        return self._reported
+
+    async def close(self, settle_seconds: float = 0.0) -> None:
+        """Lets go of the command; what still runs of it after so long may be killed."""
+        if self._reported and settle_seconds:
+            await asyncio.wait({self._reading}, timeout=settle_seconds)
+        self._process.cancel()
+        tasks = [task for task in (self._reading, self._sending) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.give_up()
+
+    # ------------------------------------------------------------ to the warden
+
+    async def _send(self) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            while self._unsent:
+                data = bytearray()
+                while self._unsent and len(data) < _AT_ONCE_BYTES:
+                    data += self._unsent.popleft()
+                await stdin.write(bytes(data))
+                self._unsent_bytes -= len(data)
+                if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
+                    _wake(self._drained)
+        except cwsandbox.CWSandboxError:
+            self._unsent.clear()  # it no longer listens, and how it ended will say why
+            self._unsent_bytes = 0
+            if self._drained is not None:
+                _wake(self._drained)
+
+    # ------------------------------------------------------------ from the warden
+
+    async def _read(self) -> None:
+        try:
+            async for text in self._process.stdout:
+                self._take(text)
+            result = await self._process
+        except Exception as error:
+            # Before it was told to begin, nothing has run.
+            self._fail(failure_of(error, "start" if self._limits is None else "run"))
+            return
+        why = f"the warden ended with code {result.returncode} and without a report"
+        tail = result.stderr.strip()[-300:]
+        self._fail(SandboxLost(f"no_report: {why}: {tail}" if tail else f"no_report: {why}"))
+
+    def _take(self, text: str) -> None:
+        *frames, self._rest = (self._rest + text).split("\n")
+        for frame in frames:
+            self._understand(frame[:1], binascii.a2b_base64(frame[1:]))
+        if len(self._rest) > _FRAME_BYTES:
+            raise ValueError("not a warden's frame")
+        if self._wanted is not None and self._lines:
+            _wake(self._wanted)
+
+    def _understand(self, kind: str, data: bytes) -> None:
+        if kind == "l":
+            if self._flooded:
+                return
+            first, *others = data.split(b"\n")
+            self._line += first
+            for other in others:
+                self._lines.append(bytes(self._line))
+                self._line = bytearray(other)
+            if len(self._lines) > _UNREAD_LINES:
+                self._flooded = True
+                self.send(b"f\n")
+        elif kind in _NAMES:
+            self._kept[kind].append(data)
+            if self._hear is not None:
+                self._hear("stdout" if kind == "o" else "stderr", data)
+        elif kind == "+" and not self._hello.done():
+            self._hello.set_result(json.loads(data))
+        elif kind == "-":
+            why = f"unhealthy: {data.decode('utf-8', 'replace')[:300]}"
+            self._fail(SandboxLost(why) if self.begun else SandboxUnavailable(why))
+        elif kind == "." and self._limits is not None:
+            report = json.loads(data)
+            if secrets.compare_digest(str(report.get("word")), self._word):
+                self._reported = not self._over
+                self._settle(_ended(report, self._limits, self._kept))
+
+    def _settle(self, ended: Ended) -> None:
+        if not self._over:
+            self._ended.set_result(ended)
+            self._finish()
+
+    def _fail(self, failure: Failure) -> None:
+        if self._over:
+            return
+        self._tell(failure.message.partition(":")[0])
+        for future in (self._hello, self._ended):
+            if not future.done():
+                future.set_exception(failure)
+                future.exception()  # retrieved here, so that nobody need watch it
+        self._finish()
+
+    def _finish(self) -> None:
+        self._over = True
+        for waiter in (self._wanted, self._drained):
+            if waiter is not None:
+                _wake(waiter)
+
+
+def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]]) -> Ended:
+    evidence = Evidence(
+        status=report["status"],
+        stopped_for=report["stopped_for"],
+        out_of_memory_kills=report["out_of_memory_kills"],
+        cpu_seconds=report["cpu_seconds"],
+    )
+    ending, code, number = classify(evidence, limits)
+    stdout, stderr = b"".join(kept["o"]), b"".join(kept["e"])
+    return Ended(
+        ending=ending,
+        exit_code=code,
+        signal=number,
+        stdout=stdout,
+        stderr=stderr,
+        truncated=report["stdout_bytes"] > len(stdout) or report["stderr_bytes"] > len(stderr),
+        usage=Usage(
+            cpu_seconds=report["cpu_seconds"],
+            wall_seconds=report["wall_seconds"],
+            peak_memory_mb=report["peak_memory_mb"],
+            idle_seconds=report["idle_seconds"],
+        ),
+    )
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,186 @@
+"""The program's side of a remote sandbox: closes all doors behind itself, then becomes the program.
+
+Forked by the warden before that has read a job or its word, so nothing secret is in this memory. Runs
+in the remote sandbox: standard library only. What a local sandbox gets from namespaces comes from the
+remote one, which holds nothing else; what is done here is a user of its own, no capability, a system
+call filter, and rlimits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from typing import Any, NoReturn
+
+from .....inside import errands, program, snippet
+from ...local import kernel
+
+CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
+LIMITS_BYTES = 64
+LOCKED = b"+"  # a program's first word, before anything hostile can speak
+UNFILTERED = b"~"  # the same, where the kernel takes no system call filter
+_DESCRIPTORS = 1024
+_CHUNK = 1 << 16
+_NOT_FOUND, _CANNOT_START = 127, 126
+
+
+def become(
+    ends: tuple[int, int, int], uid: int | None, box: str, fresh: bool, walls: Any
+) -> NoReturn:
+    """In the child: `ends` are its channel, stdout and stderr. Never returns."""
+    channel = ends[0]
+    try:
+        filtered = _lock_down(ends, uid, box, walls["seccomp"])
+    except BaseException as error:
+        os.write(channel, repr(error).encode()[:500])
+        os._exit(70)
+    os.write(CHANNEL, LOCKED if filtered else UNFILTERED)
+    if _apply_limits():
+        if fresh:
+            program.main(CHANNEL)
+        else:
+            _obey()
+    os._exit(71)
+
+
+def _lock_down(ends: tuple[int, int, int], uid: int | None, box: str, filters: list[str]) -> bool:
+    """Whether there is a system call filter. Raises OSError for what else does not come up."""
+    channel, out, err = ends
+    null = os.open("/dev/null", os.O_RDWR)
+    for source, target in ((null, 0), (out, 1), (err, 2)):
+        os.dup2(source, target)
+    os.dup2(channel, CHANNEL, inheritable=False)
+    os.closerange(3, CHANNEL)
+    os.setsid()
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # the first to go when the remote sandbox's memory is used up
+    for name, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, _DESCRIPTORS),
+        (resource.RLIMIT_MEMLOCK, 1 << 16),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        _limit(name, value)
+    if uid is not None:
+        kernel.drop_bounding_set()
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.umask(0o022)
+    os.environ.update(HOME=f"{box}/home", TMPDIR=_tmp(box))
+    os.chdir(f"{box}/work")
+    return _filter_calls(filters)
+
+
+def _filter_calls(filters: list[str]) -> bool:
+    try:
+        for code in filters:
+            kernel.install_seccomp(kernel.load_seccomp(bytes.fromhex(code)))
+    except OSError:
+        return False
+    return bool(filters)
+
+
+def _tmp(box: str) -> str:
+    return "/tmp" if os.path.realpath("/tmp") == f"{box}/tmp" else f"{box}/tmp"
+
+
+def limits_line(limits: dict[str, Any], fresh: bool) -> bytes:
+    """The limits that a program sets for itself, behind those that the warden watches."""
+    words = (
+        int(limits["timeout_seconds"] or limits["cpu_seconds"]) + 2,
+        max(8, min(64, limits["memory_mb"] // 4)),
+        limits["memory_mb"] + 64,  # a bare interpreter takes some
+        limits["processes"],
+        limits["disk_mb"] if fresh else 1 << 20,  # files with holes are larger than they are
+    )
+    return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
+
+
+def _apply_limits() -> bool:
+    """Waits for the job's own limits, a line of fixed length; False when there is no job."""
+    line = _read(LIMITS_BYTES)
+    if len(line) < LIMITS_BYTES:
+        return False
+    cpu_seconds, stack_mb, data_mb, processes, file_mb = (int(word) for word in line.split())
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # left as it is: contest programs raise it
+    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
+    # Of a process's memory what it may write to, and not what it merely reserves, as Java and Go do.
+    for name, value in (
+        (resource.RLIMIT_CPU, cpu_seconds),
+        (resource.RLIMIT_DATA, data_mb << 20),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_FSIZE, file_mb << 20),
+    ):
+        _limit(name, value)
+    return True
+
+
+def _limit(name: int, value: int) -> None:
+    resource.setrlimit(name, (value, value))
+
+
+def _read(size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = os.read(CHANNEL, min(_CHUNK, size - len(data)))
+        if not piece:
+            break
+        data += piece
+    return bytes(data)
+
+
+def _obey() -> None:
+    """Does what a stateful sandbox is asked: eight digits of length, the order, then its stdin."""
+    order = json.loads(_read(int(_read(8))))
+    _feed_stdin(order["stdin_bytes"])
+    for name, value in order["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if order["file_mb"] is not None:
+        _limit(resource.RLIMIT_FSIZE, order["file_mb"] << 20)
+    kind, what = order["kind"], order["what"]
+    if kind in errands.KINDS:
+        errands.KINDS[kind](*what)
+        os._exit(0)
+    if kind == "code":
+        snippet.run(what[0], CHANNEL)
+    _become_program(what)
+
+
+def _feed_stdin(size: int) -> None:
+    """Makes the next bytes on the channel the standard input, without a pipe that could fill."""
+    try:
+        descriptor = os.memfd_create("stdin", 0)
+    except OSError:
+        descriptor = os.open(os.environ["TMPDIR"], os.O_TMPFILE | os.O_RDWR, 0o600)
+    while size:
+        data = memoryview(_read(min(size, _CHUNK)))
+        if not data:
+            os._exit(71)
+        size -= len(data)
+        while data:
+            data = data[os.write(descriptor, data) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(descriptor, 0)
+    os.close(descriptor)
+
+
+def _become_program(argv: list[str]) -> NoReturn:
+    """Becomes another program; exit codes are a shell's."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs expect them
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)
+    except (OSError, ValueError) as error:
+        os.write(2, f"{argv[0]}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        os._exit(_NOT_FOUND if missing else _CANNOT_START)

@@ -1,0 +1,52 @@
+"""How long a program has run: CPU time, and time in which it idled by itself.
+
+Runs in the remote sandbox, in the warden: standard library only. A moment counts as idle when the
+program neither ran nor waited for a core in it.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+from ...local import procfs
+
+
+class Clock:
+    """`resting`: the program waits for the service, and that is no idling of its own."""
+
+    def __init__(self) -> None:
+        self.resting = False
+        self.looks = 0
+        self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
+        self._scheduled: dict[int, float] = {}
+        self._at = 0.0
+
+    def start(self, now: float) -> None:
+        """Time counts from here."""
+        self._at = now
+
+    def look(self, pids: list[int], now: float) -> None:
+        """Takes note of what these processes, and those already gone, have used."""
+        self.looks += 1
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
+        scheduled = {t: procfs.scheduled_seconds(t) for p in pids for t in procfs.threads(p)}
+        # Threads that ended since the last look took their times along; the CPU time did not go.
+        ran = max(0.0, cpu - self.cpu_seconds)
+        progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
+        interval = now - self._at
+        idle = 0.0 if self.resting else min(interval, max(0.0, interval - progress))
+        self.idle_seconds += idle
+        self.used_seconds += min(interval, idle + ran)
+        self.cpu_seconds = max(cpu, self.cpu_seconds)
+        self._scheduled, self._at = scheduled, now
+
+    def over(self, limits: dict[str, Any]) -> str | None:
+        """The limit that is passed, if one is."""
+        timeout = limits["timeout_seconds"]
+        if timeout is not None:
+            return "wall_limit" if self.used_seconds > timeout else None
+        if self.cpu_seconds > limits["cpu_seconds"]:
+            return "cpu_limit"
+        return "wall_limit" if self.idle_seconds > limits["wall_seconds"] else None

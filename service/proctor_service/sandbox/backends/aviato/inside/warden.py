@@ -1,0 +1,337 @@
+"""Runs one program in a remote sandbox: stands beside it, limits it, and says how it ended.
+
+One exec of the SDK is one warden. It forks the program's process before it has read anything, so that
+neither the job nor the word that proves its own report is in the program's memory. It is another user's
+process, and cannot be traced. Standard library only; this file goes into the remote sandbox.
+
+From the service, a line each:   c configuration   l a line for the program   b bytes for it, base64
+                                 h no more lines   k, f end it: nobody needs it, it floods
+                                 p, r its clock rests, runs on
+To the service, base64 behind:   + ready           - not to be had            l what it says on its channel
+                                 o its stdout      e its stderr              . how it ended
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from collections import deque
+from typing import Any, NoReturn
+
+from ...local import kernel, procfs
+from . import cell, place, processes
+from .clock import Clock
+
+_CHUNK = 1 << 16
+_LOOK_SECONDS = 0.05
+_DISK_LOOKS = 10  # so many looks to one at the disk
+_ROUNDS = 200
+
+
+def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
+    """Never returns. `fresh`: in an emptied box, and nothing of the program stays."""
+    try:
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        own_user = uid if os.geteuid() == 0 else None
+        if fresh:
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+            processes.end_strangers(own_user)
+        box = place.prepare(own_user, fresh)
+        warden = _Warden(own_user, box, fresh)
+        warden.fork(walls)
+    except BaseException as error:
+        _say(b"-", f"{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    try:
+        warden.serve()
+    except BaseException as error:
+        _say(b"-", f"{type(error).__name__}: {error}".encode())
+    os._exit(0)
+
+
+class _Stream:
+    """One of the program's outputs: the first bytes go to the service, the rest is counted."""
+
+    def __init__(self, kind: bytes, descriptor: int) -> None:
+        self.kind = kind
+        self.descriptor = descriptor
+        self.room = 0
+        self.total = 0
+        self.open = True
+        os.set_blocking(descriptor, False)
+
+
+class _Warden:
+    def __init__(self, uid: int | None, box: str, fresh: bool) -> None:
+        self.uid, self.box, self.fresh = uid, box, fresh
+        self.child = 0
+        self.status: int | None = None
+        self.stopped_for: str | None = None
+        self.limits: dict[str, Any] = {}
+        self.word = ""
+        self.started = 0.0
+        self.clock = Clock()
+        self.received = b""
+        self.unsent: deque[memoryview] = deque()
+        self.hung_up = False
+        self.stilled = False
+        self.frames: list[bytes] = []
+        self.poll = select.poll()
+        self.oom_kills = processes.out_of_memory_kills()
+
+    def fork(self, walls: dict[str, Any]) -> None:
+        """Makes the program's process, and waits until its walls stand. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        self.child = os.fork()
+        if self.child == 0:
+            ends = (theirs.fileno(), out_end, err_end)
+            cell.become(ends, self.uid, self.box, self.fresh, walls)
+        theirs.close()
+        os.close(out_end)
+        os.close(err_end)
+        first = ours.recv(_CHUNK)
+        if first not in (cell.LOCKED, cell.UNFILTERED):
+            raise OSError(f"the walls did not come up: {first!r}")
+        self.channel = ours
+        self.streams = (
+            _Stream(b"l", ours.fileno()),
+            _Stream(b"o", out),
+            _Stream(b"e", err),
+        )
+        self.wake, wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        report = {"own_user": self.uid is not None, "seccomp": first == cell.LOCKED}
+        _say(b"+", json.dumps(report).encode())
+
+    def serve(self) -> None:
+        """From the configuration to the report; at once over when the service goes away."""
+        for descriptor in (0, self.wake, *(stream.descriptor for stream in self.streams)):
+            self.poll.register(descriptor, select.POLLIN)
+        look_at = time.monotonic() + _LOOK_SECONDS
+        while self.status is None or not self.word:  # it may end before it was told what to do
+            pause = max(0.0, look_at - time.monotonic()) if self.limits else None
+            for descriptor, event in self.poll.poll(None if pause is None else pause * 1000):
+                if descriptor == 0:
+                    if not self.hear():
+                        self.end_all()
+                        return
+                elif descriptor == self.wake:
+                    os.read(self.wake, _CHUNK)
+                elif event & ~select.POLLOUT:
+                    self.relay(descriptor)
+                else:
+                    self.pass_on()
+            self.reap()
+            self.flush()
+            if self.limits and time.monotonic() >= look_at:
+                self.look()
+                look_at = time.monotonic() + _LOOK_SECONDS
+        self.finish()
+
+    # ------------------------------------------------------------ from the service
+
+    def hear(self) -> bool:
+        data = os.read(0, _CHUNK)
+        *lines, self.received = (self.received + data).split(b"\n")
+        for line in lines:
+            self.obey(line[:1], line[1:])
+        return bool(data)
+
+    def obey(self, kind: bytes, rest: bytes) -> None:
+        if kind == b"c":
+            self.configure(json.loads(rest))
+        elif kind == b"l":
+            self.pass_on(rest + b"\n")
+        elif kind == b"b":
+            self.pass_on(binascii.a2b_base64(rest))
+        elif kind == b"h":
+            self.hung_up = True
+            self.pass_on()
+        elif kind in (b"k", b"f"):
+            self.stop("killed" if kind == b"k" else "output_limit")
+        elif kind in (b"p", b"r"):
+            self.clock.resting = kind == b"p"
+
+    def configure(self, order: dict[str, Any]) -> None:
+        self.word = order["word"]
+        self.limits = order["limits"]
+        _, out, err = self.streams
+        out.room, err.room = order["keep_stdout_bytes"], self.limits["output_kb"] << 10
+        self.streams[0].room = self.limits["flood_bytes"]
+        self.started = time.monotonic()
+        self.clock.start(self.started)
+        if order["still"] and self.uid is not None:
+            self.stilled = True
+            processes.signal_user(self.uid, signal.SIGSTOP)
+            os.kill(self.child, signal.SIGCONT)
+        self.pass_on(cell.limits_line(self.limits, self.fresh))
+
+    def pass_on(self, data: bytes = b"") -> None:
+        """To the program, as far as it takes it."""
+        if data:
+            self.unsent.append(memoryview(data))
+        try:
+            while self.unsent:
+                sent = self.channel.send(self.unsent[0])
+                self.unsent[0] = self.unsent[0][sent:]
+                if not self.unsent[0]:
+                    self.unsent.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unsent.clear()  # it no longer listens, and how it ended will say why
+        if self.hung_up and not self.unsent:
+            try:
+                self.channel.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass
+        if self.streams[0].open:
+            more = select.POLLOUT if self.unsent else 0
+            self.poll.modify(self.channel.fileno(), select.POLLIN | more)
+
+    # ------------------------------------------------------------ from the program
+
+    def relay(self, descriptor: int) -> bool:
+        """Reads once; whether there may be more."""
+        stream = next(s for s in self.streams if s.descriptor == descriptor)
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            stream.open = False
+            self.poll.unregister(descriptor)
+            return False
+        stream.total += len(data)
+        kept = data[: stream.room]
+        stream.room -= len(kept)
+        if kept:
+            self.frames.append(stream.kind + binascii.b2a_base64(kept))
+        if self.limits and stream.total > self.limits["flood_bytes"]:
+            self.stop("output_limit")
+        return True
+
+    def flush(self) -> None:
+        data, self.frames = b"".join(self.frames), []
+        _write(data)
+
+    # ------------------------------------------------------------ limits and ends
+
+    def pids(self) -> list[int]:
+        """The program's processes."""
+        return processes.below(os.getpid()) if self.fresh else processes.of_session(self.child)
+
+    def look(self) -> None:
+        pids = self.pids()
+        self.clock.look(pids, time.monotonic())
+        all_pids = pids if self.uid is None or self.fresh else processes.of_user(self.uid)
+        reason = self.clock.over(self.limits)
+        if reason is None and procfs.exceeds_memory(all_pids, self.limits["memory_mb"]):
+            reason = "memory_limit"
+        if reason is None and self.clock.looks % _DISK_LOOKS == 0:
+            full = place.exceeds(self.box, self.limits["disk_mb"])
+            reason = "output_limit" if full else None
+        if reason is not None:
+            self.stop(reason)
+
+    def stop(self, reason: str) -> None:
+        self.stopped_for = self.stopped_for or reason
+        if not self.fresh and reason == "memory_limit" and self.uid is not None:
+            processes.signal_user(self.uid, signal.SIGKILL)
+        self.end_all()
+
+    def end_all(self) -> None:
+        """Kills what belongs to the program, until nothing of it is left."""
+        for _ in range(_ROUNDS):
+            if self.fresh and self.uid is not None:
+                processes.signal_user(self.uid, signal.SIGKILL)
+            pids = self.pids()
+            for pid in pids:
+                processes.kill(pid)
+            self.reap()
+            if not pids:
+                return
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.child:
+                self.status = status
+
+    def finish(self) -> None:
+        wall_seconds = time.monotonic() - self.started
+        if self.fresh:
+            self.end_all()
+        if self.stilled and self.uid is not None:
+            processes.signal_user(self.uid, signal.SIGCONT)
+        for stream in self.streams:
+            while stream.open and self.relay(stream.descriptor):
+                pass
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        _, out, err = self.streams
+        report = {
+            "word": self.word,
+            "status": self.status,
+            "stopped_for": self.stopped_for,
+            "out_of_memory_kills": processes.out_of_memory_kills() - self.oom_kills,
+            "cpu_seconds": max(used.ru_utime + used.ru_stime, self.clock.cpu_seconds),
+            "wall_seconds": wall_seconds,
+            "idle_seconds": self.clock.idle_seconds,
+            "peak_memory_mb": used.ru_maxrss / 1024,
+            "stdout_bytes": out.total,
+            "stderr_bytes": err.total,
+        }
+        left = [stream.descriptor for stream in (out, err) if stream.open]
+        if left:
+            _leave_behind(left)
+        self.frames.append(b"." + binascii.b2a_base64(json.dumps(report).encode()))
+        self.flush()
+
+
+def _leave_behind(descriptors: list[int]) -> None:
+    """A process that reads what background processes still write, or they would end by SIGPIPE."""
+    pid = os.fork()
+    if pid:
+        os.setpgid(pid, pid)  # so that who ends this command's processes does not end it
+        return
+    try:
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        while descriptors:
+            for descriptor, _ in poll.poll():
+                if not os.read(descriptor, _CHUNK):
+                    poll.unregister(descriptor)
+                    descriptors.remove(descriptor)
+    finally:
+        os._exit(0)
+
+
+def _say(kind: bytes, data: bytes) -> None:
+    _write(kind + binascii.b2a_base64(data))
+
+
+def _write(data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view) :]

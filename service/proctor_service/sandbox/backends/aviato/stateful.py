@@ -1,0 +1,214 @@
+"""A sandbox that keeps its state: each command is a warden's run of its own in the same box.
+
+Nothing of the service waits in the sandbox between two commands, so a gateway that restarts costs no
+more than the commands that run just then. Files and what runs in the background stay there; what Python
+code changes in its environment is told, kept here, and given to the next command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from proctor_service.errors import (
+    FileMissing,
+    FileRefused,
+    SandboxEnded,
+    SandboxLost,
+    SandboxUnavailable,
+)
+from proctor_service.inside.errands import MISSING, REFUSED
+from proctor_service.sandbox.backends.aviato.execution import Execution
+from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
+
+_TRIES = 3
+_LOOK_SECONDS = 20.0
+_KILL_SECONDS = 5.0
+_ERRAND_SECONDS = 60.0
+_UNTIMED_SECONDS = 1e8
+_MOST_ENVIRONMENT_BYTES = 1 << 16
+_ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
+_ARCHIVE_BYTES = 16 << 20
+
+T = TypeVar("T")
+Open = Callable[[float | None], AbstractAsyncContextManager[Execution]]
+"""Has a warden started in the sandbox, for a command with that timeout. Raises SandboxUnavailable."""
+
+
+class AviatoStatefulSandbox:
+    """Implements `sandbox.interface.StatefulSandbox`."""
+
+    def __init__(self, name: str, limits: Limits, flood_bytes: int, open_warden: Open) -> None:
+        self.id = name
+        self._limits = limits
+        self._flood_bytes = flood_bytes
+        self._open = open_warden
+        self._environment: dict[str, str | None] = {}
+        self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    # ------------------------------------------------------------ its life
+
+    async def ended(self) -> Ended:
+        """See `StatefulSandbox.ended`."""
+        return await asyncio.shield(self._over)
+
+    def kill(self) -> None:
+        """See `StatefulSandbox.kill`."""
+        if not self._over.done():
+            self._over.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
+
+    def lose(self, why: str) -> None:
+        """It is gone, through no act of its own."""
+        if not self._over.done():
+            self._over.set_exception(SandboxLost(why))
+            self._over.exception()  # retrieved here, so that nobody need watch it
+
+    # ------------------------------------------------------------ what it does
+
+    async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
+        """See `StatefulSandbox.exec`."""
+        limits, timeout = self._limits, command.timeout_seconds
+        if timeout is not None:
+            limits = replace(limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
+        kind = "argv" if command.code is None else "code"
+        what: list[object] = list(command.argv) if command.code is None else [command.code]
+        return await self._run(kind, what, command.stdin, limits, timeout, hear)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """See `StatefulSandbox.write_file`."""
+        _check(await self._errand("write", [path], stdin=data))
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """See `StatefulSandbox.read_file`."""
+        ended = await self._errand("read", [path, max_bytes], max_bytes)
+        _check(ended)
+        if ended.truncated:
+            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
+        return ended.stdout
+
+    async def snapshot(self) -> bytes:
+        """See `StatefulSandbox.snapshot`."""
+        most = self._limits.disk_mb << 20
+        ended = await self._errand("save", [most], int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES)
+        _check(ended)
+        if ended.truncated:
+            raise FileRefused("the sandbox's files do not fit an archive of their size")
+        return ended.stdout
+
+    async def _errand(
+        self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
+    ) -> Ended:
+        kept = max(64, -(-keep_bytes // 1024))
+        limits = replace(self._limits, output_kb=kept, cpu_seconds=_UNTIMED_SECONDS)
+        return await self._run(kind, what, stdin, limits, _ERRAND_SECONDS, None)
+
+    # ------------------------------------------------------------ runs
+
+    async def _run(
+        self,
+        kind: str,
+        what: list[object],
+        stdin: bytes,
+        limits: Limits,
+        timeout: float | None,
+        hear: Hear | None,
+    ) -> Ended:
+        async with contextlib.AsyncExitStack() as stack:
+            execution = await self._unless_over(self._warden(stack, timeout))
+            flood = max(self._flood_bytes, 2 * limits.output_kb << 10)
+            still = kind == "save"  # nothing moves while the files are read
+            execution.begin(limits, flood, timeout_seconds=timeout, hear=hear, still=still)
+            execution.pass_on(_order(kind, what, stdin, self._environment, limits.disk_mb))
+            try:
+                ended = await self._unless_over(execution.ended())
+            except asyncio.CancelledError:
+                await _kill(execution)
+                raise
+            if kind == "code":
+                self._take_environment(execution.said())
+            return ended
+
+    async def _warden(self, stack: contextlib.AsyncExitStack, timeout: float | None) -> Execution:
+        """A warden that is ready; asked for again when it is not to be had, since nothing ran."""
+        for tries in range(_TRIES):
+            try:
+                return await stack.enter_async_context(self._open(timeout))
+            except SandboxUnavailable as failure:
+                if tries == _TRIES - 1:
+                    raise SandboxLost(failure.message) from failure
+        raise AssertionError("not reached")
+
+    async def _unless_over(self, work: Coroutine[Any, Any, T]) -> T:
+        """Does it, unless the sandbox is over before. Raises SandboxEnded or SandboxLost then."""
+        doing = asyncio.ensure_future(work)
+        try:
+            both: set[asyncio.Future[Any]] = {doing, self._over}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done() or self._over.done():
+                raise self._end()
+            return doing.result()
+        except SandboxLost as lost:
+            # What was under way may have run or not: nobody knows what state the sandbox is in.
+            self.lose(lost.message)
+            raise
+        finally:
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait({doing})
+
+    def _end(self) -> Exception:
+        error = self._over.exception()
+        if isinstance(error, SandboxLost):
+            return SandboxLost(error.message)
+        return SandboxEnded("the sandbox was stopped")
+
+    def _take_environment(self, said: bytes) -> None:
+        """What Python code did to its environment, from now on everybody's in this sandbox."""
+        with contextlib.suppress(ValueError, AttributeError):
+            if len(said) <= _MOST_ENVIRONMENT_BYTES:
+                for name, value in json.loads(said or b"{}").items():
+                    if value is None or isinstance(value, str):
+                        self._environment[name] = value
+
+
+def _order(
+    kind: str,
+    what: list[object],
+    stdin: bytes,
+    environment: dict[str, str | None],
+    file_mb: int,
+) -> bytes:
+    """What a cell obeys. No file that it writes for us is larger than the whole disk is to be."""
+    order = {
+        "kind": kind,
+        "what": what,
+        "environment": environment,
+        "stdin_bytes": len(stdin),
+        "file_mb": file_mb if kind == "write" else None,
+    }
+    text = json.dumps(order).encode()
+    return f"{len(text):08d}".encode() + text + stdin
+
+
+async def _kill(execution: Execution) -> None:
+    """Has a command's processes ended, and waits a while for it."""
+    execution.send(b"k\n")
+    with contextlib.suppress(TimeoutError, SandboxLost):
+        async with asyncio.timeout(_KILL_SECONDS):
+            await execution.ended()
+
+
+def _check(ended: Ended) -> None:
+    if ended.exit_code == 0:
+        return
+    why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
+    if ended.exit_code == MISSING:
+        raise FileMissing(why)
+    if ended.exit_code == REFUSED:
+        raise FileRefused(why)
+    raise FileRefused(f"the sandbox has no means left for it: {why}")
