@@ -15,6 +15,7 @@ import stat
 import sys
 import traceback
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import leaving, values
@@ -220,7 +221,7 @@ def _code_of(cause: BaseException | None) -> int:
     return exit_code(cause)
 
 
-def finish(code: int) -> NoReturn:
+def finish(code: int, leave: Callable[[int], NoReturn] = _exit) -> NoReturn:
     """What an interpreter does at its end: threads, exit functions, buffers, globals.
 
     Globals go as they do in CPython: the module is let go, and the collector runs finalizers while
@@ -238,7 +239,7 @@ def finish(code: int) -> NoReturn:
     except BaseException as error:
         _report(error)
     _flush(_stdout, _stderr)  # those of the start, if they are others and still there
-    _exit(code if good else 120)
+    leave(code if good else 120)
 
 
 def leave(code: int) -> NoReturn:

@@ -17,6 +17,7 @@ Other processes of the sandbox run as the same user and are hostile. They cannot
 they do to their own sandbox.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -32,6 +33,7 @@ from .channel import Channel
 _SET_DUMPABLE = 4
 _PER_RUN = 5
 _MOST_LEFT_BEHIND = 256  # output pipes that background processes may still write to
+_MOST_REAPED = 256  # at once: who forks in a loop does not keep this process from its orders
 _FORK_TRIES = 50
 _DYING_SECONDS = 0.01
 _CHUNK = 1 << 16
@@ -45,7 +47,7 @@ def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
     descriptor = channel.detach()
     os.environ.update(job.get("environment") or {})
     _set_dumpable(0)
-    _Session(descriptor).serve()
+    _Session(descriptor, job["descriptors"]).serve()
     os._exit(0)
 
 
@@ -54,30 +56,31 @@ def _set_dumpable(value: int) -> None:
 
 
 class _Run:
-    def __init__(self, number: int, outputs: list[int], changes: int) -> None:
+    def __init__(self, number: int, outputs: list[int], changes: int, stopped_all: bool) -> None:
         self.number = number
         self.outputs = outputs
         self.changes = changes  # a pipe on which Python code says how it left its environment
-        self.stopped_others = False
+        self.stopped_all = stopped_all
 
 
 class _Session:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, descriptors_of_each: int) -> None:
         self.channel = socket.socket(fileno=descriptor)
         self.home = os.getcwd()
-        self.received = b""
+        self.descriptors_of_each = descriptors_of_each
+        self.received = bytearray()
         self.descriptors: list[int] = []
         self.runs: dict[int, _Run] = {}  # by pid
         self.settling: dict[int, list[int]] = {}  # outputs by number
         self.left_behind: list[int] = []
         self.poll = select.poll()
-        self.wake, wake = os.pipe()
+        self.wake, self.waker = os.pipe()
         os.set_blocking(self.wake, False)
-        os.set_blocking(wake, False)
+        os.set_blocking(self.waker, False)
         # The kernel keeps from a first process what it has no handler for; Python has one for this.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
         self.poll.register(self.wake, select.POLLIN)
         self.poll.register(self.channel, select.POLLIN)
 
@@ -143,8 +146,7 @@ class _Session:
             self.become(kind, what, ends, theirs)
         os.close(theirs)
         os.set_blocking(changes, False)
-        run = self.runs[pid] = _Run(number, outputs, changes)
-        run.stopped_others = kind == "save"
+        self.runs[pid] = _Run(number, outputs, changes, kind == "save")
 
     def fork(self) -> int:
         """Where processes left behind have used up the limit, they go: else nothing ever could."""
@@ -168,6 +170,7 @@ class _Session:
                 os.dup2(end, target)
             os.dup2(changes, 3)
             os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_of_each,) * 2)
             os.set_inheritable(3, False)
             _set_dumpable(1)
             os.chdir(self.home)
@@ -184,7 +187,7 @@ class _Session:
         os._exit(_CANNOT_START)
 
     def reap(self) -> None:
-        while True:
+        for _ in range(_MOST_REAPED):
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
@@ -194,12 +197,22 @@ class _Session:
             run = self.runs.pop(pid, None)
             if run is None:
                 continue  # an orphan that fell to us, the first process
-            if run.stopped_others:
-                _signal_all(signal.SIGCONT)
+            if run.stopped_all:
+                self.let_go_on()
             self.apply_changes(run.changes)
             self.settling[run.number] = run.outputs
             cpu_seconds = used.ru_utime + used.ru_stime
             self.tell(["exited", run.number, status, cpu_seconds, used.ru_maxrss])
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self.waker, b"!")  # there may be more
+
+    def let_go_on(self) -> None:
+        """Ends the standstill in which files are saved, unless another save needs it."""
+        savers = [pid for pid, run in self.runs.items() if run.stopped_all]
+        for pid in savers:
+            os.kill(pid, signal.SIGCONT)
+        if not savers:
+            _signal_all(signal.SIGCONT)
 
     def apply_changes(self, descriptor: int) -> None:
         """What Python code did to its environment, from now on everybody's."""
@@ -210,8 +223,8 @@ class _Session:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
-        except (OSError, ValueError, TypeError, AttributeError):
-            pass  # nobody but the sandbox's own programs writes there
+        except Exception:
+            pass  # only the sandbox's own programs write there: whatever is wrong with it is theirs
         os.close(descriptor)
 
     # ------------------------------------------------------------ output nobody reads any more

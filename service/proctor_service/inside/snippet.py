@@ -1,14 +1,16 @@
 """Python code as a command of a stateful sandbox, run in a fork of the warm interpreter.
 
-It behaves as `python -u -c CODE` would, but starts in a millisecond. What it changes in `os.environ` is
-told on a descriptor, so that the next command finds it.
+It behaves as `python -c CODE` would on a terminal, but starts in a millisecond. What it changes in
+`os.environ` is told on a descriptor, so that the next command finds it.
 """
 
 import json
 import linecache
 import os
+import signal
 import sys
 import types
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import script
@@ -28,6 +30,7 @@ def run(source: str, changes: int) -> NoReturn:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linecache.cache[_NAME] = (len(source), None, source.splitlines(True), _NAME)
     code, process = 0, os.getpid()
+    leave: Callable[[int], NoReturn] = os._exit
     try:
         namespace = main.__dict__
         namespace["__builtins__"] = sys.modules["builtins"]
@@ -37,9 +40,11 @@ def run(source: str, changes: int) -> NoReturn:
     except BaseException as error:
         code = 1
         _show(error)
+        if isinstance(error, KeyboardInterrupt):
+            leave = _interrupted
     if os.getpid() == process:
         _tell(before, changes)
-    script.finish(code)
+    script.finish(code, leave)
 
 
 def _left(error: SystemExit) -> int:
@@ -47,6 +52,13 @@ def _left(error: SystemExit) -> int:
         return script.exit_code(error)
     _print(f"{error.code}\n")
     return 1
+
+
+def _interrupted(code: int) -> NoReturn:
+    """Ends as Python does then: of the signal."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code)
 
 
 def _show(error: BaseException) -> None:

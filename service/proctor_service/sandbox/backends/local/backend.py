@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import resource
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +25,7 @@ from proctor_service.sandbox.backends.local.nursery import Nursery
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 from proctor_service.sandbox.backends.local.slot import Slot
 from proctor_service.sandbox.backends.local.stateful import LocalStatefulSandbox
-from proctor_service.sandbox.backends.local.watch import Watch
+from proctor_service.sandbox.backends.local.watch import Pace, Watch
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class LocalBackend:
 
     async def open(self) -> None:
         """Starts the pool. Raises StartError when no sandbox comes up."""
+        _raise_descriptor_limit()
         self._groups = self._plan.open_groups()
         try:
             await self._nursery.open()
@@ -298,10 +300,12 @@ class LocalBackend:
         told = 0
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
-            self._watch.look(time.monotonic())
+            await self._watch.look()
             if sweep % _SWEEPS_PER_BACKGROUND_LOOK == 0:
+                pace = Pace()
                 for kept in list(self._kept.values()):
                     kept.look_at_background()
+                    await pace.rest()
             asleep, lent = self._watch.rest()
             if (asleep or told) and self._tell_asleep is not None:
                 self._tell_asleep(asleep, lent)
@@ -314,3 +318,10 @@ class LocalBackend:
             self._surplus_since = time.monotonic()
         elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:
             self._ready.popleft().close()
+
+
+def _raise_descriptor_limit() -> None:
+    """Every sandbox costs the service some; what is usual without asking is enough for a hundred."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -3,6 +3,9 @@
 Each forkserver has a group of its own, made once; its sandboxes are born in it. Limits are written
 before a job begins, when they differ from those of the last. Where groups cannot be had, `find` says
 why, and rlimits do what they can.
+
+The cores are shared out by sandbox, however many processes or sessions one consists of. A sandbox that
+nobody waits for gets what all others leave.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from pathlib import Path
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
 _YOUNG_SECONDS = 10.0  # a group this new may not be locked by its service yet
-_V1_CONTROLLERS = ("memory", "pids", "cpuacct")
+_CONTROLLERS = ("memory", "pids", "cpuacct")
+_WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
+_ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # of a group, and (v1) of a process with nice 0
+_MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
+_LEAST_WEIGHTS = {1: 2, 2: 1}
+AWAKE, RESTING = 10.0, 0.0  # weights
 _FORKSERVER_PROCESSES = 1  # it stands in the group too
 _FORKSERVER_MB = 16  # and its pages, as far as they are not the zygote's, are charged to it
 
@@ -33,8 +41,16 @@ class Hierarchy:
     directories: dict[str, Path]
 
     def counts(self, controller: str) -> bool:
-        """Whether `memory`, `pids` or `cpuacct` is enforced."""
+        """Whether `memory`, `pids`, `cpuacct` or `cpu` is enforced."""
         return controller in self.directories
+
+    def set_weight(self, directory: Path, weight: float) -> None:
+        """A group's part of the cores; 1.0: as much as groups have by themselves."""
+        version = self.version
+        number = round(weight * _ORDINARY_WEIGHTS[version])
+        number = min(max(number, _LEAST_WEIGHTS[version]), _MOST_WEIGHTS[version])
+        with contextlib.suppress(OSError):
+            (directory / _WEIGHT_FILES[version]).write_text(str(number))
 
 
 class Group:
@@ -42,8 +58,11 @@ class Group:
 
     def __init__(self, hierarchy: Hierarchy, directories: dict[str, Path]) -> None:
         self._v1 = hierarchy.version == 1
+        self._hierarchy = hierarchy
         self._directories = directories
         self._set: tuple[int, int] | None = None
+        self._weight: float | None = None
+        self.set_weight(AWAKE)
         names = {"cpuacct": "cpuacct.usage"} if self._v1 else {"cpuacct": "cpu.stat"}
         names["memory"] = "memory.oom_control" if self._v1 else "memory.events"
         self._open = {
@@ -72,6 +91,12 @@ class Group:
             path = self._directories["pids"] / "pids.max"
             path.write_text(str(processes + _FORKSERVER_PROCESSES))
         self._set = (memory_mb, processes)
+
+    def set_weight(self, weight: float) -> None:
+        """AWAKE or RESTING. Nothing depends on it but speed."""
+        if self._weight != weight and "cpu" in self._directories:
+            self._hierarchy.set_weight(self._directories["cpu"], weight)
+        self._weight = weight
 
     def _set_memory(self, limit_bytes: int) -> None:
         directory = self._directories["memory"]
@@ -122,7 +147,8 @@ class Groups:
     The lock tells whether a directory's service is alive, also across pid namespaces.
     """
 
-    def __init__(self, hierarchy: Hierarchy) -> None:
+    def __init__(self, hierarchy: Hierarchy, cpu_weight: float) -> None:
+        """`cpu_weight`: of all sandboxes together, against everything else on the machine."""
         self.hierarchy = hierarchy
         name = f"proctor-{os.getpid()}-{secrets.token_hex(4)}"
         self._parents = {c: d / name for c, d in hierarchy.directories.items()}
@@ -132,7 +158,10 @@ class Groups:
             self._locks.append(os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             fcntl.flock(self._locks[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
             if hierarchy.version == 2:
-                (parent / "cgroup.subtree_control").write_text("+memory +pids")
+                wanted = "+memory +pids +cpu" if hierarchy.counts("cpu") else "+memory +pids"
+                (parent / "cgroup.subtree_control").write_text(wanted)
+        if hierarchy.counts("cpu"):
+            hierarchy.set_weight(self._parents["cpu"], cpu_weight)
 
     def make(self, name: str) -> Group:
         """A new group. Raises OSError when it cannot be made."""
@@ -162,17 +191,21 @@ def find() -> tuple[Hierarchy | None, str]:
         return None, str(error)
     own = {c: path for _, names, path in (x.split(":", 2) for x in lines) for c in names.split(",")}
     directories = {
-        c: _ROOT / c / own[c].lstrip("/")
-        for c in _V1_CONTROLLERS
+        c: (_ROOT / c).resolve() / own[c].lstrip("/")  # two may be one, mounted together
+        for c in (*_CONTROLLERS, "cpu")
         if c in own and (_ROOT / c).is_dir()
     }
     if "memory" in directories:
+        cpu = directories.pop("cpu", None)
+        if cpu is not None and _probe(cpu) is None:
+            return _usable(Hierarchy(1, {**directories, "cpu": cpu}))
         return _usable(Hierarchy(1, directories))
     if (_ROOT / "cgroup.controllers").exists() and "" in own:
         directory = _delegated(_ROOT / own[""].lstrip("/"))
         if isinstance(directory, str):
             return None, directory
-        return _usable(Hierarchy(2, dict.fromkeys(_V1_CONTROLLERS, directory)))
+        controllers = (*_CONTROLLERS, "cpu") if _shares_cores(directory) else _CONTROLLERS
+        return _usable(Hierarchy(2, dict.fromkeys(controllers, directory)))
     return None, "no memory controller is mounted below /sys/fs/cgroup"
 
 
@@ -209,13 +242,32 @@ def remove_tree(directory: Path) -> None:
 
 def _usable(hierarchy: Hierarchy) -> tuple[Hierarchy | None, str]:
     for directory in set(hierarchy.directories.values()):
-        probe = directory / f"proctor-{os.getpid()}-probe"
-        try:
-            probe.mkdir()
-            probe.rmdir()
-        except OSError as error:
+        error = _probe(directory)
+        if error is not None:
             return None, f"{directory} is not writable: {error.strerror}"
     return hierarchy, ""
+
+
+def _probe(directory: Path) -> OSError | None:
+    """Why no group can be made there, if none can."""
+    probe = directory / f"proctor-{os.getpid()}-probe"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        return error
+    return None
+
+
+def _shares_cores(directory: Path) -> bool:
+    """Whether groups below a v2 directory can have weights; makes it so where that is possible."""
+    control = directory / "cgroup.subtree_control"
+    try:
+        if "cpu" not in control.read_text().split():
+            control.write_text("+cpu")
+    except OSError:
+        return False
+    return True
 
 
 def _delegated(own: Path) -> Path | str:

@@ -8,6 +8,7 @@ import time
 from typing import Protocol
 
 from proctor_service.sandbox.backends.local.streams import Stream
+from proctor_service.sandbox.backends.local.watch import Look
 from proctor_service.sandbox.interface import Ending, Hear, Limits, StreamName
 
 _CHUNK = 1 << 16
@@ -45,12 +46,12 @@ class Execution:
         self.number = number
         self.limits = limits
         self.started_at = time.monotonic()
+        self.cpu_seconds = 0.0
         self.active_seconds = 0.0
         self.idle_seconds = 0.0
-        self.cpu_before = 0.0
         self.kills_before = 0
         self.stopped_for: Ending | None = None
-        self._stopped_at = 0.0
+        self._stopped_at_active = 0.0
         self._timeout_seconds = timeout_seconds
         self._flood_bytes = flood_bytes
         self._hear = hear
@@ -69,7 +70,21 @@ class Execution:
         """Whether nobody waits for it any more."""
         return self.reported.cancelled()
 
-    def overrun(self, cpu_seconds: float) -> Ending | None:
+    def on_look(self, look: Look, share: float) -> None:
+        """Counts time. `share`: its part of the CPU time, of commands that run side by side.
+
+        A sandbox cannot be seen to wait in one command and to run in another. Where nothing in it
+        waited for a core, all the time counts; else what its part used, and what was idle.
+        """
+        since_its_start = time.monotonic() - self.started_at
+        interval = min(look.interval_seconds, since_its_start)
+        used = look.used_seconds * share
+        idle = min(look.idle_seconds, interval)
+        self.cpu_seconds += used
+        self.idle_seconds += idle
+        self.active_seconds += min(interval, max(interval - look.waited_seconds, used + idle))
+
+    def overrun(self) -> Ending | None:
         """The limit that it is over, if it is over one and was not stopped yet."""
         if self.stopped_for is not None:
             return None
@@ -77,7 +92,7 @@ class Execution:
             return "output_limit"
         if self._timeout_seconds is not None:
             return "wall_limit" if self.active_seconds > self._timeout_seconds else None
-        if cpu_seconds - self.cpu_before > self.limits.cpu_seconds:
+        if self.cpu_seconds > self.limits.cpu_seconds:
             return "cpu_limit"
         return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
 
@@ -85,12 +100,13 @@ class Execution:
         """Notes why it is ended; False when it was so already."""
         if self.stopped_for is not None:
             return False
-        self.stopped_for, self._stopped_at = reason, time.monotonic()
+        self.stopped_for, self._stopped_at_active = reason, self.active_seconds
         return True
 
     def is_overdue(self, seconds: float) -> bool:
-        """Whether it was to end so long ago and did not."""
-        return self.stopped_for is not None and time.monotonic() - self._stopped_at > seconds
+        """Whether it was to end so long ago and did not; waiting for a core never counts."""
+        since = self.active_seconds - self._stopped_at_active
+        return self.stopped_for is not None and since > seconds
 
     def on_exit(self, report: Report | None) -> None:
         """It ended, or (None) its sandbox did: reads what is left."""

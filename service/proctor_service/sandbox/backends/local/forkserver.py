@@ -53,7 +53,6 @@ def main(
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     for name, value in (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NOFILE, int(str(config["descriptors"]))),
         (resource.RLIMIT_MEMLOCK, 1 << 16),
         (resource.RLIMIT_MSGQUEUE, 0),
     ):
@@ -209,8 +208,12 @@ def _apply_limits() -> bool:
         if not data:
             return False
         line += data
-    cpu_seconds, stack_mb, address_space_mb, processes = (int(word) for word in line.split())
+    cpu_seconds, stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    # Not before: the kernel counts by user what descriptors are on their way to another process, and
+    # refuses them beyond one's own limit. A forkserver must still be heard when its sandboxes are not.
+    descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     _, most = resource.getrlimit(resource.RLIMIT_STACK)  # left as it is: contest programs raise it
     resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
     if address_space_mb:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,9 @@ _ASK = (
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
 _TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
-_DESCRIPTORS = 1024
-_DESCRIPTORS_UNCOUNTED = 512  # where no cgroup counts the memory of pipes and sockets
+_DESCRIPTORS_OF_A_SLOT = 16  # its sandbox's, a command's and a connection's among them
+_SPARE_DESCRIPTORS = 256
+_WEIGHT_OF_NICE = 0.8  # each step back is so much of the cores (sched(7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Plan:
     traits: Traits
     checks: tuple[Check, ...]
     hierarchy: cgroups.Hierarchy | None
+    cpu_weight: float
     warm_slots: int
     max_slots: int
 
@@ -56,7 +59,7 @@ class Plan:
         if self.hierarchy is None:
             return None
         cgroups.remove_stale(self.hierarchy)
-        return cgroups.Groups(self.hierarchy)
+        return cgroups.Groups(self.hierarchy, self.cpu_weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,9 @@ def make_plan(settings: Settings) -> Plan:
     checks = (
         *walls,
         *_cgroup_checks(hierarchy, why_not),
+        _core_check(hierarchy),
         _hidden_service(interpreter),
+        _descriptor_check(settings.max_sandboxes),
         Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
         *_language_checks(settings, languages),
     )
@@ -102,8 +107,9 @@ def make_plan(settings: Settings) -> Plan:
         ),
         checks=checks,
         hierarchy=hierarchy,
+        cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
         warm_slots=settings.slot_count(),
-        max_slots=settings.max_sandboxes,
+        max_slots=min(settings.max_sandboxes, _slots_by_descriptors()),
     )
 
 
@@ -125,7 +131,6 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
         "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
         "seccomp_inner": seccomp.inner(os.uname().machine).hex(),
-        "descriptors": _DESCRIPTORS if memory_counted else _DESCRIPTORS_UNCOUNTED,
     }
     bin_directory = str(Path(interpreter.executable).parent)
     try:
@@ -246,6 +251,18 @@ def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Ch
     return checks
 
 
+def _core_check(hierarchy: cgroups.Hierarchy | None) -> Check:
+    ok = hierarchy is not None and hierarchy.counts("cpu")
+    return Check(
+        "cpu_cgroup",
+        ok,
+        "cores are shared out by sandbox"
+        if ok
+        else "a sandbox of many processes gets more of the cores than one of few",
+        "run as root, or in a cgroup with a delegated cpu controller",
+    )
+
+
 def _hidden_service(interpreter: _Interpreter) -> Check:
     code = str(Path(__file__).resolve())
     seen = _is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
@@ -255,6 +272,21 @@ def _hidden_service(interpreter: _Interpreter) -> Check:
         "sandboxes see the service's code" if seen else "sandboxes do not see the service's code",
         "install the service into a virtual environment outside /usr",
         guards=True,
+    )
+
+
+def _slots_by_descriptors() -> int:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (most - _SPARE_DESCRIPTORS) // _DESCRIPTORS_OF_A_SLOT)
+
+
+def _descriptor_check(max_sandboxes: int) -> Check:
+    slots = _slots_by_descriptors()
+    return Check(
+        "descriptors",
+        slots >= max_sandboxes,
+        f"open files for {min(slots, max_sandboxes)} of {max_sandboxes} sandboxes at once",
+        "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)",
     )
 
 

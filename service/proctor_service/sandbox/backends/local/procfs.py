@@ -10,14 +10,26 @@ import os
 
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CHUNK = 1 << 16
+_LEAST_OF_MORE = 1 << 11  # the kernel gives a page at a time, cut between two lines or words
 
 
 def _read(path: str) -> bytes:
+    # Without a file object: thousands are read a second where many sandboxes run.
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        data = piece = os.read(descriptor, _CHUNK)
+        while len(piece) >= _LEAST_OF_MORE:
+            piece = os.read(descriptor, _CHUNK)
+            data += piece
+        return data
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def pid_of(pidfd: int) -> int | None:
@@ -51,8 +63,13 @@ def threads(pid: int) -> list[int]:
 
 def scheduled_seconds(thread: int) -> float:
     """Seconds that a thread has run or waited for a core."""
+    return sum(schedule(thread))
+
+
+def schedule(thread: int) -> tuple[float, float]:
+    """Seconds that a thread has run, and that it has waited for a core."""
     words = _read(f"/proc/{thread}/schedstat").split()
-    return (int(words[0]) + int(words[1])) / 1e9 if len(words) >= 2 else 0.0
+    return (int(words[0]) / 1e9, int(words[1]) / 1e9) if len(words) >= 2 else (0.0, 0.0)
 
 
 def cpu_seconds(pids: list[int]) -> float:

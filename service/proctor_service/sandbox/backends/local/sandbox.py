@@ -17,7 +17,7 @@ from functools import partial
 
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.backends.local import procfs
-from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.cgroups import AWAKE, RESTING, Group
 from proctor_service.sandbox.backends.local.channel import Channel
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES
@@ -28,6 +28,8 @@ from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space that a bare interpreter takes up
 _FORKSERVER_PROCESSES = 1  # it counts against the same user's number
+_DESCRIPTORS = 1024
+_DESCRIPTORS_UNCOUNTED = 512  # where no cgroup counts the memory of pipes and sockets
 
 
 class LocalSandbox:
@@ -62,8 +64,13 @@ class LocalSandbox:
 
     # ------------------------------------------------------------ what the judge calls
 
-    def begin(self, job: Job) -> None:
-        """Starts the program; see `Sandbox.begin`."""
+    @property
+    def descriptors(self) -> int:
+        """How many a process of a sandbox may have."""
+        return _DESCRIPTORS if self._memory_is_counted else _DESCRIPTORS_UNCOUNTED
+
+    def begin(self, job: Job, descriptors: int | None = None) -> None:
+        """Starts the program; see `Sandbox.begin`. `descriptors`: how many it may have."""
         self._limits = job.limits
         if self._group is not None:
             self._cpu_before = self._group.cpu_seconds() or 0.0
@@ -75,9 +82,10 @@ class LocalSandbox:
         self._channel.listen()
         for stream in self._streams:
             self._loop.add_reader(stream.descriptor, self._on_output, stream)
-        self.send(self._limits_line(job.limits) + job.message)
+        limits_line = self._limits_line(job.limits, descriptors or self.descriptors)
+        self.send(limits_line + job.message)
 
-    def _limits_line(self, limits: Limits) -> bytes:
+    def _limits_line(self, limits: Limits, descriptors: int) -> bytes:
         """What the sandbox sets for itself: rlimits, behind or instead of the cgroup's."""
         uncounted = not self._memory_is_counted
         words = (
@@ -85,6 +93,7 @@ class LocalSandbox:
             max(8, min(64, limits.memory_mb // 4)),
             limits.memory_mb + _INTERPRETER_MB if uncounted else 0,
             limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
+            descriptors,
         )
         return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
 
@@ -148,6 +157,15 @@ class LocalSandbox:
         """How many of its processes the kernel has killed for memory."""
         kills = 0 if self._group is None else self._group.out_of_memory_kills()
         return kills - self._kills_before
+
+    def take_core(self, whether: bool) -> None:
+        """Whether it gets its part of the cores, or what all others leave."""
+        if self._group is not None and not self.is_over:
+            self._group.set_weight(AWAKE if whether else RESTING)
+
+    def forget_kills(self) -> None:
+        """What the kernel killed until now is told, and says nothing of how the sandbox will end."""
+        self._kills_before += self.out_of_memory_kills()
 
     def on_look(self, look: Look) -> None:
         """Stops it when it is over a limit."""

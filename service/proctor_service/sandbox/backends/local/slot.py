@@ -20,11 +20,12 @@ from collections.abc import Callable
 from typing import Literal
 
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.sandbox.backends.local.cgroups import Group
+from proctor_service.sandbox.backends.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.backends.local.nursery import Launch, Nursery
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 
 _END_SECONDS = 5.0
+_PER_SANDBOX = 4  # its channel, stdout, stderr and a pidfd
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
@@ -158,8 +159,11 @@ class Slot:
         elif kind == "failed":
             self.error = rest
             self._die(rest)
+        elif kind == "ready" and len(self._descriptors) < _PER_SANDBOX:
+            self._die("no descriptor is left")
         elif kind == "ready":
-            lent, self._descriptors = self._descriptors[:4], self._descriptors[4:]
+            lent = self._descriptors[:_PER_SANDBOX]
+            del self._descriptors[:_PER_SANDBOX]
             name = f"sb_{secrets.token_hex(12)}"
             launch = self._launch
             self.sandbox = LocalSandbox(
@@ -171,6 +175,8 @@ class Slot:
                 self.refit(self.disk_mb)
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
+            if self.group is not None:
+                self.group.set_weight(AWAKE)  # the next one is being forked
             if self.state != "dead":
                 self._change("recycling")
             status, cpu_seconds, max_rss_kb = rest.split()

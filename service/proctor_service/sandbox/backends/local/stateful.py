@@ -28,6 +28,7 @@ from proctor_service.sandbox.backends.local.watch import Look, Watch
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits, Usage
 
 _UNTIMED_SECONDS = 1e8
+_DESCRIPTORS = 8192  # of its program: three for each command under way
 _ERRAND_SECONDS = 60.0
 _RLIMIT_MARGIN_SECONDS = 5  # behind our own measure
 _KILL_SECONDS = 10.0  # then its program does not answer, and the whole sandbox goes
@@ -64,7 +65,9 @@ class LocalStatefulSandbox:
     async def open(self) -> None:
         """Starts the program inside. Raises SandboxLost when it does not come up."""
         untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
-        self._sandbox.begin(Job(b'{"kind":"session"}\n', untimed))
+        each = self._sandbox.descriptors
+        job = json.dumps({"kind": "session", "descriptors": each}).encode() + b"\n"
+        self._sandbox.begin(Job(job, untimed), _DESCRIPTORS)
         if await self._sandbox.receive() != b'["ready"]':
             self._sandbox.kill()
             raise SandboxLost("the program inside did not start")
@@ -72,6 +75,7 @@ class LocalStatefulSandbox:
 
     async def close(self) -> None:
         """Ends it and all that runs in it, and waits until it is gone."""
+        self._sandbox.take_core(True)  # dying takes some, too
         self._sandbox.kill()
         with contextlib.suppress(SandboxLost):
             await self._sandbox.ended()
@@ -156,7 +160,7 @@ class LocalStatefulSandbox:
         self, kind: str, what: list[object], make: Callable[[int, _Pipes], Execution]
     ) -> Ended:
         if self._sandbox.is_over or self._listener is None or self._listener.done():
-            await self._raise_over()
+            raise await self._over()
         number = next(self._numbers)
         pipes = _Pipes()
         execution = make(number, pipes)
@@ -169,19 +173,20 @@ class LocalStatefulSandbox:
         except asyncio.CancelledError:
             self._tell_kill(execution, "killed")
             raise  # it is finished with once it has ended
-        self._finish(execution)
         if report is None:
-            await self._raise_over()
-        assert report is not None
-        return self._ended(execution, *report)
+            self._finish(execution)
+            raise await self._over()
+        ended = self._ended(execution, *report)
+        self._finish(execution)
+        return ended
 
     def _begin(self, execution: Execution) -> None:
         if not self._running:
             self.started_at = time.monotonic()
             self._cpu_base = self._cpu_total()
             self._background_base = None
+            self._sandbox.take_core(True)
             self._watch.add(self)
-        execution.cpu_before = self._cpu_total() - self._cpu_base
         self._running[execution.number] = execution
 
     def _finish(self, execution: Execution) -> None:
@@ -192,6 +197,8 @@ class LocalStatefulSandbox:
         if not self._running:
             self._watch.remove(self)
             self._background_base = None
+            self._sandbox.forget_kills()
+            self._sandbox.take_core(False)
 
     def _tell_kill(self, execution: Execution, reason: Ending) -> None:
         if execution.stop(reason):
@@ -228,14 +235,16 @@ class LocalStatefulSandbox:
                     execution.on_exit((int(status), float(cpu_seconds), int(peak_kb)))
                     if execution.abandoned:
                         self._finish(execution)
-        self._sandbox.kill()
+        # Its program ended, or has hung up and is of no more use.
+        self._sandbox.stop("signalled")
         for execution in list(self._running.values()):
             execution.on_exit(None)
             self._finish(execution)
 
-    async def _raise_over(self) -> None:
+    async def _over(self) -> SandboxEnded:
+        """How it ended, for who still wants something of it. Raises SandboxLost."""
         ended = await self._sandbox.ended()
-        raise SandboxEnded(_OVER.get(ended.ending, "the sandbox ended by its own act"))
+        return SandboxEnded(_OVER.get(ended.ending, "the sandbox ended by its own act"))
 
     # ------------------------------------------------------------ what the sweep calls
 
@@ -254,16 +263,14 @@ class LocalStatefulSandbox:
 
     def on_look(self, look: Look) -> None:
         """Ends the commands whose time is up."""
+        share = 1 / len(self._running)
         for execution in list(self._running.values()):
-            execution.idle_seconds += look.idle_seconds
-            execution.active_seconds += min(
-                look.interval_seconds, look.used_seconds + look.idle_seconds
-            )
-            reason = execution.overrun(look.cpu_seconds)
+            execution.on_look(look, share)
+            reason = execution.overrun()
             if reason is not None:
                 self._tell_kill(execution, reason)
             if execution.is_overdue(_KILL_SECONDS):
-                self._sandbox.kill()
+                self._sandbox.stop("wall_limit")
         if not self._memory_is_counted and procfs.exceeds_memory(look.pids, self._limits.memory_mb):
             self._sandbox.stop("memory_limit")
 

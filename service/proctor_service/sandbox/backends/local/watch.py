@@ -3,11 +3,14 @@
 A moment counts as idle when the sandbox neither ran nor waited for a core in it. Time on a busy
 machine's run queue is therefore nobody's timeout. Where no cgroup counts, CPU time and memory are
 summed over the sandbox's processes instead, each time it is looked at. What follows from a look is the
-sandbox's own business.
+sandbox's own business. Many processes take long to look at: then there are fewer looks, and never more
+than the service can spare.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +18,8 @@ from proctor_service.sandbox.backends.local import procfs
 
 _ASLEEP_SHARE = 0.95  # idle for this share of an interval: it needs no core
 _MOMENT_SECONDS = 0.04  # what ends within it is never looked at
+_SLICE_SECONDS = 0.004  # so long the loop is held up
+_REST = 3  # times as long it is left alone after that
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +27,14 @@ class Look:
     """What was seen of a sandbox in an interval of wall time: since the look before.
 
     Of it `idle_seconds` in which nothing ran or waited for a core; `used_seconds` of CPU time, over all
-    cores. `cpu_seconds` is CPU time since it was first watched.
+    cores; `waited_seconds` of waiting for a core, over all threads that still live. `cpu_seconds` is CPU
+    time since it was first watched.
     """
 
     interval_seconds: float
     idle_seconds: float
     used_seconds: float
+    waited_seconds: float
     cpu_seconds: float
     pids: list[int]
 
@@ -57,8 +64,22 @@ class _Seen:
 
     looked_at: float
     cpu_seconds: float = 0.0
-    scheduled: dict[int, float] = field(default_factory=dict)
+    scheduled: dict[int, tuple[float, float]] = field(default_factory=dict)
     asleep: bool = False
+
+
+class Pace:
+    """Keeps work that is never urgent from holding up the loop."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    async def rest(self) -> None:
+        """Between two pieces of the work: gives way when it is time."""
+        spent_seconds = time.monotonic() - self._since
+        if spent_seconds > _SLICE_SECONDS:
+            await asyncio.sleep(spent_seconds * _REST)
+            self._since = time.monotonic()
 
 
 class Watch:
@@ -81,10 +102,15 @@ class Watch:
         """How many sandboxes used no core at the last look, and how many there are."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
-    def look(self, now: float) -> None:
+    async def look(self) -> None:
         """One sweep over what has run for more than a moment."""
+        pace = Pace()
         for sandbox in list(self._running):
-            if sandbox.resting or now - sandbox.started_at < _MOMENT_SECONDS:
+            await pace.rest()
+            now = time.monotonic()
+            if sandbox not in self._running or sandbox.resting:
+                continue
+            if now - sandbox.started_at < _MOMENT_SECONDS:
                 continue
             pid = sandbox.host_pid()
             if pid is None:
@@ -99,12 +125,16 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
     pids = procfs.tree(pid)
     counted = sandbox.cpu_seconds()
     cpu = procfs.cpu_seconds(pids) if counted is None else counted
-    scheduled = {t: procfs.scheduled_seconds(t) for p in pids for t in procfs.threads(p)}
+    scheduled = {t: procfs.schedule(t) for p in pids for t in procfs.threads(p)}
+    waited = active = 0.0
+    for thread, (ran_until_now, waited_until_now) in scheduled.items():
+        ran_before, waited_before = seen.scheduled.get(thread, (0.0, 0.0))
+        waited += waited_until_now - waited_before
+        active += ran_until_now - ran_before
     # Threads that ended since the last look took their times along; the CPU time did not go.
     used = cpu - seen.cpu_seconds
-    ran = max(used, sum(s - seen.scheduled.get(t, 0.0) for t, s in scheduled.items()))
     interval = now - seen.looked_at
-    idle = min(interval, max(0.0, interval - ran))
+    idle = min(interval, max(0.0, interval - max(used, active + waited)))
     seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
     seen.asleep = idle > _ASLEEP_SHARE * interval
-    return Look(interval, idle, used, cpu, pids)
+    return Look(interval, idle, used, waited, cpu, pids)
