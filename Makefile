@@ -1,21 +1,29 @@
 # Each target sets up what it needs. `make help` lists them.
 
 PYTHON ?= python3
+GPU_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := client service tests bench
+TRL := .venv-trl
+ART := .venv-art
+UNSLOTH := .venv-unsloth
+CODE := client service trainers tests bench
+IMAGE ?= proctor:latest
+BUILDAH ?= buildah
+SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test lint format bench clean
+.PHONY: help install serve demo test test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy image bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml
+$(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml trainers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Proctor needs Python 3.11 or later; say which with PYTHON=…"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e client -e service
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e client -e service -e trainers
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.service requirements-dev.txt
@@ -28,15 +36,47 @@ serve: $(VENV)/.service ## run the service on 127.0.0.1:8080
 	$(BIN)/proctor serve --host 127.0.0.1 --port 8080
 
 demo: $(VENV)/.service ## judge a few toy completions against a service of its own
-	$(BIN)/proctor demo
+	$(BIN)/python -m proctor_trainers.demo
 
-test: $(VENV)/.tools ## run all tests
+test: $(VENV)/.tools ## run all tests but those that need a trainer
 	$(BIN)/python -m pytest
+
+$(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
+	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
+	$(TRL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-trl.txt torch
+	$(TRL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-trl.txt \
+		-e client -e 'trainers[trl]' pytest
+	touch $@
+
+test-trl: $(VENV)/.service $(TRL)/.trainer ## train with TRL on a CPU, in .venv-trl
+	$(TRL)/bin/python -m pytest tests/trainers_trl
+
+$(ART)/.trainer: constraints-art.txt client/pyproject.toml trainers/pyproject.toml
+	test -x $(ART)/bin/python || $(PYTHON) -m venv $(ART)
+	$(ART)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-art.txt \
+		-e client -e 'trainers[art,wandb]' pytest
+	touch $@
+
+test-art: $(VENV)/.service $(ART)/.trainer ## train with ART without a GPU, in .venv-art
+	$(ART)/bin/python -m pytest tests/trainers_art
+
+# Without what it says it needs: on a CPU that would be several GB of CUDA packages.
+$(UNSLOTH)/.trainer: constraints-unsloth.txt client/pyproject.toml trainers/pyproject.toml
+	test -x $(UNSLOTH)/bin/python || $(PYTHON) -m venv $(UNSLOTH)
+	$(UNSLOTH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		-r constraints-unsloth.txt -e client -e trainers
+	touch $@
+
+test-unsloth: $(VENV)/.service $(UNSLOTH)/.trainer ## Unsloth's trainer on a CPU, in .venv-unsloth
+	$(UNSLOTH)/bin/python -m pytest tests/trainers_unsloth
+
+test-unsloth-gpu: $(VENV)/.service ## train with Unsloth on a GPU, with GPU_PYTHON=…
+	PYTHONPATH=client:trainers $(GPU_PYTHON) -m pytest -m gpu tests/trainers_unsloth
 
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	MYPYPATH=client:service:tests $(BIN)/mypy $(CODE)
+	MYPYPATH=client:service:trainers:tests $(BIN)/mypy $(CODE)
 
 format: $(VENV)/.tools ## let ruff put the code in form
 	$(BIN)/ruff check --fix $(CODE)
@@ -45,5 +85,19 @@ format: $(VENV)/.tools ## let ruff put the code in form
 bench: $(VENV)/.tools ## measure against the kernel's own cost
 	$(BIN)/proctor bench
 
+test-deploy: $(VENV)/.deploy ## test the image, the manifests and the alerts; says what it needs
+	$(BIN)/python -m pytest --show-capture=stdout tests/deploy
+
+$(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
+	touch $@
+
+image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE and EXTRAS say which
+	@if command -v $(firstword $(BUILDAH)) >/dev/null; then \
+		$(BUILDAH) build --format docker --timestamp $(SOURCE_DATE) $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
+	elif command -v docker >/dev/null; then \
+		SOURCE_DATE_EPOCH=$(SOURCE_DATE) docker build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
+	else echo "make image needs buildah or docker"; exit 1; fi
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -12,9 +13,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from proctor_service.app import Rooms, Server, build_app, make_server
+from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.life import Rooms
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
 from proctor_service.settings import Settings
 
@@ -106,9 +108,10 @@ def running_service(
     *,
     judge: Judge | None = passes,
     backend: Backend | None = None,
+    port: int = 0,
 ) -> Iterator[Service]:
-    """Serves on a free port until the block ends. `judge=None`: the real one."""
-    settings = (settings or Settings()).model_copy(update={"port": 0})
+    """Serves on a free port, or on `port`, until the block ends. `judge=None`: the real one."""
+    settings = (settings or Settings()).model_copy(update={"port": port})
     app = build_app(settings, backend or (NoBackend() if judge else None), judge)
     server = make_server(app)
     started = threading.Event()
@@ -177,6 +180,15 @@ class Gate:
         self._open = True
         for event in self._waiting.values():
             event.set()
+
+
+def free_ports(count: int) -> list[int]:
+    """So many ports on loopback that nobody listens on."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def exec_request(*sources: str, **fields: Any) -> dict[str, Any]:

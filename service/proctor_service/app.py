@@ -1,12 +1,7 @@
-"""The composition root, and the service's life: open, serve, drain, close.
+"""The composition root: here the rooms are put together, and served.
 
-Here the rooms are put together, and nowhere else does one of them know a concrete other.
-
-The end of it is in `Rooms.drain`. On the first SIGTERM or Ctrl-C the service goes on listening, but
-takes no new work (503), and hands back what waits as `cancelled`. What runs may finish until a
-little before `grace_seconds`, and is then cancelled too, so that every request under way gets a
-whole answer. Only then are connections closed, and last the sandboxes. A second signal ends it at
-once.
+Nowhere else does one of them know a concrete other. How the service opens, drains and closes is in
+`life.py`.
 """
 
 from __future__ import annotations
@@ -16,32 +11,37 @@ import contextlib
 import gc
 import logging
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from proctor_service.admission.cache import Cache
 from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.queue import DRAINING, FairQueue
+from proctor_service.admission.fair import Shares
+from proctor_service.admission.queue import FairQueue
 from proctor_service.api.auth import Authenticated
 from proctor_service.api.batch import Batch
-from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, Work, compat_routes
+from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, compat_routes
+from proctor_service.api.connection import LastAnswers
 from proctor_service.api.examples import BODIES, install_openapi
+from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import health_routes
 from proctor_service.api.idempotency import Ledger
 from proctor_service.api.problems import CatchAll, install_problems
 from proctor_service.api.rewards import RewardDesk, reward_routes
-from proctor_service.api.rollouts import Rollout, RolloutDesk, Stage, rollout_routes
+from proctor_service.api.rollouts import RolloutDesk, Stage, rollout_routes
 from proctor_service.api.sandboxes import Creation, SandboxDesk, sandbox_routes
+from proctor_service.api.shared_answers import SharedAnswers
 from proctor_service.api.translate import Machine
 from proctor_service.api.workplaces import workplaces
 from proctor_service.errors import StartError
-from proctor_service.evaluate import Corridor, Judge, Outcome, outcome_bytes
+from proctor_service.evaluate import Corridor, Evaluate, Judge, Outcome, outcome_bytes
+from proctor_service.life import ANSWERING_SECONDS, Rooms
 from proctor_service.logs import configure_logging
 from proctor_service.measured import (
     MeasuredApp,
@@ -52,92 +52,22 @@ from proctor_service.measured import (
 )
 from proctor_service.metrics import Metrics
 from proctor_service.registry import Bounds, Registry
+from proctor_service.replicas import Identity, Peers, Replicas, base_url
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
 from proctor_service.running import Runner
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings
 
+if TYPE_CHECKING:  # both are optional extras
+    from proctor_service.redis_store import RedisStore
+    from proctor_service.tracing import Tracing
+
 log = logging.getLogger(__name__)
 
 MEBIBYTE = 1024 * 1024
-ANSWERING_SECONDS = 2.0
-"""Kept back from `grace_seconds` for ending sandboxes and sending the last answers."""
 KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
 BACKLOG = 2048
-
-
-@dataclass(slots=True)
-class Rooms:
-    """What was put together, and its life in plain verbs."""
-
-    settings: Settings
-    backend: Backend
-    queue: FairQueue
-    deadlines: Deadlines
-    cache: Cache[Outcome]
-    desk: RewardDesk
-    registry: Registry
-    sandboxes: SandboxDesk
-    rollouts: RolloutDesk
-    compat: CompatDesk
-    metrics: Metrics
-    opened: bool = False
-    closed: bool = False
-
-    async def open(self) -> None:
-        """Opens the sandboxes, once. Raises StartError when they cannot be."""
-        if self.opened:
-            return
-        self.opened = True
-        await self.backend.open()
-        traits = self.backend.traits
-        log.info("open", extra={"backend": traits.name, "slots": self.queue.slots})
-        if traits.degraded:
-            log.warning("isolation is incomplete", extra={"degraded": list(traits.degraded)})
-
-    async def drain(self) -> None:
-        """Takes no new work, and sees what is under way to an end within the grace."""
-        if self.queue.draining:
-            return
-        grace = self.settings.grace_seconds
-        answering = min(ANSWERING_SECONDS, grace / 4)
-        log.info("draining", extra={"busy": self.queue.busy, "queued": self.queue.queued})
-        await self.queue.drain()
-        await self.sandboxes.drain()
-        await self.rollouts.drain()
-        if not await self._work_ends(grace - answering):
-            log.warning("cancelling what still runs", extra={"busy": self.queue.busy})
-            for work in self._at_work():
-                work.cancel(DRAINING)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(answering / 2):
-                    await self.registry.close()
-            await self._work_ends(answering / 2)
-        log.info("drained")
-
-    async def close(self) -> None:
-        """Ends every sandbox, once."""
-        if self.closed:
-            return
-        self.closed = True
-        self.deadlines.close()
-        await self.registry.close()
-        await self.backend.close()
-        log.info("closed")
-
-    def _at_work(self) -> list[Batch | Rollout | Work]:
-        return [*self.desk.running, *self.rollouts.running, *self.compat.running]
-
-    async def _work_ends(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                for work in self._at_work():
-                    await work.wait()
-                await self.registry.idle()
-        except TimeoutError:
-            return False
-        return True
 
 
 def build_app(
@@ -165,33 +95,44 @@ def build_app(
         Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
     )
     app.add_middleware(CatchAll)
+    if rooms.tracing is not None:
+        from proctor_service.tracing import TracedApp
+
+        app.add_middleware(TracedApp, tracing=rooms.tracing)
     app.add_middleware(MeasuredApp, metrics=rooms.metrics)
+    app.add_middleware(LastAnswers, draining=lambda: rooms.queue.draining)
     return app
 
 
 def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
     deadlines = Deadlines()
     metrics = Metrics()
-    queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines)
+    tracing = _tracing(settings)
+    shares = _shares(settings)
+    queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
-    corridor = Corridor(measured_judge(judge, metrics), backend, queue, cache)
+    judge = measured_judge(judge, metrics)
+    judge = judge if tracing is None else tracing.judge(judge)
+    evaluate = measured_evaluate(Corridor(judge, backend, queue, cache).evaluate, metrics)
+    evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     machine = Machine(settings, backend)
     ledger: Ledger[Batch] = _ledger(settings)
-    evaluate = measured_evaluate(corridor.evaluate, metrics)
-    desk = RewardDesk(machine, evaluate, queue, ledger)
-    registry = Registry(backend, queue, _bounds(settings), metrics.executed)
+    store = _store(settings, metrics)
+    shared = None if store is None else SharedAnswers(store)
+    desk = RewardDesk(machine, evaluate, queue, ledger, shared)
+    replicas = _replicas(settings, metrics)
+    registry = Registry(
+        backend, queue, _bounds(settings, shares), metrics.executed, replicas.identity.new_id
+    )
     creations: Ledger[Creation] = _ledger(settings)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
-    sandboxes = SandboxDesk(machine, registry, desk, gradings, creations)
-    policies = Policies(settings.policy_hosts, settings.policy_attempts)
-    stage = Stage(
-        measured_play(Player(evaluate, workplaces(registry)).play, metrics),
-        measured_connect(policies.connect, metrics),
-        FairQueue(settings.max_rollouts, settings.max_queued, deadlines),
+    sandboxes = SandboxDesk(machine, registry, desk, gradings, creations, Fleet(replicas))
+    turns = FairQueue(
+        settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
-    rollouts = RolloutDesk(machine, stage)
+    rollouts = RolloutDesk(machine, _stage(settings, evaluate, registry, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatDesk(machine, evaluate, runner, queue)
     # An evaluation may hold several sandboxes; it rests when all of them do.
@@ -204,20 +145,79 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
     metrics.watch_stateful(registry.census)
     return Rooms(
         settings, backend, queue, deadlines, cache, desk, registry, sandboxes, rollouts, compat,
-        metrics,
+        metrics, replicas, store, tracing,
     )  # fmt: skip
+
+
+def _stage(
+    settings: Settings,
+    evaluate: Evaluate,
+    registry: Registry,
+    turns: FairQueue,
+    metrics: Metrics,
+    tracing: Tracing | None,
+) -> Stage:
+    policies = Policies(settings.policy_hosts, settings.policy_attempts)
+    play = measured_play(Player(evaluate, workplaces(registry)).play, metrics)
+    connect = measured_connect(policies.connect, metrics)
+    if tracing is None:
+        return Stage(play, connect, turns)
+    return Stage(tracing.play(play), tracing.connect(connect), turns)
+
+
+def _shares(settings: Settings) -> Shares:
+    return Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
+
+
+def _replicas(settings: Settings, metrics: Metrics) -> Replicas:
+    own = settings.advertise_url
+    own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
+    return Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
+
+
+def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:
+    url = settings.redis_url.get_secret_value()
+    if not url:
+        return None
+    with needing("redis", "PROCTOR_REDIS_URL", "redis"):
+        from proctor_service.redis_store import RedisStore
+    store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
+    metrics.watch_store(lambda: store.up)
+    return store
+
+
+def _tracing(settings: Settings) -> Tracing | None:
+    if not settings.otlp_endpoint:
+        return None
+    with needing("opentelemetry", "PROCTOR_OTLP_ENDPOINT", "otel"):
+        from proctor_service.tracing import Tracing
+    instance = settings.advertise_url
+    return Tracing(settings.otlp_endpoint, settings.trace_share, _version(), instance)
+
+
+@contextlib.contextmanager
+def needing(package: str, setting: str, extra: str) -> Iterator[None]:
+    """Around the import of an optional extra. Raises StartError where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        message = f"{setting} needs the package {package}: install proctor-service[{extra}]"
+        raise StartError(message) from None
 
 
 def _ledger(settings: Settings) -> Ledger[Any]:
     return Ledger(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
-def _bounds(settings: Settings) -> Bounds:
+def _bounds(settings: Settings, shares: Shares) -> Bounds:
     return Bounds(
         live=settings.stateful_count(),
         remembered=settings.ended_sandboxes,
         remembered_seconds=settings.ended_sandbox_seconds,
         file_bytes=settings.max_file_mb * MEBIBYTE,
+        shares=shares,
     )
 
 
@@ -333,8 +333,14 @@ def make_server(app: FastAPI) -> Server:
 
 def serve(settings: Settings) -> None:
     """Runs the service until it is told to stop. Raises StartError when it cannot start."""
-    configure_logging(settings.log_level, settings.log_format)
-    server = make_server(build_app(settings))
+    app = build_app(settings)
+    fields = None
+    if app.state.rooms.tracing is not None:
+        from proctor_service.tracing import current_ids
+
+        fields = current_ids
+    configure_logging(settings.log_level, settings.log_format, fields)
+    server = make_server(app)
     # What is there now stays: without it each full collection would hold the loop up for 25 ms.
     gc.collect()
     gc.freeze()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proctor_client.wire import CacheResult
+from proctor_client.wire import CacheResult, Priority
 from proctor_service.admission.cache import Cache
 from proctor_service.admission.queue import FairQueue
 from proctor_service.errors import (
@@ -56,6 +56,7 @@ class Item:
     deadline: float
     cache_key: bytes | None = None
     tags: tuple[str, ...] = ()
+    priority: Priority = "training"
     rollout_id: str | None = None
     graded_sandbox_id: str | None = None
 
@@ -106,7 +107,8 @@ class Corridor:
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
         try:
-            async with self._queue.admit(item.tenant, item.job, item.deadline) as ticket:
+            turn = self._queue.admit(item.tenant, item.job, item.deadline, item.priority)
+            async with turn as ticket:
                 judgement = await self._by_deadline(item, submission)
             worth = reward(judgement, submission.scoring)
             return Outcome(judgement, worth, queue_seconds=ticket.queue_seconds)

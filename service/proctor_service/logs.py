@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -83,9 +84,28 @@ class JsonFormatter(logging.Formatter):
         return text.replace("\x7f", "\\u007f")
 
 
-def configure_logging(level: str, form: Literal["console", "json"]) -> None:
-    """Sends every logger's lines to stderr in this form."""
+Fields = Callable[[], Mapping[str, str]]
+
+
+class _Adding(logging.Filter):
+    """Adds the fields of the moment to each line, and drops none."""
+
+    def __init__(self, fields: Fields) -> None:
+        super().__init__()
+        self._fields = fields
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        vars(record).update(self._fields())
+        return True
+
+
+def configure_logging(
+    level: str, form: Literal["console", "json"], fields: Fields | None = None
+) -> None:
+    """Sends every logger's lines to stderr in this form; `fields` are added to each."""
     handler = logging.StreamHandler(sys.stderr)
+    if fields is not None:
+        handler.addFilter(_Adding(fields))
     handler.setFormatter(JsonFormatter() if form == "json" else ConsoleFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]

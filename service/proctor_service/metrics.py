@@ -134,6 +134,12 @@ class Metrics:
         self._sandbox_failures = counter(
             "proctor_sandbox_failures", "Sandboxes and commands far away that failed.", "reason"
         )
+        self._forwarded = counter(
+            "proctor_forwarded_requests", "Requests asked of another replica.", "outcome"
+        )
+        self._store_failures = counter(
+            "proctor_store_failures", "Questions to the shared store that were not answered."
+        )
         self._job = _Bounded(MOST_JOBS)
         self._signal = _Bounded(MOST_SIGNALS)
         # A rate sees nothing of the first count: so these are there, at nought, before it.
@@ -174,6 +180,19 @@ class Metrics:
         """Registers the gauge of stateful sandboxes by status."""
         name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
         self.registry.register(_Scraped(name, text, "status", census))
+
+    def watch_store(self, up: Callable[[], bool]) -> None:
+        """Registers the gauge of a store that replicas share."""
+        name, text = "proctor_store_up", "1 while the shared store answers."
+        Gauge(name, text, registry=self.registry).set_function(lambda: int(up()))
+
+    def store_failed(self) -> None:
+        """Records that the shared store did not answer."""
+        self._store_failures.inc()
+
+    def forwarded(self, outcome: str) -> None:
+        """Records what came of asking another replica: `answered` or `unreachable`."""
+        self._forwarded.labels(outcome).inc()
 
     def executed(self, outcome: str, seconds: float) -> None:
         """Records a command that ran in a stateful sandbox."""

@@ -10,7 +10,15 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, SecretStr, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
@@ -70,6 +78,22 @@ class Settings(BaseSettings):
         30.0, ge=0, description="With a key, work goes on this long after its client went away."
     )
 
+    tenant_weights: dict[str, PositiveFloat] = Field(
+        {},
+        description="JSON object from tenant to its part of the time where several wait; `*`: those "
+        "not named, 1 by default.",
+    )
+    tenant_slots: dict[str, PositiveInt] = Field(
+        {},
+        description="JSON object from tenant to its evaluations at once, on each replica; `*`: those "
+        "not named, as many as there are by default.",
+    )
+    tenant_sandboxes: dict[str, NonNegativeInt] = Field(
+        {},
+        description="The same for its sandboxes of /sandboxes and /rollout; beyond it a request is "
+        "a 429.",
+    )
+
     max_stateful_sandboxes: int = Field(
         256,
         gt=0,
@@ -94,6 +118,27 @@ class Settings(BaseSettings):
     )
     policy_attempts: int = Field(
         4, gt=0, description="How often a policy is asked for one answer before it has failed."
+    )
+
+    peers: list[str] = Field(
+        [],
+        description="JSON list of the replicas' addresses: `http://10.0.0.7:8080`, or "
+        "`dns://proctor-replicas:8080` for all that a name has. This one may be among them.",
+    )
+    advertise_url: str = Field(
+        "", description="Under which of them the others reach this one. Needed with `peers`."
+    )
+    redis_url: SecretStr = Field(
+        SecretStr(""),
+        description="Redis in which replicas share what was judged under an Idempotency-Key; "
+        "without it each knows its own.",
+    )
+
+    otlp_endpoint: str = Field(
+        "", description="Where traces go over OTLP/HTTP: `http://collector:4318`; none by default."
+    )
+    trace_share: float = Field(
+        1.0, ge=0, le=1, description="Part of the traces that begin here that is kept."
     )
 
     sandbox_python: Path | None = Field(
@@ -125,7 +170,9 @@ class Settings(BaseSettings):
         "local", description="Where sandboxes are: on this machine, or at Aviato."
     )
     pool_size: int = Field(
-        32, gt=0, description="Aviato: sandboxes kept ready; without `slots` also what runs at once."
+        32,
+        gt=0,
+        description="Aviato: sandboxes kept ready; without `slots` also what runs at once.",
     )
     aviato_api_key: SecretStr = Field(
         SecretStr(""),
@@ -201,6 +248,12 @@ class Settings(BaseSettings):
                 f"host {self.host}: without a token the service listens on loopback only; set "
                 "PROCTOR_TOKENS (or PROCTOR_TOKENS_FILE) to a JSON object from tenant to token"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _known_to_its_peers(self) -> Settings:
+        if self.peers and not self.advertise_url:
+            raise ValueError("PROCTOR_PEERS needs PROCTOR_ADVERTISE_URL: how they reach this one")
         return self
 
     def tokens_by_tenant(self) -> dict[str, str]:

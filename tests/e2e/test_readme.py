@@ -16,7 +16,7 @@ from harness import Service, running_service
 from proctor_service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/graders.md", "docs/wire.md")
+PAGES = ("README.md", "docs/graders.md", "docs/wire.md", "docs/compat.md", "trainers/README.md")
 SHOWN_URL = "http://127.0.0.1:8080"
 EXAMPLE_SECONDS = 120.0
 
@@ -66,7 +66,9 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
         **os.environ,
         "PROCTOR_URL": service.url,
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "client"), str(ROOT / "service")]),
+        "PYTHONPATH": os.pathsep.join(
+            str(ROOT / each) for each in ("client", "service", "trainers")
+        ),
     }
     shells = {"python": [sys.executable, "-W", "error"], "bash": ["bash", "-euo", "pipefail"]}
     ran = subprocess.run(

@@ -143,7 +143,7 @@ class Finished:
 
 def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
     now = [0.0]
-    ledger = Ledger(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
+    ledger: Ledger[Any] = Ledger(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
     names = [name_request("t", str(number), b"body") for number in range(4)]
     batches: list[Any] = [Finished(1500) for _ in names]
     for name, batch in zip(names[:3], batches, strict=False):

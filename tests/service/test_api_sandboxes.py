@@ -223,7 +223,7 @@ def test_lists_go_by_all_tags_and_any_status(hotel: Hotel) -> None:
     assert ids(tag=["x", odd]) == [first]
     assert ids(tag=["x", "z"]) == []
     answer = hotel.client.delete("/sandboxes", params={"tag": [odd]})
-    assert answer.json() == {"stopped": 1}
+    assert answer.json()["stopped"] == 1
     assert ids(tag="x", status="running") == [second]
     assert ids(tag="x", status=["pending", "stopped"]) == [first]
     assert ids(tag="x", status=["running", "stopped"]) == [first, second]
@@ -304,7 +304,7 @@ def test_another_tenants_is_not_there() -> None:
         problem(client.get(f"/sandboxes/{mine}"), 401, "unauthorized")
         listed = client.get("/sandboxes", headers=a).json()["sandboxes"]
         assert [each["id"] for each in listed] == [mine]
-        assert client.delete("/sandboxes?tag=x", headers=a).json() == {"stopped": 1}
+        assert client.delete("/sandboxes?tag=x", headers=a).json()["stopped"] == 1
         assert client.get(url, headers=b).json()["status"] == "running"
 
 

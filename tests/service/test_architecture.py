@@ -18,11 +18,14 @@ MAY_IMPORT = {
     "registry": {"errors", "admission", "sandbox.interface"},
     "evaluate": {"errors", "admission", "judge", "sandbox.interface"},
     "running": {"errors", "languages", "admission", "sandbox.interface"},
+    "replicas": {"errors"},
+    "redis_store": {"errors"},
     "rollout": {"errors", "evaluate", "judge.extract", "judge.submission", "sandbox.interface"},
     "metrics": {"errors", "admission", "evaluate", "judge", "rollout", "sandbox.interface"},
     "measured": {"errors", "evaluate", "judge", "metrics", "rollout", "sandbox.interface"},
+    "tracing": {"errors", "evaluate", "judge", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "languages", "admission", "evaluate", "judge", "metrics", "logs",
-            "registry", "rollout", "running", "sandbox.interface"},
+            "registry", "replicas", "rollout", "running", "sandbox.interface"},
 }  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """The bounded, fair queue in front of the sandboxes.
 
-A request first reserves places for all its items, or is refused as a whole (`Busy`); then each item
-is admitted in its turn and holds a ticket while it is judged. Tickets go by free cores, so a limit
-on time means the same under load as on an idle machine. A waiting item leaves at once when it is
-cancelled, when its deadline passes, and when the service drains.
+A request first reserves places for all its items, or is refused as a whole (`Busy`): when there is
+no room, and when its turn would come after its deadline. Then each item is admitted in its turn and
+holds a ticket while it is judged. Tickets go by free cores, so a limit on time means the same under
+load as on an idle machine. A waiting item leaves at once when it is cancelled, when its deadline
+passes, and when the service drains.
 """
 
 from __future__ import annotations
@@ -14,15 +15,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
+from proctor_client.wire import Priority
 from proctor_service.admission.deadlines import AT_ONCE, Deadlines
-from proctor_service.admission.fair import FairOrder, Place, Waiter
-from proctor_service.admission.rate import Rate
+from proctor_service.admission.fair import FairOrder, Place, Shares, Waiter
+from proctor_service.admission.places import (
+    NOBODY,
+    RETRY_WITHOUT_RATE_SECONDS,
+    Places,
+    Whose,
+    retry_seconds,
+)
+from proctor_service.admission.rate import WINDOW_SECONDS, Rate
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining, Failure
 
-SHORTEST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 60.0
-RETRY_WITHOUT_RATE_SECONDS = 5.0
 DRAINING = "the service is stopping"
+FIRST_ESTIMATE_SECONDS = 5.0
+LEAST_ESTIMATED = 20
+"""Nobody is refused for an estimate that rests on less time under load, or on fewer tickets."""
+LONG_WINDOW_SECONDS = 60
+
+
+def stopping() -> Draining:
+    """What a service that stops says to new work."""
+    return Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +50,19 @@ class Ticket:
 class Reservation:
     """Places for a request's items, given back one by one as they are done."""
 
-    __slots__ = ("_left", "_queue")
+    __slots__ = ("_left", "_places", "_whose")
 
-    def __init__(self, queue: FairQueue, places: int) -> None:
-        self._queue = queue
-        self._left = places
+    def __init__(self, places: Places, count: int, whose: Whose) -> None:
+        places.take(count, whose)
+        self._places = places
+        self._left = count
+        self._whose = whose
 
     def give_back(self, places: int = 1) -> None:
         """Gives places back; never more than there were."""
         places = min(places, self._left)
         self._left -= places
-        self._queue._unreserve(places)
+        self._places.give_back(places, self._whose)
 
     def close(self) -> None:
         """Gives back what is left."""
@@ -53,7 +70,7 @@ class Reservation:
 
 
 class FairQueue:
-    """`slots` tickets for those who wait, fair by tenant and job."""
+    """`slots` tickets for those who wait, fair by tenant, priority and job."""
 
     def __init__(
         self,
@@ -61,16 +78,18 @@ class FairQueue:
         max_queued: int,
         deadlines: Deadlines,
         clock: Callable[[], float] = time.monotonic,
+        shares: Shares | None = None,
     ) -> None:
         self.slots = slots
         self.max_queued = max_queued
         self.clock = clock
         self._deadlines = deadlines
-        self._order = FairOrder()
+        self._order = FairOrder(shares)
+        self._places = Places(max_queued + slots, clock)
         self._busy = 0
         self._lent = 0
-        self._reserved = 0
-        self._drained = Rate(clock)
+        self._returned = Rate(clock, LONG_WINDOW_SECONDS)
+        self._waiting_since: float | None = None
         self._draining = False
 
     @property
@@ -81,7 +100,7 @@ class FairQueue:
     @property
     def queued(self) -> int:
         """Items that were taken and do not run yet."""
-        return max(self._reserved - self._busy, len(self._order))
+        return max(self._places.held - self._busy, len(self._order))
 
     @property
     def draining(self) -> bool:
@@ -90,28 +109,44 @@ class FairQueue:
 
     @property
     def has_room(self) -> bool:
-        """Whether a request with one submission would be taken."""
-        return not self._draining and self._reserved < self.max_queued + self.slots
+        """Whether a request with one submission, of a job that has none here, would be taken."""
+        return not self._draining and self._places.held < self._places.total
 
-    def reserve(self, places: int) -> Reservation:
+    def reserve(self, places: int, whose: Whose = NOBODY) -> Reservation:
         """Places for a whole request. Raises Busy when there are too few, Draining at the end."""
         if self._draining:
-            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
-        excess = self._reserved + places - self.max_queued - self.slots
-        if excess > 0:
-            message = f"the queue holds {self.queued} of {self.max_queued} submissions"
-            if places > self.max_queued + self.slots:
-                message += f", and {places} at once are more than it ever takes"
-            raise Busy(message, self._seconds_until(excess))
-        self._reserved += places
-        return Reservation(self, places)
+            raise stopping()
+        return Reservation(self._places, places, whose)
 
-    def admit(self, tenant: str, job: str, deadline: float) -> Admission:
+    def check_deadline(self, whose: Whose, priority: Priority, deadline: float) -> None:
+        """Raises Busy when nothing of a request could begin before its deadline.
+
+        The estimate errs on the short side: all slots are taken to serve those ahead in the same
+        job, as fast as tickets came back lately, or in the last minute if that was faster. Without
+        enough of them it says nothing.
+        """
+        ahead = self._order.ahead(*whose, priority)
+        since = self._waiting_since
+        if since is None or self.clock() - since < FIRST_ESTIMATE_SECONDS or not ahead:
+            return
+        returned = self._returned
+        if returned.count() < LEAST_ESTIMATED:
+            return
+        rate = max(returned.per_second(since), returned.per_second(since, WINDOW_SECONDS))
+        wait_seconds = ahead / rate
+        late_seconds = self.clock() + wait_seconds - deadline
+        if late_seconds > 0:
+            message = f"its turn would come in about {wait_seconds:.0f} s, after its deadline"
+            raise Busy(message, retry_seconds(late_seconds))
+
+    def admit(
+        self, tenant: str, job: str, deadline: float, priority: Priority = "training"
+    ) -> Admission:
         """A context that waits for its turn and holds a ticket until its end.
 
         Raises DeadlinePassed when `deadline` passes first, Cancelled when the service drains.
         """
-        return Admission(self, tenant, job, deadline)
+        return Admission(self, tenant, job, deadline, priority)
 
     def lend(self, tickets: int) -> None:
         """How many more tickets may be out, because so many running evaluations use no core."""
@@ -121,29 +156,20 @@ class FairQueue:
     async def drain(self) -> None:
         """From now on nobody is admitted; those who wait fail as Cancelled."""
         self._draining = True
-        failed = 0
-        while (taken := self._order.take()) is not None:
-            waiter, _ = taken
-            waiter.set_result(Cancelled(DRAINING))
-            failed += 1
-            if failed % AT_ONCE == 0:
+        for number, waiter in enumerate(self._order.dismiss(), 1):
+            if not waiter.done():
+                waiter.set_result(Cancelled(DRAINING))
+            if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _seconds_until(self, places: int) -> float:
-        rate = self._drained.per_second()
-        seconds = places / rate if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
-        return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
-
-    def _unreserve(self, places: int) -> None:
-        self._reserved -= places
-        self._drained.add(places)
-
-    async def _enter(self, tenant: str, job: str, deadline: float) -> tuple[Place, float]:
+    async def _enter(
+        self, tenant: str, job: str, deadline: float, priority: Priority
+    ) -> tuple[Place, float]:
         """Waits for a ticket. The lanes to settle with, and the seconds charged for it so far."""
         if self._draining:
             raise Cancelled(DRAINING)
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        place = self._order.join(tenant, job, waiter)
+        place = self._order.join(tenant, job, waiter, priority)
         self._dispatch()
         if not waiter.done():
             await self._wait(waiter, place, deadline)
@@ -168,6 +194,7 @@ class FairQueue:
 
     def _leave(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
         self._busy -= 1
+        self._returned.add()
         self._order.settle(place, guess_seconds, held_seconds)
         self._dispatch()
 
@@ -175,30 +202,33 @@ class FairQueue:
         while not self._draining and self._busy < self.slots + self._lent:
             taken = self._order.take()
             if taken is None:
-                return
+                break
             waiter, guess_seconds = taken
             self._busy += 1
             waiter.set_result(guess_seconds)
+        if not len(self._order):
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self.clock()
 
 
 class Admission:
     """The wait for a ticket, and the ticket while it is out."""
 
-    __slots__ = ("_deadline", "_guess_seconds", "_job", "_place", "_queue", "_since", "_tenant")
+    __slots__ = ("_deadline", "_guess_seconds", "_place", "_queue", "_since", "_whose")
 
-    def __init__(self, queue: FairQueue, tenant: str, job: str, deadline: float) -> None:
+    def __init__(
+        self, queue: FairQueue, tenant: str, job: str, deadline: float, priority: Priority
+    ) -> None:
         self._queue = queue
-        self._tenant = tenant
-        self._job = job
+        self._whose = (tenant, job, deadline, priority)
         self._deadline = deadline
 
     async def __aenter__(self) -> Ticket:
         asked = self._queue.clock()
         if asked >= self._deadline:
             raise DeadlinePassed("the deadline passed before it was judged")
-        self._place, self._guess_seconds = await self._queue._enter(
-            self._tenant, self._job, self._deadline
-        )
+        self._place, self._guess_seconds = await self._queue._enter(*self._whose)
         self._since = self._queue.clock()
         return Ticket(self._since - asked)
 

@@ -10,10 +10,13 @@ WINDOW_SECONDS = 10
 
 
 class Rate:
-    """Counts events in buckets of a second; `per_second` is their mean over the last ten."""
+    """Counts events in buckets of a second; `per_second` is their mean over the last few."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
+    ) -> None:
         self._clock = clock
+        self._window_seconds = window_seconds
         self._begun = clock()
         self._buckets: deque[tuple[int, int]] = deque()
 
@@ -23,14 +26,21 @@ class Rate:
         if self._buckets and self._buckets[-1][0] == second:
             count += self._buckets.pop()[1]
         self._buckets.append((second, count))
-        self._forget_before(second - WINDOW_SECONDS)
+        self._forget_before(second - self._window_seconds)
 
-    def per_second(self) -> float:
-        """The mean over the window, or over the time since the start while that is shorter."""
-        now = self._clock()
-        self._forget_before(int(now) - WINDOW_SECONDS)
-        total = sum(count for _, count in self._buckets)
-        return total / min(max(now - self._begun, 1.0), float(WINDOW_SECONDS))
+    def count(self, seconds: int | None = None) -> int:
+        """How many there were within the window, or within the last `seconds` of it."""
+        first = int(self._clock()) - (seconds or self._window_seconds)
+        return sum(count for second, count in self._buckets if second >= first)
+
+    def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
+        """The mean over the window or so many `seconds`, or over the time since the start if less.
+
+        `since`: before it there was nothing to count, so that the time does not belong to the mean.
+        """
+        begun = self._begun if since is None else max(self._begun, since)
+        age_seconds = max(self._clock() - begun, 1.0)
+        return self.count(seconds) / min(age_seconds, float(seconds or self._window_seconds))
 
     def _forget_before(self, second: int) -> None:
         while self._buckets and self._buckets[0][0] < second:

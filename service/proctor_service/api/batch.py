@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 CLIENT_GONE = "the client went away"
 
+Settle = Callable[[Mapping[int, Line]], Awaitable[Mapping[int, Line]]]
+"""Given new results by index, those that stand: others may have been first."""
+
 
 class Batch:
     """The items of one request, being judged; must be made in a running loop."""
@@ -38,7 +41,9 @@ class Batch:
         places: Reservation,
         orphan_seconds: float = 0.0,
         kept: Mapping[int, Line] | None = None,
+        settle: Settle | None = None,
     ) -> None:
+        """`kept`: results that stand already. `settle`: has the last word on each new one."""
         self._entries = entries
         self._count = len(entries)
         first = entries[0].item
@@ -58,7 +63,11 @@ class Batch:
         self._then: list[Callable[[], None]] = []
         self._readers: set[asyncio.Event] = set()
         self._orphan_timer: asyncio.TimerHandle | None = None
+        self._settle = settle
+        self._unsettled: dict[int, Line] = {}
+        self._to_settle = asyncio.Event()
         self._starter = asyncio.create_task(self._start())
+        self._settler = None if settle is None else asyncio.create_task(self._settle_all(settle))
 
     @property
     def done(self) -> bool:
@@ -178,9 +187,30 @@ class Batch:
             line = self._to_line(entry, outcome)
         except Exception as error:
             line = self._to_line(entry, self._fault(entry, error))
-        self._lines[entry.index] = line
-        self._finished.append(entry.index)
         self._places.give_back()
+        if self._settle is None or line.retryable:
+            self._publish(entry.index, line)
+        else:
+            self._unsettled[entry.index] = line
+            self._to_settle.set()
+
+    async def _settle_all(self, settle: Settle) -> None:
+        """Settles what has been recorded, all that there is at once, until it is done."""
+        while not self.done:
+            await self._to_settle.wait()
+            self._to_settle.clear()
+            lines, self._unsettled = self._unsettled, {}
+            try:
+                standing = await settle(lines) if lines else {}
+            except Exception:
+                log.exception("results were not shared")
+                standing = lines
+            for index, line in lines.items():
+                self._publish(index, standing.get(index, line))
+
+    def _publish(self, index: int, line: Line) -> None:
+        self._lines[index] = line
+        self._finished.append(index)
         if len(self._finished) == self._count:
             self._end()
         for reader in self._readers:
@@ -192,6 +222,7 @@ class Batch:
         self._tasks.clear()
         self._entries = ()
         self._done.set()
+        self._to_settle.set()
         self._log_end()
         for then in self._then:
             then()

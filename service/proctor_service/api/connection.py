@@ -1,13 +1,13 @@
-"""Watching a connection: work that is done for one client ends when that client goes away."""
+"""Connections: work that is done for one client ends with it, and a service that stops closes them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
 
@@ -34,3 +34,26 @@ async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class LastAnswers:
+    """While the service drains, each answer is the last one on its connection.
+
+    At the end no client, and no proxy, then holds one that is about to be closed, and sends on it
+    what nobody will read.
+    """
+
+    def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:
+        self._app = app
+        self._draining = draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start" and self._draining():
+                headers = [*message.get("headers", ()), (b"connection", b"close")]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, closing)

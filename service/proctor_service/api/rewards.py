@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -19,17 +19,17 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from proctor_client.wire import RewardRequest, RewardResponse
-from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
+from proctor_service.admission.queue import FairQueue, Reservation, stopping
 from proctor_service.api.batch import Batch
 from proctor_service.api.body import parse_reward_request, read_body
 from proctor_service.api.connection import while_connected
 from proctor_service.api.examples import NDJSON, reward_docs
 from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_any_request
-from proctor_service.api.results import line, summary
+from proctor_service.api.results import Line, line, summary
+from proctor_service.api.shared_answers import SharedAnswers
 from proctor_service.api.slices import Pacer
 from proctor_service.api.translate import Entry, Machine, Translation
-from proctor_service.errors import Draining
-from proctor_service.evaluate import Evaluate, Item
+from proctor_service.evaluate import Evaluate, Item, NoCode
 
 SENT_AT_ONCE = 256
 
@@ -38,12 +38,19 @@ class RewardDesk:
     """Takes batches in, and knows those that are at work."""
 
     def __init__(
-        self, machine: Machine, evaluate: Evaluate, queue: FairQueue, ledger: Ledger[Batch]
+        self,
+        machine: Machine,
+        evaluate: Evaluate,
+        queue: FairQueue,
+        ledger: Ledger[Batch],
+        shared: SharedAnswers | None = None,
     ) -> None:
+        """`shared`: where replicas share their answers."""
         self._machine = machine
         self._evaluate = evaluate
         self._queue = queue
         self._ledger = ledger
+        self._shared = shared
         self._running: set[Batch] = set()
 
     @property
@@ -61,17 +68,20 @@ class RewardDesk:
         if (known := self._known(name)) is not None:
             return known
         if self._queue.draining:
-            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+            raise stopping()
+        judged = {}
+        if name is not None and self._shared is not None:
+            judged = await self._shared.judged(name)
         request = await parse_reward_request(body)
         entries = await self._translate(request, tenant, begun + request.deadline_seconds)
         # From here to the end nothing waits: of two requests with one key one starts the batch.
         if (known := self._known(name)) is not None:
             return known
-        return self._start(entries, name)
+        return self._start(entries, name, judged)
 
     def judge_one(self, item: Item) -> Batch:
         """A batch of one item that no request to /reward asked for. Raises Busy and Draining."""
-        return self._start([Entry(0, None, None, item)], None)
+        return self._start([Entry(0, None, None, item)], None, {})
 
     def _known(self, name: RequestName | None) -> Batch | None:
         """The batch of an earlier request, unless asking again is to judge some items anew."""
@@ -87,22 +97,39 @@ class RewardDesk:
             await pacer.pause()
         return entries
 
-    def _start(self, entries: list[Entry], name: RequestName | None) -> Batch:
+    def _start(
+        self, entries: list[Entry], name: RequestName | None, judged: Mapping[int, Line]
+    ) -> Batch:
+        """`judged`: what another replica has judged of it."""
         earlier = None if name is None else self._ledger.find(name)
-        kept = earlier.judged() if earlier is not None else {}
+        kept = {**judged, **(earlier.judged() if earlier is not None else {})}
+        settle = None
+        if name is not None and self._shared is not None:
+            settle = partial(self._shared.settle, name)
         batch = Batch(
             entries,
             self._evaluate,
             partial(line, degraded=self._machine.traits.degraded),
-            self._queue.reserve(len(entries) - len(kept)),
+            self._reserve([entry.item for entry in entries if entry.index not in kept]),
             0.0 if name is None else self._machine.settings.orphan_seconds,
             kept,
+            settle,
         )
         self._running.add(batch)
         batch.when_done(partial(self._running.discard, batch))
         if name is not None:
             self._ledger.remember(name, batch)
         return batch
+
+    def _reserve(self, items: Sequence[Item]) -> Reservation:
+        """Places for what is to be judged. Raises Busy, also when none could be in time."""
+        if not items:
+            return self._queue.reserve(0)
+        first = items[0]
+        whose = (first.tenant, first.job)
+        if not any(isinstance(item.submission, NoCode) for item in items):
+            self._queue.check_deadline(whose, first.priority, first.deadline)
+        return self._queue.reserve(len(items), whose)
 
 
 class Answer(Response):

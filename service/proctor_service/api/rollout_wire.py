@@ -86,6 +86,7 @@ class Planning:
             job=request.job,
             deadline=self._deadline,
             tags=tuple(request.tags),
+            priority=request.priority,
             shell="bash" if "bash" in self._machine.traits.languages else "sh",
         )
 

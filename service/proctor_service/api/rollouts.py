@@ -22,12 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from proctor_client.wire import Policy, RolloutRequest, RolloutResponse
 from proctor_service.admission.deadlines import AT_ONCE
-from proctor_service.admission.queue import (
-    DRAINING,
-    RETRY_WITHOUT_RATE_SECONDS,
-    FairQueue,
-    Reservation,
-)
+from proctor_service.admission.queue import FairQueue, Reservation, stopping
 from proctor_service.api.batch import CLIENT_GONE
 from proctor_service.api.body import parse_rollout_request, read_body
 from proctor_service.api.connection import while_connected
@@ -36,7 +31,7 @@ from proctor_service.api.results import Line
 from proctor_service.api.rollout_wire import Part, Planning, rollout_summary, trajectory_line
 from proctor_service.api.slices import Pacer
 from proctor_service.api.translate import Machine
-from proctor_service.errors import Cancelled, Draining, Failure, JudgeFailed
+from proctor_service.errors import Cancelled, Failure, JudgeFailed
 from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Ask, Connect
 from proctor_service.rollout.trajectory import Plan, Trajectory
@@ -124,7 +119,7 @@ class Rollout:
     async def _play(self, number: int, part: Part, ask: Ask) -> None:
         plan = part.plan
         try:
-            async with self._stage.turns.admit(plan.tenant, plan.job, plan.deadline):
+            async with self._stage.turns.admit(plan.tenant, plan.job, plan.deadline, plan.priority):
                 trajectory = await self._stage.play(plan, ask)
         except Failure as failure:  # its turn never came
             trajectory = Trajectory(failure=failure)
@@ -199,10 +194,12 @@ class RolloutDesk:
         """The rollout for a request. Raises Refusal: InvalidRequest, Busy or Draining."""
         begun = time.monotonic()
         if self._stage.turns.draining:
-            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+            raise stopping()
         request = await parse_rollout_request(body)
         parts = await self._plan(request, tenant, begun + request.deadline_seconds)
-        places = self._stage.turns.reserve(len(parts))
+        turns, whose, deadline = self._stage.turns, (tenant, request.job), parts[0].plan.deadline
+        turns.check_deadline(whose, request.priority, deadline)
+        places = turns.reserve(len(parts), whose)
         rollout = Rollout(parts, request.policy, self._stage, places, keep)
         self._running.add(rollout)
         rollout.when_done(partial(self._running.discard, rollout))

@@ -25,6 +25,7 @@ from proctor_service.api import sandbox_docs as docs
 from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.connection import while_connected
 from proctor_service.api.examples import NDJSON
+from proctor_service.api.forwarding import Fleet
 from proctor_service.api.idempotency import HEADER, Ledger, name_any_request
 from proctor_service.api.results import Line, encode
 from proctor_service.api.rewards import RewardDesk
@@ -91,8 +92,10 @@ class SandboxDesk:
         rewards: RewardDesk,
         gradings: FairQueue,
         ledger: Ledger[Creation],
+        fleet: Fleet,
     ) -> None:
         """`gradings`: how many at once may hold a sandbox's files in the service's memory."""
+        self.fleet = fleet
         self._machine = machine
         self._registry = registry
         self._rewards = rewards
@@ -127,9 +130,13 @@ class SandboxDesk:
     ) -> Response:
         """The tenant's sandboxes that carry all these tags and have one of these statuses."""
         _check_query(request, "tag", "status")
+        others, missing = await self.fleet.elsewhere(request)
         found = self._registry.all(_tenant(request), tag or (), status or ())
         backend = self._machine.traits.name
-        return _json({"sandboxes": [sandbox_body(kept, backend) for kept in found]})
+        listed = [sandbox_body(kept, backend) for kept in found]
+        for other in others:
+            listed += other["sandboxes"]
+        return _json({"sandboxes": listed, "replicas_missing": missing})
 
     async def get_sandbox(self, request: Request, sandbox_id: str) -> Response:
         """One sandbox; asking for it does not renew its ttl."""
@@ -198,7 +205,10 @@ class SandboxDesk:
     ) -> Response:
         """Stops all sandboxes that carry all these tags."""
         _check_query(request, "tag")
-        return _json({"stopped": await self._registry.stop_tagged(_tenant(request), tag or ())})
+        stopped = await self._registry.stop_tagged(_tenant(request), tag or ())
+        others, missing = await self.fleet.elsewhere(request)
+        stopped += sum(other["stopped"] for other in others)
+        return _json({"stopped": stopped, "replicas_missing": missing})
 
     def _live(self, request: Request, sandbox_id: str) -> Kept:
         """The sandbox, if it can be used: else that is said before the body is read."""
@@ -216,7 +226,7 @@ class SandboxDesk:
         self, kept: Kept, asked: wire.GradeRequest, limits: Limits, deadline: float
     ) -> Line:
         gradings = self._gradings
-        with closing(gradings.reserve(1)):
+        with closing(gradings.reserve(1, (kept.tenant, kept.job))):
             async with gradings.admit(kept.tenant, kept.job, deadline):
                 item = Item(
                     evaluation_id=f"ev_{uuid.uuid4().hex}",
@@ -225,6 +235,7 @@ class SandboxDesk:
                     job=kept.job,
                     deadline=deadline,
                     tags=kept.tags,
+                    graded_sandbox_id=kept.id,
                 )
                 batch = self._rewards.judge_one(item)
                 with batch.reading():
@@ -284,7 +295,7 @@ def _check_encoding(request: Request) -> None:
 
 def sandbox_routes(desk: SandboxDesk) -> APIRouter:
     """All routes of /sandboxes."""
-    routes = APIRouter()
+    routes = APIRouter(route_class=desk.fleet.route_class())
     add = routes.add_api_route
     one = "/sandboxes/{sandbox_id}"
     file = one + "/files/{path:path}"

@@ -159,6 +159,7 @@ class Translation:
             deadline=self._deadline,
             cache_key=key,
             tags=self._tags,
+            priority=self._request.priority,
         )
         return Entry(index, asked.id, asked.group, item)
 

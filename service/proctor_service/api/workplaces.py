@@ -47,6 +47,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
             ttl_seconds=left_seconds + SPARE_SECONDS,
             files=plan.task.files,
             job=plan.job,
+            priority=plan.priority,
         )
         try:
             kept = await _in_time(partial(registry.create, order))

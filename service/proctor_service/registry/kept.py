@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from proctor_client.wire import SandboxStatus
+from proctor_client.wire import Priority, SandboxStatus
 from proctor_service.errors import (
     Failure,
     Refusal,
@@ -56,17 +55,23 @@ class Order:
     ttl_seconds: float = 600.0
     files: Mapping[str, str] = field(default_factory=dict)
     job: str = "default"
+    priority: Priority = "training"
 
 
 class Kept:
     """A stateful sandbox, by the name under which its tenant knows it; made in a running loop."""
 
     def __init__(
-        self, order: Order, backend: Backend, turn: Turn, on_end: Callable[[Kept], None]
+        self,
+        name: str,
+        order: Order,
+        backend: Backend,
+        turn: Turn,
+        on_end: Callable[[Kept], None],
     ) -> None:
         # Not the backend's name: it must be there while the sandbox is pending, and a client that
         # still holds one from before a restart must not meet another sandbox by it.
-        self.id = f"sb_{uuid.uuid4().hex}"
+        self.id = name
         self.tenant = order.tenant
         self.job = order.job
         self.tags = order.tags
@@ -188,7 +193,9 @@ class Kept:
             # Not every backend lets a cancellation through in every moment: it may be over by now.
             if not self.over:
                 self._begin(sandbox)
-                self._end(SandboxEnded(ENDINGS[(await sandbox.ended()).ending]))
+                ending = (await sandbox.ended()).ending
+                self.by_own_act = ending != "killed" and not self.over
+                self._end(SandboxEnded(ENDINGS[ending]))
         except (Refusal, Failure) as error:
             self._end(error)
 

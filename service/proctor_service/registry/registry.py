@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
+from proctor_service.admission.fair import Shares
+from proctor_service.admission.queue import DRAINING, FairQueue, stopping
 from proctor_service.errors import (
-    Draining,
     FileRefused,
     InvalidRequest,
     QuotaExceeded,
@@ -45,6 +46,7 @@ class Bounds:
     remembered: int
     remembered_seconds: float
     file_bytes: int
+    shares: Shares = field(default_factory=Shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,19 @@ class Execution:
 class Registry:
     """The stateful sandboxes of all tenants; `tell` hears of each execution and its seconds."""
 
-    def __init__(self, backend: Backend, queue: FairQueue, bounds: Bounds, tell: Tell) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        queue: FairQueue,
+        bounds: Bounds,
+        tell: Tell,
+        new_id: Callable[[], str] = lambda: f"sb_{uuid.uuid4().hex}",
+    ) -> None:
         self._backend = backend
         self._queue = queue
         self._bounds = bounds
         self._tell = tell
+        self._new_id = new_id
         self._all: dict[str, Kept] = {}
         self._holding: set[Kept] = set()  # something; also what is over, until it is gone
         self._over: deque[tuple[float, Kept]] = deque()
@@ -78,12 +88,10 @@ class Registry:
         stopped before it ran.
         """
         if self._closed or self._queue.draining:
-            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
-        if len(self._holding) >= self._bounds.live:
-            message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
-            raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
-        turn = Turn(self._queue, order.tenant, order.job)
-        kept = Kept(order, self._backend, turn, self._on_end)
+            raise stopping()
+        self._check_quota(order.tenant)
+        turn = Turn(self._queue, order.tenant, order.job, order.priority)
+        kept = Kept(self._new_id(), order, self._backend, turn, self._on_end)
         self._all[kept.id] = kept
         self._holding.add(kept)
         kept.when_gone(self._holding.discard)
@@ -91,7 +99,7 @@ class Registry:
             await kept.begun()
         except SandboxEnded:
             if self._closed:  # nothing was lost, and the client may ask the next service
-                raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS) from None
+                raise stopping() from None
             raise
         except asyncio.CancelledError:
             kept.stop("nobody waited for it any more")
@@ -179,6 +187,16 @@ class Registry:
         self._forget()
         found = Counter(kept.status for kept in self._all.values())
         return {status: found[status] for status in ("pending", "running", "stopped", "failed")}
+
+    def _check_quota(self, tenant: str) -> None:
+        message = ""
+        if len(self._holding) >= self._bounds.live:
+            message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
+        most = self._bounds.shares.most_sandboxes(tenant)
+        if sum(kept.tenant == tenant for kept in self._holding) >= most:
+            message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
+        if message:
+            raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
 
     async def _in_turn(
         self, kept: Kept, command: Command, hear: Hear | None, sandbox: StatefulSandbox

@@ -11,8 +11,9 @@ import asyncio
 from contextlib import AsyncExitStack
 from types import TracebackType
 
-from proctor_service.admission.queue import DRAINING, RETRY_WITHOUT_RATE_SECONDS, FairQueue
-from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
+from proctor_client.wire import Priority
+from proctor_service.admission.queue import FairQueue, stopping
+from proctor_service.errors import Busy, Cancelled, DeadlinePassed
 
 LONGEST_QUEUE_SECONDS = 600.0
 
@@ -20,9 +21,12 @@ LONGEST_QUEUE_SECONDS = 600.0
 class Turn:
     """A context for each command: the first waits for the ticket, the last gives it back."""
 
-    def __init__(self, queue: FairQueue, tenant: str, job: str) -> None:
+    def __init__(
+        self, queue: FairQueue, tenant: str, job: str, priority: Priority = "training"
+    ) -> None:
         self._queue = queue
         self._whose = (tenant, job)
+        self._priority = priority
         self._entering = asyncio.Lock()
         self._commands = 0
         self._held = AsyncExitStack()
@@ -32,7 +36,7 @@ class Turn:
         asked = self._queue.clock()
         async with self._entering:
             if self._queue.draining:
-                raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+                raise stopping()
             if self._commands == 0:
                 self._held = await self._take()
             self._commands += 1
@@ -52,11 +56,12 @@ class Turn:
         queue = self._queue
         try:
             async with AsyncExitStack() as stack:
-                stack.callback(queue.reserve(1).close)
+                stack.callback(queue.reserve(1, self._whose).close)
                 deadline = queue.clock() + LONGEST_QUEUE_SECONDS
-                await stack.enter_async_context(queue.admit(*self._whose, deadline))
+                turn = queue.admit(*self._whose, deadline, self._priority)
+                await stack.enter_async_context(turn)
                 return stack.pop_all()
         except DeadlinePassed:
             raise Busy(f"no core came free within {LONGEST_QUEUE_SECONDS:g} s") from None
         except Cancelled:  # by a queue that drains
-            raise Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS) from None
+            raise stopping() from None

@@ -139,6 +139,8 @@ class _Episode:
             job=plan.job,
             deadline=plan.deadline,
             tags=plan.sandbox_tags,
+            priority=plan.priority,
+            rollout_id=plan.rollout_id,
         )
         outcome = await self._evaluate(item)
         if outcome.failure is not None:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from proctor_client.wire import Agent, Extract, Grader, Scoring, Verdict
+from proctor_client.wire import Agent, Extract, Grader, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
 from proctor_service.sandbox.interface import Limits
 
@@ -50,6 +50,7 @@ class Plan:
     job: str
     deadline: float
     tags: tuple[str, ...] = ()
+    priority: Priority = "training"
     shell: Literal["bash", "sh"] = "bash"
 
     @property

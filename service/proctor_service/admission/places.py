@@ -1,0 +1,86 @@
+"""The places in a queue: how many there are, whose they are, and how soon some come free.
+
+A flood must not take them all, or everybody else would be refused at the door however fair the turns
+inside are. So of what a tenant holds a sixteenth must still be free for other tenants, and of what a
+job holds a sixteenth of that for the tenant's other jobs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from proctor_service.admission.rate import Rate
+from proctor_service.errors import Busy
+
+HELD_FOR_EACH_FREE = 16
+SHORTEST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+RETRY_WITHOUT_RATE_SECONDS = 5.0
+
+Whose = tuple[str, str]
+"""A tenant and its job."""
+NOBODY: Whose = ("", "")
+
+
+def retry_seconds(seconds: float) -> float:
+    """A time to come back after: neither at once nor in an hour."""
+    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
+
+
+class Places:
+    """`total` places, of which requests take some and give them back one by one."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total = total
+        self.held = 0
+        self._clock = clock
+        self._by_tenant: Counter[str] = Counter()
+        self._by_job: Counter[Whose] = Counter()
+        self._freed = Rate(clock)
+        self._in_use_since = clock()
+
+    def take(self, places: int, whose: Whose) -> None:
+        """Takes so many. Raises Busy, with a time to come back, when there are too few."""
+        free = self.total - self.held - places
+        fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
+        if not fits:
+            missing = -free if free < 0 else places
+            message = f"the queue holds {self.held} of {self.total} submissions"
+            if free >= 0:
+                message += ", and the rest is for other jobs"
+            if places > self.total:
+                message += f", and {places} at once are more than it ever takes"
+            raise Busy(message, self.seconds_until(missing))
+        if self.held == 0:
+            self._in_use_since = self._clock()
+        self._add(places, whose)
+
+    def give_back(self, places: int, whose: Whose) -> None:
+        """Gives some back."""
+        self._add(-places, whose)
+        self._freed.add(places)
+
+    def seconds_until(self, places: int) -> float:
+        """About when so many will have come free, by how fast they do while some are in use."""
+        rate = self._freed.per_second(self._in_use_since)
+        return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
+
+    def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
+        of_tenant = self._by_tenant[whose[0]] + places
+        of_job = self._by_job[whose] + places
+        # How many more the tenant could take after these, by the same rule.
+        left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
+        return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
+            left, 0
+        )
+
+    def _add(self, places: int, whose: Whose) -> None:
+        self.held += places
+        self._by_tenant[whose[0]] += places
+        self._by_job[whose] += places
+        if not self._by_job[whose]:
+            del self._by_job[whose]
+        if not self._by_tenant[whose[0]]:
+            del self._by_tenant[whose[0]]

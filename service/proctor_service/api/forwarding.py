@@ -1,0 +1,199 @@
+"""Requests for a sandbox that lives in another replica: passed on to that one, and its answer back.
+
+Both bodies go through piece by piece, and a client that hangs up here hangs up there. Where the other
+replica is gone the answer is `sandbox_lost`, at once: nobody can bring its sandboxes back. What
+concerns all sandboxes of a tenant is asked of every replica; one that does not answer is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import httpx
+from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from proctor_service.api.connection import while_connected
+from proctor_service.api.examples import NDJSON
+from proctor_service.api.problems import within_stream
+from proctor_service.api.results import encode
+from proctor_service.errors import SandboxLost
+from proctor_service.replicas import FORWARDED, Question, Replicas
+
+PASSED_ON = (
+    "accept",
+    "authorization",
+    "content-length",
+    "content-type",
+    "idempotency-key",
+    "traceparent",
+    "tracestate",
+)
+HANDED_BACK = ("content-length", "content-type", "retry-after", "www-authenticate")
+TRUTHS = frozenset({"true", "1", "yes", "on", "t", "y"})
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Fleet:
+    """All replicas, as the routes of /sandboxes see them."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    def route_class(self) -> type[APIRoute]:
+        """Routes whose requests are passed on when their `sandbox_id` is another replica's."""
+        replicas = self._replicas
+
+        class Routed(APIRoute):
+            def get_route_handler(self) -> Any:
+                here: Handler = super().get_route_handler()
+
+                async def here_or_there(request: Request) -> Response:
+                    sandbox_id = request.path_params.get("sandbox_id")
+                    if sandbox_id is None or replicas.identity.holds(sandbox_id):
+                        return await here(request)
+                    return await _there(replicas, sandbox_id, request)
+
+                return here_or_there
+
+        return Routed
+
+    async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
+        """What the other replicas answer to the same request, and how many did not answer."""
+        if FORWARDED in request.headers:
+            return [], 0
+        answers = await self._replicas.ask_all(_question(request, None))
+        found = [json.loads(each) for each in answers if each is not None]
+        return found, answers.count(None)
+
+
+async def _there(replicas: Replicas, sandbox_id: str, request: Request) -> Response:
+    try:
+        if FORWARDED in request.headers:
+            raise SandboxLost("no replica holds this sandbox any more")
+        return _PassedOn(replicas, await replicas.holder(sandbox_id), request)
+    except SandboxLost:
+        if not _missing_ok(request):
+            raise
+        return _nothing_to_stop()
+
+
+class _PassedOn(Response):
+    """Another replica's answer."""
+
+    def __init__(self, replicas: Replicas, holder: str, request: Request) -> None:
+        super().__init__()
+        self._replicas = replicas
+        self._holder = holder
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on and the answer back, or stops when the client is gone."""
+        upload = _Upload(receive)
+        has_body = bool({"content-length", "transfer-encoding"} & set(self._request.headers))
+        if not has_body:
+            upload.read.set()
+        question = _question(self._request, upload.pieces() if has_body else None)
+        with suppress(ClientDisconnect):
+            await while_connected(self._pass_on(question, scope, send), upload.what_follows)
+
+    async def _pass_on(self, question: Question, scope: Scope, send: Send) -> None:
+        answer = _Answer(send)
+        try:
+            async with self._replicas.asking(self._holder, question) as response:
+                await answer.begin(response)
+                async for piece in response.aiter_raw():
+                    await answer.go_on(piece)
+            await answer.end()
+        except SandboxLost as lost:
+            if not answer.begun and _missing_ok(self._request):
+                await _nothing_to_stop()(scope, self._request.receive, send)
+            elif answer.ends_a_line:
+                await answer.go_on(encode({"error": within_stream(lost)}) + b"\n")
+                await answer.end()
+            else:
+                raise  # an ordinary error answer, or the connection is broken off
+
+
+class _Upload:
+    """A request's body as it comes, and what its connection says after that."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.read = asyncio.Event()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body. Raises ClientDisconnect."""
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            more = message.get("more_body", False)
+            yield message.get("body", b"")
+        self.read.set()
+
+    async def what_follows(self) -> Message:
+        """What is received once the body was read."""
+        await self.read.wait()
+        return await self._receive()
+
+
+class _Answer:
+    """An answer on its way to the client."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._by_line = False
+        self._last = b"\n"
+        self.begun = False
+
+    @property
+    def ends_a_line(self) -> bool:
+        """Whether another line may follow."""
+        return self.begun and self._by_line and self._last.endswith(b"\n")
+
+    async def begin(self, response: httpx.Response) -> None:
+        """Sends status and headers."""
+        headers = [
+            (name.encode(), response.headers[name].encode("latin-1"))
+            for name in HANDED_BACK
+            if name in response.headers
+        ]
+        self.begun = True
+        self._by_line = response.headers.get("content-type", "").startswith(NDJSON)
+        start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
+        await self._send(start)
+
+    async def go_on(self, piece: bytes) -> None:
+        """Sends a piece of the body."""
+        self._last = piece or self._last
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end(self) -> None:
+        """Nothing more comes."""
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:
+    query: bytes = request.scope["query_string"]
+    target: bytes = request.scope["raw_path"] + (b"?" + query if query else b"")
+    headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+    return Question(request.method, target, headers, body)
+
+
+def _missing_ok(request: Request) -> bool:
+    """Whether it asks to stop a sandbox that may be gone."""
+    asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
+    return request.method == "DELETE" and asked
+
+
+def _nothing_to_stop() -> Response:
+    return Response(encode({"stopped": 0}), media_type="application/json")

@@ -1,0 +1,121 @@
+"""The service's life in plain verbs: open, drain, close.
+
+On the first SIGTERM or Ctrl-C the service goes on listening, but takes no new work (503), and hands
+back what waits as `cancelled`. What runs may finish until a little before `grace_seconds`, and is then
+cancelled too, so that every request under way gets a whole answer. Only then are connections closed,
+and last the sandboxes. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proctor_service.admission.cache import Cache
+from proctor_service.admission.deadlines import Deadlines
+from proctor_service.admission.queue import DRAINING, FairQueue
+from proctor_service.api.batch import Batch
+from proctor_service.api.compat import CompatDesk, Work
+from proctor_service.api.rewards import RewardDesk
+from proctor_service.api.rollouts import Rollout, RolloutDesk
+from proctor_service.api.sandboxes import SandboxDesk
+from proctor_service.evaluate import Outcome
+from proctor_service.metrics import Metrics
+from proctor_service.registry import Registry
+from proctor_service.replicas import Replicas
+from proctor_service.sandbox.interface import Backend
+from proctor_service.settings import Settings
+
+if TYPE_CHECKING:  # both are optional extras
+    from proctor_service.redis_store import RedisStore
+    from proctor_service.tracing import Tracing
+
+log = logging.getLogger(__name__)
+
+ANSWERING_SECONDS = 2.0
+"""Kept back from `grace_seconds` for ending sandboxes and sending the last answers."""
+
+
+@dataclass(slots=True)
+class Rooms:
+    """What was put together, and its life in plain verbs."""
+
+    settings: Settings
+    backend: Backend
+    queue: FairQueue
+    deadlines: Deadlines
+    cache: Cache[Outcome]
+    desk: RewardDesk
+    registry: Registry
+    sandboxes: SandboxDesk
+    rollouts: RolloutDesk
+    compat: CompatDesk
+    metrics: Metrics
+    replicas: Replicas
+    store: RedisStore | None = None
+    tracing: Tracing | None = None
+    opened: bool = False
+    closed: bool = False
+
+    async def open(self) -> None:
+        """Opens the sandboxes, once. Raises StartError when they cannot be."""
+        if self.opened:
+            return
+        self.opened = True
+        await self.backend.open()
+        traits = self.backend.traits
+        log.info("open", extra={"backend": traits.name, "slots": self.queue.slots})
+        if traits.degraded:
+            log.warning("isolation is incomplete", extra={"degraded": list(traits.degraded)})
+
+    async def drain(self) -> None:
+        """Takes no new work, and sees what is under way to an end within the grace."""
+        if self.queue.draining:
+            return
+        grace = self.settings.grace_seconds
+        answering = min(ANSWERING_SECONDS, grace / 4)
+        log.info("draining", extra={"busy": self.queue.busy, "queued": self.queue.queued})
+        await self.queue.drain()
+        await self.sandboxes.drain()
+        await self.rollouts.drain()
+        if not await self._work_ends(grace - answering):
+            log.warning("cancelling what still runs", extra={"busy": self.queue.busy})
+            for work in self._at_work():
+                work.cancel(DRAINING)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(answering / 2):
+                    await self.registry.close()
+            await self._work_ends(answering / 2)
+        log.info("drained")
+
+    async def close(self) -> None:
+        """Ends every sandbox, once."""
+        if self.closed:
+            return
+        self.closed = True
+        self.deadlines.close()
+        await self.registry.close()
+        await self.backend.close()
+        await self.replicas.close()
+        if self.store is not None:
+            await self.store.close()
+        if self.tracing is not None:
+            await self.tracing.close()
+        log.info("closed")
+
+    def _at_work(self) -> list[Batch | Rollout | Work]:
+        return [*self.desk.running, *self.rollouts.running, *self.compat.running]
+
+    async def _work_ends(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                for work in self._at_work():
+                    await work.wait()
+                await self.registry.idle()
+                await self.replicas.drain()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,117 @@
+"""What replicas tell each other through Redis: fields under a name, of which the first value stands.
+
+Without it every replica goes on by itself. So nothing here ever raises for a Redis that is away, slow
+or full: it is left alone for a moment, the log and the metrics say so, and nothing is known. Whoever
+can write to it can forge rewards: it belongs to the service alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from proctor_service.errors import StartError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 1.0
+PAUSE_SECONDS = 5.0
+PREFIX = b"proctor:"
+
+
+class RedisStore:
+    """Remembers fields for `keep_seconds`; `tell` hears of each failure."""
+
+    def __init__(
+        self,
+        url: str,
+        keep_seconds: float,
+        tell: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises StartError for a URL that is none."""
+        try:
+            # The library's own retries would add up to more than an answer is worth here.
+            self._redis: Redis = Redis.from_url(
+                url,
+                socket_timeout=ANSWER_SECONDS,
+                socket_connect_timeout=ANSWER_SECONDS,
+                retry=None,
+            )
+        except ValueError as error:
+            raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
+        self._where = urlsplit(url).hostname
+        self._keep_seconds = max(1, round(keep_seconds))
+        self._tell = tell
+        self._clock = clock
+        self._paused_until = 0.0
+        self._away = False
+
+    @property
+    def up(self) -> bool:
+        """Whether it answered when it was last asked."""
+        return not self._away
+
+    async def load(self, name: bytes) -> Mapping[bytes, bytes]:
+        """All fields under a name; none when Redis is away."""
+
+        async def loaded() -> Mapping[bytes, bytes]:
+            found: Mapping[bytes, bytes] = await _awaited(self._redis.hgetall(_key(name)))
+            return found
+
+        return await self._unless_away(loaded, {})
+
+    async def settle(self, name: bytes, fields: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+        """Sets the fields that are not set yet; what they hold then, or `fields` without Redis."""
+
+        async def settled() -> Mapping[bytes, bytes]:
+            async with self._redis.pipeline(transaction=True) as pipe:
+                for field, value in fields.items():
+                    pipe.hsetnx(_key(name), field, value)
+                pipe.expire(_key(name), self._keep_seconds)
+                pipe.hmget(_key(name), list(fields))
+                values: list[bytes] = (await pipe.execute())[-1]
+            return dict(zip(fields, values, strict=True))
+
+        return await self._unless_away(settled, fields)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._redis.aclose()
+
+    async def _unless_away(self, ask: Callable[[], Awaitable[T]], otherwise: T) -> T:
+        if self._clock() < self._paused_until:
+            return otherwise
+        try:
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                answer = await ask()
+        except (RedisError, OSError, TimeoutError) as error:
+            self._tell()
+            self._paused_until = self._clock() + PAUSE_SECONDS
+            if not self._away:
+                why = {"host": self._where, "why": type(error).__name__}
+                log.warning("Redis does not answer; this replica goes on by itself", extra=why)
+            self._away = True
+            return otherwise
+        if self._away:
+            log.info("Redis answers again", extra={"host": self._where})
+        self._away = False
+        return answer
+
+
+def _key(name: bytes) -> bytes:
+    return PREFIX + name
+
+
+async def _awaited(answer: Any) -> Any:
+    """The library's types leave open whether its answers are to be awaited; these are."""
+    return await answer

@@ -1,0 +1,166 @@
+"""Asking the other replicas: one of them for a sandbox that it holds, or all of them.
+
+A question carries its asker's token, and the other replica checks it again. It is marked, and what is
+marked is never passed on, so that nothing goes round in circles. A replica that cannot be reached, or
+stops answering while it is waited for, is given up: what lived in it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import httpx
+
+from proctor_service.errors import Draining, SandboxLost
+from proctor_service.replicas.identity import Identity, address_in
+from proctor_service.replicas.peers import Peers
+
+log = logging.getLogger(__name__)
+
+FORWARDED = "proctor-forwarded"
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+"""A replica that has not answered what all are asked by then is left out."""
+PULSE_SECONDS = 2.0
+MOST_MISSED_PULSES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request for another replica. `target`: path and query as they came."""
+
+    method: str
+    target: bytes
+    headers: Mapping[str, str]
+    body: AsyncIterator[bytes] | None = field(default=None, repr=False)
+
+
+class Replicas:
+    """This replica among the others; `tell` hears of each question: `answered` or `unreachable`."""
+
+    def __init__(
+        self, identity: Identity, peers: Peers, tell: Callable[[str], None] = lambda outcome: None
+    ) -> None:
+        self.identity = identity
+        self._peers = peers
+        self._tell = tell
+        self._http: httpx.AsyncClient | None = None
+        self._draining = False
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def holder(self, sandbox_id: str) -> str:
+        """The URL of the replica that holds a sandbox which is not ours.
+
+        Raises SandboxLost when that replica is gone, or it was an earlier life of this one.
+        """
+        url = await self._peers.at(address_in(sandbox_id))
+        if url is None:
+            raise SandboxLost("the replica that held this sandbox is gone")
+        return url
+
+    @asynccontextmanager
+    async def asking(
+        self, url: str, question: Question, seconds: float | None = None
+    ) -> AsyncIterator[httpx.Response]:
+        """One replica's answer, to be read as it comes.
+
+        Raises SandboxLost when there is none, also while it is read and after so many `seconds`, and
+        Draining once this replica takes no more.
+        """
+        if self._draining:
+            raise Draining("the service is stopping", 1.0)
+        self._under_way += 1
+        self._idle.clear()
+        outcome = "answered"
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                pulse = asyncio.create_task(self._watch(url, limit))
+                try:
+                    async with self._sent(url, question) as response:
+                        yield response
+                finally:
+                    pulse.cancel()
+        except (httpx.HTTPError, TimeoutError) as error:
+            outcome = "unreachable"
+            log.warning("a replica does not answer", extra={"replica": url, "why": repr(error)})
+            raise SandboxLost("the replica that held this sandbox does not answer") from None
+        finally:
+            self._tell(outcome)
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    async def ask_all(self, question: Question) -> list[bytes | None]:
+        """The bodies of all others' answers; None for each that gave no 200."""
+        return await asyncio.gather(*(self._ask(url, question) for url in await self._peers.urls()))
+
+    async def drain(self) -> None:
+        """Passes nothing on any more, and waits until what was passed on is answered."""
+        self._draining = True
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Closes what is open."""
+        if self._http is not None:
+            await self._http.aclose()
+
+    async def _ask(self, url: str, question: Question) -> bytes | None:
+        try:
+            async with self.asking(url, question, ANSWER_SECONDS) as response:
+                body = await response.aread()
+        except (SandboxLost, Draining):
+            return None
+        if response.status_code != httpx.codes.OK:
+            log.warning("a replica refuses", extra={"replica": url, "status": response.status_code})
+            return None
+        return body
+
+    @asynccontextmanager
+    async def _sent(self, url: str, question: Question) -> AsyncIterator[httpx.Response]:
+        http = self._client()
+        request = http.build_request(
+            question.method,
+            url,
+            headers={**question.headers, FORWARDED: "1", "accept-encoding": "identity"},
+            content=question.body,
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+            # As it came: a URL object would tidy up a path such as files/a/../b.
+            extensions={"target": question.target},
+        )
+        response = await http.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _watch(self, url: str, limit: asyncio.Timeout) -> None:
+        """Ends the wait for a replica that shows no sign of life."""
+        missed = 0
+        while missed < MOST_MISSED_PULSES:
+            await asyncio.sleep(PULSE_SECONDS)
+            try:
+                await self._client().get(f"{url}/healthz", timeout=CONNECT_SECONDS)
+                missed = 0
+            except httpx.ConnectError:
+                break
+            except httpx.HTTPError:
+                missed += 1
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    def _client(self) -> httpx.AsyncClient:
+        """Made in the loop that uses it. Without connections kept open: one that a replica left
+        behind when it ended would pass for the end of its successor."""
+        if self._http is None:
+            self._http = httpx.AsyncClient(
+                trust_env=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+                verify=ssl.create_default_context(),
+            )
+        return self._http

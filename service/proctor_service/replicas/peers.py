@@ -1,0 +1,125 @@
+"""The other replicas: URLs that are configured, or all addresses behind a name in the DNS.
+
+Names are looked up again after a moment, and once more when a sandbox names a replica that nobody
+knows. Where the DNS itself fails, the last answer stands: no answer does not mean that all are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from urllib.parse import urlsplit
+
+from proctor_service.errors import StartError
+from proctor_service.replicas.identity import address_of
+
+log = logging.getLogger(__name__)
+
+LOOKUP_SECONDS = 2.0
+"""For so long an answer of the DNS is taken for what is."""
+SCHEMES = ("http", "https", "dns")
+NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
+
+LookUp = Callable[[str, socket.AddressFamily], Awaitable[Collection[str]]]
+"""All addresses of a name. Raises OSError when that cannot be found out."""
+
+
+async def look_up_by_system(name: str, family: socket.AddressFamily) -> Collection[str]:
+    """As the system does: a name that is not there has none."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno not in NO_SUCH_NAME:
+            raise
+        return ()
+    return {str(address[0]) for *_, address in found}
+
+
+def base_url(url: str, where: str) -> str:
+    """The URL as it is compared. Raises StartError for one that names no host and port."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = None
+    rest = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+    if parts.scheme not in SCHEMES or not parts.hostname or port is None or rest:
+        raise StartError(f"{where}: {url!r} is not like http://10.0.0.7:8080, with scheme and port")
+    return _url(parts.scheme, parts.hostname, port)
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class Peers:
+    """Knows where the others are; `own` is the URL under which they know this one."""
+
+    def __init__(
+        self,
+        peers: Sequence[str],
+        own: str,
+        look_up: LookUp = look_up_by_system,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises StartError for an address that is none."""
+        found = [base_url(each, "PROCTOR_PEERS") for each in peers]
+        self._own = own
+        self._fixed = [url for url in found if not url.startswith("dns:")]
+        self._names = [url for url in found if url.startswith("dns:")]
+        self._known: dict[str, list[str]] = {}
+        self._ask_dns = look_up
+        self._clock = clock
+        self._looked_up = -LOOKUP_SECONDS
+        self._looking = asyncio.Lock()
+
+    async def urls(self) -> list[str]:
+        """All of them but this one."""
+        if self._names and self._clock() - self._looked_up >= LOOKUP_SECONDS:
+            await self._look_up()
+        found = [*self._fixed, *(url for urls in self._known.values() for url in urls)]
+        return [url for url in dict.fromkeys(found) if url != self._own]
+
+    async def at(self, address: str) -> str | None:
+        """The URL of the one with this address in its ids; None for one that is not there."""
+        asked = self._clock()
+        for url in await self.urls():
+            if address_of(url) == address:
+                return url
+        if self._names and self._looked_up < asked:  # it may have come a moment ago
+            await self._look_up()
+            return next((url for url in await self.urls() if address_of(url) == address), None)
+        return None
+
+    async def _look_up(self) -> None:
+        begun = self._clock()
+        async with self._looking:
+            if self._looked_up >= begun:  # somebody else just did
+                return
+            for name in self._names:
+                await self._resolve(name)
+            self._looked_up = self._clock()
+
+    async def _resolve(self, name: str) -> None:
+        parts = urlsplit(name)
+        host, port = parts.hostname or "", parts.port
+        assert port is not None, "it was checked"
+        try:
+            found = await self._ask_dns(host, self._family())
+        except OSError as error:
+            log.warning("the DNS does not answer", extra={"host": host, "why": str(error)})
+            return
+        self._known[name] = [_url("http", each, port) for each in sorted(found)]
+
+    def _family(self) -> socket.AddressFamily:
+        """The one by which this replica is known: where there are two, each would be there twice."""
+        try:
+            address = ipaddress.ip_address(urlsplit(self._own).hostname or "")
+        except ValueError:
+            return socket.AF_UNSPEC
+        return socket.AF_INET if address.version == 4 else socket.AF_INET6

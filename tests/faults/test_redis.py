@@ -1,0 +1,188 @@
+"""Replicas that share their answers through a real Redis, and what they do when it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from fault_rig.programs import RedisServer, redis_server
+from fleet import Replica, fleet
+from harness import WAIT_SECONDS, Gate, exec_request
+from proctor_service import redis_store
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend
+
+KEY = {"Idempotency-Key": "key-1"}
+NDJSON = {"Accept": "application/x-ndjson"}
+TOKENS = json.dumps({"a": "token-a", "b": "token-b"})
+
+
+class Moody:
+    """A judge that never says the same twice: whoever asks again sees that it was judged again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+        self.count += 1
+        return Judgement("failed", message=f"{submission.source} {self.count}", passed=0, total=1)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        yield server
+
+
+def said(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    if "ndjson" in answer.headers["content-type"]:
+        results = [json.loads(line) for line in answer.text.splitlines()[:-1]]
+    else:
+        results = answer.json()["results"]
+    results.sort(key=lambda result: result["index"])
+    return [each["message"] or each["error"]["reason"] for each in results]
+
+
+def post(replica: Replica, *sources: str, **headers: str) -> httpx.Response:
+    # Without the cache, which would hide what was judged twice.
+    body = exec_request(*sources, cache=False)
+    return replica.client.post("/reward", json=body, headers=KEY | headers)
+
+
+def test_a_retry_at_another_replica_gets_the_first_ones_results(redis: RedisServer) -> None:
+    judge = Moody()
+    with fleet(3, judge=judge, redis_url=redis.url) as (first, second, third):
+        answer = said(post(first, "a", "b"))
+        assert answer == ["a 1", "b 2"]
+        assert said(post(second, "a", "b", **NDJSON)) == answer
+        first.kill()
+        assert said(post(third, "a", "b")) == answer
+        assert judge.count == 2
+        refused = post(third, "a", "c")
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (422, "invalid_request")
+        other = KEY | {"Idempotency-Key": "key-2"}
+        assert said(post(third, "a", "b", **other)) == ["a 3", "b 4"]
+        assert "proctor_store_up 1.0" in third.client.get("/metrics").text
+
+
+def test_what_a_replica_had_judged_when_it_died_stands(redis: RedisServer) -> None:
+    gate = Gate()
+    with fleet(2, judge=gate, redis_url=redis.url, slots=3) as (first, second):
+        service = first.service
+
+        async def die_in_the_middle() -> None:
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+                body = exec_request("x", "y", "z", cache=False)
+                asked = asyncio.create_task(
+                    client.post(f"{first.url}/reward", json=body, headers=KEY | NDJSON)
+                )
+                await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
+                service.call(lambda: gate.release("y"))
+                [batch] = service.rooms.desk.running
+                await asyncio.to_thread(service.until, lambda: bool(batch.finished(0, 1)))
+                await asyncio.to_thread(first.kill)
+                await asyncio.gather(asked, return_exceptions=True)
+
+        asyncio.run(die_in_the_middle())
+        gate.entered.clear()
+        second.service.call(gate.open)
+        assert said(post(second, "x", "y", "z")) == ["x", "y", "z"]
+        assert sorted(gate.entered) == ["x", "z"]
+
+
+def test_two_replicas_at_work_on_the_same_say_the_same(redis: RedisServer) -> None:
+    judge = Moody()
+    with fleet(2, judge=judge, redis_url=redis.url) as (first, second):
+        sources = [f"s{number}" for number in range(100)]
+        body = exec_request(*sources, cache=False)
+
+        async def both() -> list[list[str]]:
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+                asked = (
+                    client.post(f"{each.url}/reward", json=body, headers=KEY)
+                    for each in (first, second)
+                )
+                return [said(answer) for answer in await asyncio.gather(*asked)]
+
+        one, other = asyncio.run(both())
+        assert one == other
+        assert [each.split()[0] for each in one] == sources
+
+
+def test_tenants_share_no_answers(redis: RedisServer) -> None:
+    judge = Moody()
+    with fleet(2, judge=judge, redis_url=redis.url, tokens=TOKENS) as (first, second):
+        for replica, name, expected in (
+            (first, "a", "p 1"),
+            (second, "b", "p 2"),
+            (second, "a", "p 1"),
+        ):
+            answer = post(replica, "p", Authorization=f"Bearer token-{name}")
+            assert said(answer) == [expected]
+
+
+def test_errors_are_not_shared(redis: RedisServer) -> None:
+    gate = Gate()
+    with fleet(2, judge=gate, redis_url=redis.url, grace_seconds=0.2, slots=1) as (first, second):
+        service = first.service
+
+        async def drain() -> list[str]:
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+                body = exec_request("e", "f", cache=False)
+                asked = asyncio.create_task(
+                    client.post(f"{first.url}/reward", json=body, headers=KEY)
+                )
+                await asyncio.to_thread(service.until, lambda: bool(gate.entered))
+                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+                return said(await asked)
+
+        assert asyncio.run(drain()) == ["cancelled", "cancelled"]
+        second.service.call(gate.open)
+        assert said(post(second, "e", "f")) == ["e", "f"]
+
+
+@pytest.mark.parametrize("how", ["gone", "mute", "full", "locked"])
+def test_without_redis_each_goes_on_by_itself(
+    how: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(redis_store, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(redis_store, "PAUSE_SECONDS", 0.0)
+    judge = Moody()
+    with redis_server() as redis, fleet(1, judge=judge, redis_url=redis.url) as (replica,):
+        post(replica, "first")
+        if how == "mute":
+            redis.send(signal.SIGSTOP)
+        else:
+            redis.stop()
+        if how in ("full", "locked"):
+            arguments = {"full": ("--maxmemory", "1"), "locked": ("--requirepass", "secret-word")}
+            redis.start(*arguments[how])
+        for number in range(2, 5):
+            assert said(post(replica, "x", **{"Idempotency-Key": f"{number}"})) == [f"x {number}"]
+        text = replica.client.get("/metrics").text
+        assert "proctor_store_up 0.0" in text
+        assert "proctor_store_failures_total 0.0" not in text
+        away = [each for each in caplog.records if "Redis does not answer" in each.message]
+        assert len(away) == 1
+
+        if how == "mute":
+            redis.send(signal.SIGCONT)
+        else:
+            redis.stop()
+            redis.start()
+        assert said(post(replica, "y", **{"Idempotency-Key": "back"})) == ["y 5"]
+        assert "proctor_store_up 1.0" in replica.client.get("/metrics").text
+
+
+def test_a_redis_that_was_never_there_keeps_nobody_from_starting() -> None:
+    url = "redis://:secret-word@127.0.0.1:1/0"
+    with fleet(1, redis_url=url) as (replica,):
+        assert post(replica, "x").status_code == 200
+        assert replica.client.get("/readyz").status_code == 200
