@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 
 from proctor_service.admission.cache import Cache
 from proctor_service.admission.deadlines import Deadlines
@@ -68,6 +69,13 @@ log = logging.getLogger(__name__)
 MEBIBYTE = 1024 * 1024
 KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
 BACKLOG = 2048
+NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "auto_configure": False,
+}
+"""Of FastAPI's own, which would put whole paths into spans, tokens and all; see `tracing.py`."""
 
 
 def build_app(
@@ -81,6 +89,7 @@ def build_app(
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
+        telemetry=NO_TELEMETRY,
     )
     app.state.rooms = rooms
     app.include_router(reward_routes(rooms.desk, settings.max_body_mb))

@@ -47,8 +47,10 @@ class RedisStore:
                 socket_connect_timeout=ANSWER_SECONDS,
                 retry=None,
             )
-        except ValueError as error:
-            raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
+        except ValueError:  # whose message may hold a part of the password
+            raise StartError(
+                "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
+            ) from None
         self._where = urlsplit(url).hostname
         self._keep_seconds = max(1, round(keep_seconds))
         self._tell = tell
@@ -80,6 +82,9 @@ class RedisStore:
                 pipe.expire(_key(name), self._keep_seconds)
                 pipe.hmget(_key(name), list(fields))
                 values: list[bytes] = (await pipe.execute())[-1]
+            if self._away:  # not before it took something: one that is full can still be read
+                log.info("Redis answers again", extra={"host": self._where})
+                self._away = False
             return dict(zip(fields, values, strict=True))
 
         return await self._unless_away(settled, fields)
@@ -102,9 +107,6 @@ class RedisStore:
                 log.warning("Redis does not answer; this replica goes on by itself", extra=why)
             self._away = True
             return otherwise
-        if self._away:
-            log.info("Redis answers again", extra={"host": self._where})
-        self._away = False
         return answer
 
 

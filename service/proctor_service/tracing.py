@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 from opentelemetry import trace
@@ -84,7 +84,8 @@ class Tracing:
 
         def shut_down() -> None:
             self._provider.shutdown()
-            loop.call_soon_threadsafe(gone.set)
+            with suppress(RuntimeError):  # nobody waits any more
+                loop.call_soon_threadsafe(gone.set)
 
         # Not the loop's own threads: the service would wait for a collector that is away.
         threading.Thread(target=shut_down, daemon=True).start()

@@ -1,7 +1,7 @@
 """The stand-in's process: serves on a free port, and takes orders on stdin, a line of JSON each.
 
-`--streams N` is HTTP/2's limit of streams of one connection, `--user N` the user of the image. The first line on stdout is the port; then an
-answer to each order.
+`--streams N` is HTTP/2's limit of streams of one connection, `--user N` the user of the image. The first
+line on stdout is the port; then an answer to each order.
 """
 
 from __future__ import annotations

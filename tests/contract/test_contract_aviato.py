@@ -7,6 +7,7 @@ The questions for all backends are asked of it too: stateful ones here, the rest
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from aviato_gateway.stand_in import StandIn, stand_in
+from aviato_gateway.stand_in import StandIn, has_other_users, stand_in
 from contract.rooms_for_tests import LIMITS, Ask, Place, asking
 from contract.stateful_questions import QUESTIONS, Rooms, py, sh
 from contract.stateful_questions import Question as StatefulQuestion
@@ -64,9 +65,9 @@ def test_what_it_cannot_enforce_is_said(ask: Ask) -> None:
     async def question(place: Place) -> None:
         traits = place.backend.traits
         assert traits.name == "aviato"
-        assert set(traits.degraded) == {
-            "memory_cgroup", "pid_namespace", "pids_cgroup", "disk_quota"
-        }  # fmt: skip
+        lacking = {"memory_cgroup", "pid_namespace", "pids_cgroup", "disk_quota"}
+        assert set(traits.degraded) - {"own_user"} == lacking
+        assert place.lacks("own_user") is not has_other_users()
         assert traits.allows_network
         assert "python" in traits.languages
 
@@ -76,7 +77,7 @@ def test_what_it_cannot_enforce_is_said(ask: Ask) -> None:
 def test_the_doctor_asks_for_a_sandbox(gateway: StandIn) -> None:
     checks = {check.name: check for check in doctor(gateway.settings(aviato_instance="ill"))}
     assert checks["aviato"].ok
-    assert checks["own_user"].ok
+    assert checks["own_user"].ok is has_other_users()
     assert not checks["disk_quota"].ok
     assert gateway.alive("proctor-instance-ill-doctor") == []
     (check,) = doctor(gateway.settings(aviato_api_key="wrong"))
@@ -102,19 +103,21 @@ def test_what_cannot_start_says_why(gateway: StandIn, settings: dict[str, Any], 
 
 
 def test_an_image_without_root_is_refused_unless_told_to() -> None:
+    user = 1000 if has_other_users() else os.getuid()
+
     async def question(place: Place) -> None:
         assert place.lacks("own_user")
         fork = "import os, time\nif not os.fork():\n    os.setsid(); time.sleep(99)\nprint(os.getuid())"
-        assert (await place.script(fork)).ended.stdout == b"1000\n"
+        assert (await place.script(fork)).ended.stdout == f"{user}\n".encode()
         assert (await place.script("while True: pass", cpu_seconds=1)).ended.ending == "cpu_limit"
         async with kept(place) as sandbox:
             await sandbox.write_file("a", b"kept")
             assert (await sh(sandbox, "cat a; echo x > $TMPDIR/b")).stdout == b"kept"
             assert b"tmp/b" in await sandbox.snapshot()
 
-    with stand_in(user=1000) as gateway:
+    with stand_in(user=user if has_other_users() else 0) as gateway:
         with pytest.raises(StartError, match="do not run as root"):
-            asyncio.run(make_backend(gateway.settings()).open())
+            asyncio.run(make_backend(gateway.settings(allow_degraded=False)).open())
         assert gateway.alive() == []
         with opened(gateway, "plain", allow_degraded=True, pool_size=1) as ask:
             ask(question)

@@ -177,6 +177,24 @@ def test_a_dead_zygote_harms_nobody_and_is_replaced() -> None:
     ask(question)
 
 
+def test_a_pool_whose_every_process_was_killed_comes_back() -> None:
+    async def question(rooms: Rooms) -> None:
+        backend = rooms.backend
+        assert isinstance(backend, LocalBackend)
+        async with AsyncExitStack() as stack:
+            many = [await stack.enter_async_context(rooms.keep()) for _ in range(8)]
+            os.kill(backend.zygote(), 9)
+            for pid in backend.busy_slots():
+                os.kill(pid, 9)
+            for sandbox in many:
+                with pytest.raises(SandboxLost):
+                    await sandbox.ended()
+        async with rooms.keep() as sandbox:
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
 def test_two_hundred_at_once_know_nothing_of_each_other() -> None:
     async def question(rooms: Rooms) -> None:
         async with AsyncExitStack() as stack:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -34,7 +33,7 @@ class Moody:
         return Judgement("failed", message=f"{submission.source} {self.count}", passed=0, total=1)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def redis() -> Iterator[RedisServer]:
     with redis_server() as server:
         yield server

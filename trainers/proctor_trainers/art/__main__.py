@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proctor_trainers.addresses import Unreachable, async_client_for, check_service
@@ -19,8 +19,7 @@ from proctor_trainers.problems import DatasetError, Problem
 from proctor_trainers.rewards import say_line
 
 if TYPE_CHECKING:
-    from proctor_trainers.art.rollouts import Order
-    from proctor_trainers.art.training import PolicyOf, Summary
+    from proctor_trainers.art.training import PolicyOf, Summary, TrainingLoop
 
 RULE = "=" * 60
 
@@ -32,6 +31,7 @@ def main(job: Job) -> int:
     import art  # first of all, since it reads keys from a file .env
 
     from proctor_trainers.art.rollouts import Order
+    from proctor_trainers.art.training import Plan, TooManyFailures, TrainingLoop
 
     args = job.args
     order = Order(
@@ -52,7 +52,29 @@ def main(job: Job) -> int:
     problems = job.problems()
     model = art.TrainableModel(name=args.run_name, project=args.project, base_model=args.base_model)
     _introduce(job, problems)
-    return asyncio.run(_train(job, order, problems, model, backend, endpoint))
+    serves = job.is_served_by_backend(endpoint)
+    policy = _policy(job, model, endpoint, serves)
+    plan = Plan(
+        order=order,
+        num_steps=args.num_steps,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        max_exceptions=args.max_exceptions,
+    )
+    client = async_client_for(args.service_url)
+    loop = TrainingLoop(plan, problems, model, backend, client, policy)
+
+    async def train() -> None:
+        config = server_config(endpoint.base_url) if serves else None
+        async with client:
+            await model.register(backend, _openai_client_config=config)
+            await loop.run()
+
+    try:
+        return asyncio.run(_until_stopped(train, loop, backend))
+    except TooManyFailures as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
 
 
 def _introduce(job: Job, problems: Sequence[Problem]) -> None:
@@ -68,56 +90,28 @@ def _introduce(job: Job, problems: Sequence[Problem]) -> None:
     say_line(f"Project: {args.project}, run: {args.run_name}")
 
 
-async def _train(
-    job: Job,
-    order: Order,
-    problems: Sequence[Problem],
-    model: Any,
-    backend: Any,
-    endpoint: Endpoint,
+async def _until_stopped(
+    train: Callable[[], Coroutine[Any, Any, None]], loop: TrainingLoop, backend: Any
 ) -> int:
-    from proctor_trainers.art.training import Plan, TooManyFailures, TrainingLoop
+    """Trains until the end or a signal, and sums up. Raises what training raises."""
+    work = asyncio.create_task(train())
+    stopped_by: list[signal.Signals] = []
 
-    args = job.args
-    plan = Plan(
-        order=order,
-        num_steps=args.num_steps,
-        batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        max_exceptions=args.max_exceptions,
-    )
-    serves = job.is_served_by_backend(endpoint)
-    policy = _policy(job, model, endpoint, serves)
-    async with async_client_for(args.service_url) as client:
-        loop = TrainingLoop(plan, problems, model, backend, client, policy)
+    def stop(number: signal.Signals) -> None:
+        say_line(f"{number.name}: stopping; what is under way is cancelled")
+        stopped_by.append(number)
+        loop.cancel()
+        work.cancel()
 
-        async def run() -> None:
-            config = server_config(endpoint.base_url) if serves else None
-            await model.register(backend, _openai_client_config=config)
-            await loop.run()
-
-        work = asyncio.create_task(run())
-        stopped_by: list[signal.Signals] = []
-
-        def stop(number: signal.Signals) -> None:
-            say_line(f"{number.name}: stopping; what is under way is cancelled")
-            stopped_by.append(number)
-            loop.cancel()
-            work.cancel()
-
-        try:
-            with on_signal(stop):
-                await asyncio.wait([work])
-            await backend.close()
-        finally:
-            _conclude(loop.summary, is_whole=work.done() and not _failed(work))
+    try:
+        with on_signal(stop):
+            await asyncio.wait([work])
+        await backend.close()
+    finally:
+        _conclude(loop.summary, is_whole=work.done() and not _failed(work))
     if stopped_by:
         return 128 + stopped_by[0]
-    try:
-        work.result()
-    except TooManyFailures as failure:
-        print(f"error: {failure}", file=sys.stderr)
-        return 1
+    work.result()
     return 0
 
 

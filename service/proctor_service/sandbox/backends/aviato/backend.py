@@ -290,11 +290,11 @@ class AviatoBackend:
 
     def _why_not(self, error: Exception) -> str:
         where = f"Aviato at {self._plan.base_url}"
+        why = failure_of(error, "start").message
         source = error.__cause__ if isinstance(error, Failure) else error
-        reason = meaning_of(source or error).reason
-        if reason == "refused_credentials":
-            return f"{where} refuses the key (CWSANDBOX_API_KEY or AVIATO_API_KEY): {error}"
-        return f"no sandbox can be had of {where}: {error}"
+        if meaning_of(source or error).reason == "refused_credentials":
+            return f"{where} refuses the key (CWSANDBOX_API_KEY or AVIATO_API_KEY): {why}"
+        return f"no sandbox can be had of {where}: {why}"
 
 
 async def _furnish(remote: Remote, image: Image) -> None:

@@ -49,7 +49,7 @@ class Execution:
         self._reported = False
         self._flooded = False
         self._wanted: asyncio.Future[None] | None = None
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[tuple[memoryview, bool]] = deque()  # raw: not a frame yet
         self._unsent_bytes = 0
         self._sending: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -106,15 +106,17 @@ class Execution:
             return
         view = memoryview(data)
         for start in range(0, len(view), _PIECE_BYTES):
-            piece = binascii.b2a_base64(view[start : start + _PIECE_BYTES])
-            self.send(b"b" + piece)
+            self._queue(view[start : start + _PIECE_BYTES], True)
 
     def send(self, frame: bytes) -> None:
         """Sends a frame of the warden's, newline and all."""
+        self._queue(memoryview(frame), False)
+
+    def _queue(self, piece: memoryview, raw: bool) -> None:
         if self._over:
             return
-        self._unsent.append(frame)
-        self._unsent_bytes += len(frame)
+        self._unsent.append((piece, raw))
+        self._unsent_bytes += len(piece)
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
 
@@ -184,11 +186,13 @@ class Execution:
         assert stdin is not None
         try:
             while self._unsent:
-                data = bytearray()
+                data, taken = bytearray(), 0
                 while self._unsent and len(data) < _AT_ONCE_BYTES:
-                    data += self._unsent.popleft()
+                    piece, raw = self._unsent.popleft()
+                    data += b"b" + binascii.b2a_base64(piece) if raw else piece
+                    taken += len(piece)
                 await stdin.write(bytes(data))
-                self._unsent_bytes -= len(data)
+                self._unsent_bytes -= taken
                 if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
                     _wake(self._drained)
         except cwsandbox.CWSandboxError:

@@ -82,10 +82,10 @@ class Gateway:
             network=_network(order.shape),
             max_lifetime_seconds=order.lifetime_seconds,
             request_timeout_seconds=plan.start_seconds,
-            create_retry_budget_seconds=plan.start_seconds,
             poll_retry_budget_seconds=plan.start_seconds,
         )
-        starting = asyncio.ensure_future(self._start(sandbox))
+        given_up = asyncio.Event()
+        starting = asyncio.ensure_future(_start(sandbox, given_up))
         try:
             async with asyncio.timeout(plan.start_seconds):
                 await asyncio.shield(starting)
@@ -94,6 +94,7 @@ class Gateway:
             if sandbox.status != SandboxStatus.RUNNING:
                 raise SandboxUnavailable(f"failed: it came up {sandbox.status}")
         except BaseException as error:
+            given_up.set()
             self._undo(starting, sandbox)
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable("timeout: it took too long to come up") from None
@@ -135,19 +136,21 @@ class Gateway:
         self._undoing.add(undoing)
         undoing.add_done_callback(self._undoing.discard)
 
-    async def _start(self, sandbox: cwsandbox.Sandbox) -> None:
-        """Asks for it, again while that may help: the same request, so that no second one comes of it."""
-        pause = _PAUSE_SECONDS
-        while True:
-            try:
-                await sandbox.start()
-                return
-            except cwsandbox.CWSandboxError as error:
-                if not meaning_of(error).passing:
-                    raise
-                _log.info("asking for a sandbox again", extra={"why": meaning_of(error).reason})
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _MOST_PAUSE_SECONDS)
+
+async def _start(sandbox: cwsandbox.Sandbox, given_up: asyncio.Event) -> None:
+    """Asks for it, again while that may help: the same request, so that no second one comes of it."""
+    pause = _PAUSE_SECONDS
+    while not given_up.is_set():
+        try:
+            await sandbox.start()
+            return
+        except cwsandbox.CWSandboxError as error:
+            if not meaning_of(error).passing:
+                raise
+            _log.info("asking for a sandbox again", extra={"why": meaning_of(error).reason})
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(given_up.wait(), pause)
+        pause = min(pause * 2, _MOST_PAUSE_SECONDS)
 
 
 async def stop(sandbox: cwsandbox.Sandbox) -> None:

@@ -34,7 +34,8 @@ _SWEEP_SECONDS = 0.05
 _SURPLUS_SECONDS = 20.0
 _SWEEPS_PER_BACKGROUND_LOOK = 20
 _SESSION_PROCESSES = 1  # what starts the commands is a process too
-_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once
+_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once,
+_TRY_AGAIN_SECONDS = 2.0  # for so long
 
 
 class LocalBackend:
@@ -54,6 +55,7 @@ class LocalBackend:
         self._sweeper: asyncio.Task[None] | None = None
         self._closing = False
         self._stillborn = 0
+        self._stillborn_at = 0.0
         self._made = 0
         self._last_error = ""
         self._surplus_since = time.monotonic()
@@ -178,7 +180,7 @@ class LocalBackend:
                 return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
-            if self._stillborn >= _STILLBORN:
+            if self._gives_up():
                 raise SandboxUnavailable(f"forkservers die: {self._last_error}")
             if time.monotonic() > deadline:
                 raise SandboxUnavailable("no sandbox became ready in time")
@@ -247,9 +249,18 @@ class LocalBackend:
         try:
             await self._nursery.open()
         except StartError as error:
-            self._stillborn += 1
-            self._last_error = str(error)
+            self._note_stillborn(str(error))
         self._wake(len(self._waiters))
+
+    def _note_stillborn(self, why: str) -> None:
+        self._stillborn += 1
+        self._stillborn_at = time.monotonic()
+        self._last_error = why
+
+    def _gives_up(self) -> bool:
+        """Whether nothing came up lately; after a while another try is worth it."""
+        lately = time.monotonic() - self._stillborn_at < _TRY_AGAIN_SECONDS
+        return self._stillborn >= _STILLBORN and lately
 
     def _on_slot(self, slot: Slot) -> None:
         if slot.state in ("ready", "dead") and slot in self._refitting:
@@ -278,8 +289,8 @@ class LocalBackend:
     def _bury(self, slot: Slot) -> None:
         self._slots.remove(slot)
         if not (self._closing or slot.closed):
-            self._stillborn += 1
-            self._last_error = slot.error
+            if not slot.has_served:
+                self._note_stillborn(slot.error)
             _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
             unkept = len(self._slots) - len(self._kept)
             if self._stillborn < _STILLBORN and unkept < self._plan.warm_slots:

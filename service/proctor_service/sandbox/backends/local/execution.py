@@ -73,16 +73,16 @@ class Execution:
     def on_look(self, look: Look, share: float) -> None:
         """Counts time. `share`: its part of the CPU time, of commands that run side by side.
 
-        A sandbox cannot be seen to wait in one command and to run in another. Where nothing in it
-        waited for a core, all the time counts; else what its part used, and what was idle.
+        Which of several waits for a core is not seen. Where none does, all the time counts; else its
+        part of what was used, and what was idle.
         """
-        since_its_start = time.monotonic() - self.started_at
-        interval = min(look.interval_seconds, since_its_start)
+        interval = min(look.interval_seconds, time.monotonic() - self.started_at)
         used = look.used_seconds * share
         idle = min(look.idle_seconds, interval)
         self.cpu_seconds += used
         self.idle_seconds += idle
-        self.active_seconds += min(interval, max(interval - look.waited_seconds, used + idle))
+        alone_or_contended = share == 1 or look.contended
+        self.active_seconds += min(interval, used + idle) if alone_or_contended else interval
 
     def overrun(self) -> Ending | None:
         """The limit that it is over, if it is over one and was not stopped yet."""

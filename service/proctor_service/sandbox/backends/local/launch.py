@@ -31,6 +31,7 @@ _ASK = (
 )
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
+_CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
 _DESCRIPTORS_OF_A_SLOT = 16  # its sandbox's, a command's and a connection's among them
 _SPARE_DESCRIPTORS = 256
@@ -191,10 +192,12 @@ def _can_unshare(flags: int) -> bool:
 
 
 def _can_become(uid: int) -> bool:
-    """Whether this process may take that user's id: root may, where the id is mapped."""
+    """Whether this process may take that user's id: root may, with the capabilities, if it is mapped."""
     ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     mapped = any(int(start) <= uid < int(start) + int(count) for start, _, count in ranges)
-    return os.geteuid() == 0 and mapped
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    capable = int(status["CapEff"], 16) & _CHANGE_USER == _CHANGE_USER
+    return os.geteuid() == 0 and capable and mapped
 
 
 def _namespaces(uid: int) -> tuple[list[Check], bool]:

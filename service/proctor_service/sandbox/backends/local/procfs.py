@@ -72,6 +72,12 @@ def schedule(thread: int) -> tuple[float, float]:
     return (int(words[0]) / 1e9, int(words[1]) / 1e9) if len(words) >= 2 else (0.0, 0.0)
 
 
+def any_is_runnable(pids: list[int]) -> bool:
+    """Whether a thread of these processes runs, or waits for a core."""
+    stats = (_read(f"/proc/{pid}/task/{thread}/stat") for pid in pids for thread in threads(pid))
+    return any(stat.rpartition(b")")[2].split()[:1] == [b"R"] for stat in stats)
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """CPU time of these processes and of the children that they have reaped."""
     total = 0
@@ -91,7 +97,11 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     resident = sum(_resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
         return False
-    return sum(_proportional_bytes(pid) for pid in pids) > limit_mb * (1 << 20)
+    shares = [_proportional_bytes(pid) for pid in pids]
+    if None in shares:
+        # Not ours to read: what one process holds is the most that is certain.
+        return max(_resident_bytes(pid) for pid in pids) > limit_mb * (1 << 20)
+    return sum(share or 0 for share in shares) > limit_mb * (1 << 20)
 
 
 def _resident_bytes(pid: int) -> int:
@@ -99,8 +109,9 @@ def _resident_bytes(pid: int) -> int:
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
 
-def _proportional_bytes(pid: int) -> int:
+def _proportional_bytes(pid: int) -> int | None:
+    """None when it cannot be known; 0 once the process is gone."""
     for line in _read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
-    return _resident_bytes(pid)
+    return None if _resident_bytes(pid) else 0

@@ -175,7 +175,7 @@ class LocalSandbox:
         self.idle_seconds += look.idle_seconds
         if look.cpu_seconds > limits.cpu_seconds:
             self.stop("cpu_limit")
-        elif self.idle_seconds > limits.wall_seconds:
+        elif self.idle_seconds > limits.wall_seconds and not look.starves:
             self.stop("wall_limit")
         elif not self._memory_is_counted and procfs.exceeds_memory(look.pids, limits.memory_mb):
             self.stop("memory_limit")

@@ -115,7 +115,7 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
-    looked_at = {"socket", "socketpair", "ioctl", "prlimit64"}
+    looked_at = {"socket", "socketpair", "ioctl", "prlimit64", "setpriority"}
     allowed = allowed - looked_at | set(_SETTING_UP)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
@@ -125,6 +125,9 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "socketpair", families)
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
     code += _looked_at(numbers, "prlimit64", _only(_ARG0, (0,), _EPERM))  # one's own limits
+    # Nor how far others step back: a stateful sandbox's first process, for one.
+    itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
+    code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])
     code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():
         if name in numbers and name not in _SETTING_UP:

@@ -47,6 +47,7 @@ class Slot:
         self.state: State = "starting"
         self.error = ""
         self.closed = False
+        self.has_served = False  # a sandbox came up in it once
         self.sandbox: LocalSandbox | None = None
         self.disk_mb = launch.disk_mb
         self.group = group
@@ -184,6 +185,7 @@ class Slot:
 
     def _change(self, state: State) -> None:
         self.state = state
+        self.has_served |= state == "ready"
         self._on_change(self)
 
     def _die(self, why: str) -> None:

@@ -267,7 +267,7 @@ class LocalStatefulSandbox:
         for execution in list(self._running.values()):
             execution.on_look(look, share)
             reason = execution.overrun()
-            if reason is not None:
+            if reason is not None and not (reason == "wall_limit" and look.starves):
                 self._tell_kill(execution, reason)
             if execution.is_overdue(_KILL_SECONDS):
                 self._sandbox.stop("wall_limit")

@@ -1,7 +1,8 @@
 """Who runs too long: CPU time, and wall time in which a program idles by itself.
 
 A moment counts as idle when the sandbox neither ran nor waited for a core in it. Time on a busy
-machine's run queue is therefore nobody's timeout. Where no cgroup counts, CPU time and memory are
+machine's run queue is therefore nobody's timeout. The kernel tells of a wait when it is over: what was
+taken for idle until then is taken back. Where no cgroup counts, CPU time and memory are
 summed over the sandbox's processes instead, each time it is looked at. What follows from a look is the
 sandbox's own business. Many processes take long to look at: then there are fewer looks, and never more
 than the service can spare.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +20,10 @@ from proctor_service.sandbox.backends.local import procfs
 
 _ASLEEP_SHARE = 0.95  # idle for this share of an interval: it needs no core
 _MOMENT_SECONDS = 0.04  # what ends within it is never looked at
+_REMEMBERED = 64  # intervals; longer waits for a core are rare
+_LATELY_SECONDS = 1.0
+_CONTENDED_SHARE = 0.01
+_NOTHING_SECONDS = 0.001
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
 
@@ -26,17 +32,22 @@ _REST = 3  # times as long it is left alone after that
 class Look:
     """What was seen of a sandbox in an interval of wall time: since the look before.
 
-    Of it `idle_seconds` in which nothing ran or waited for a core; `used_seconds` of CPU time, over all
-    cores; `waited_seconds` of waiting for a core, over all threads that still live. `cpu_seconds` is CPU
-    time since it was first watched.
+    Of it `idle_seconds` in which nothing ran or waited for a core, less what was told as such before and
+    was none; `used_seconds` of CPU time, over all cores. `contended`: something waited for a core lately.
+    `cpu_seconds` is CPU time since it was first watched.
     """
 
     interval_seconds: float
     idle_seconds: float
     used_seconds: float
-    waited_seconds: float
+    contended: bool
     cpu_seconds: float
     pids: list[int]
+
+    @property
+    def starves(self) -> bool:
+        """Whether it waits for a core and gets none: how long, the kernel has not told yet."""
+        return self.used_seconds < _NOTHING_SECONDS and procfs.any_is_runnable(self.pids)
 
 
 class Watched(Protocol):
@@ -65,7 +76,22 @@ class _Seen:
     looked_at: float
     cpu_seconds: float = 0.0
     scheduled: dict[int, tuple[float, float]] = field(default_factory=dict)
+    idle: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    waited_lately: float = 0.0
     asleep: bool = False
+
+    def take_back(self, seconds: float) -> float:
+        """How much of the last seconds was taken for idle; from now on it is not any more."""
+        taken = 0.0
+        for index in range(len(self.idle) - 1, -1, -1):
+            if seconds <= 0:
+                break
+            interval, idle = self.idle[index]
+            part = min(idle, seconds)
+            self.idle[index] = interval, idle - part
+            taken += part
+            seconds -= interval
+        return taken
 
 
 class Pace:
@@ -126,15 +152,24 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
     counted = sandbox.cpu_seconds()
     cpu = procfs.cpu_seconds(pids) if counted is None else counted
     scheduled = {t: procfs.schedule(t) for p in pids for t in procfs.threads(p)}
-    waited = active = 0.0
+    waited = active = longest = 0.0
     for thread, (ran_until_now, waited_until_now) in scheduled.items():
         ran_before, waited_before = seen.scheduled.get(thread, (0.0, 0.0))
         waited += waited_until_now - waited_before
-        active += ran_until_now - ran_before
+        its_own = ran_until_now - ran_before + waited_until_now - waited_before
+        active += its_own
+        longest = max(longest, its_own)
     # Threads that ended since the last look took their times along; the CPU time did not go.
     used = cpu - seen.cpu_seconds
     interval = now - seen.looked_at
-    idle = min(interval, max(0.0, interval - max(used, active + waited)))
+    idle = min(interval, max(0.0, interval - max(used, active)))
+    mistaken = 0.0
+    if seen.scheduled:  # else those times are from before
+        mistaken = seen.take_back(longest - interval)
+        seen.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
+        seen.waited_lately += waited
+    seen.idle.append((interval, idle))
     seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
     seen.asleep = idle > _ASLEEP_SHARE * interval
-    return Look(interval, idle, used, waited, cpu, pids)
+    contended = seen.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
+    return Look(interval, idle - mistaken, used, contended, cpu, pids)

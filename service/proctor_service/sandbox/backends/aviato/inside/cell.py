@@ -30,11 +30,11 @@ def become(
     ends: tuple[int, int, int], uid: int | None, box: str, fresh: bool, walls: Any
 ) -> NoReturn:
     """In the child: `ends` are its channel, stdout and stderr. Never returns."""
-    channel = ends[0]
     try:
+        os.dup2(ends[0], CHANNEL, inheritable=False)
         filtered = _lock_down(ends, uid, box, walls["seccomp"])
     except BaseException as error:
-        os.write(channel, repr(error).encode()[:500])
+        os.write(CHANNEL, repr(error).encode()[:500])
         os._exit(70)
     os.write(CHANNEL, LOCKED if filtered else UNFILTERED)
     if _apply_limits():
@@ -47,11 +47,11 @@ def become(
 
 def _lock_down(ends: tuple[int, int, int], uid: int | None, box: str, filters: list[str]) -> bool:
     """Whether there is a system call filter. Raises OSError for what else does not come up."""
-    channel, out, err = ends
+    _, out, err = ends
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else /proc/self is root's
     null = os.open("/dev/null", os.O_RDWR)
     for source, target in ((null, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
-    os.dup2(channel, CHANNEL, inheritable=False)
     os.closerange(3, CHANNEL)
     os.setsid()
     with open("/proc/self/oom_score_adj", "w") as file:

@@ -38,7 +38,7 @@ def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
     """Never returns. `fresh`: in an emptied box, and nothing of the program stays."""
     try:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        own_user = uid if os.geteuid() == 0 else None
+        own_user = uid if _may_become(uid) else None
         if fresh:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             processes.end_strangers(own_user)
@@ -53,6 +53,13 @@ def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
     except BaseException as error:
         _say(b"-", f"{type(error).__name__}: {error}".encode())
     os._exit(0)
+
+
+def _may_become(uid: int) -> bool:
+    """Whether we are root, and of more users than root."""
+    with open("/proc/self/uid_map") as file:
+        ranges = [[int(word) for word in line.split()] for line in file]
+    return os.geteuid() == 0 and any(first <= uid < first + count for first, _, count in ranges)
 
 
 class _Stream:
