@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -114,7 +115,7 @@ class Trainer:
 
     async def _until_judged(self, number: int, batch: list[Work]) -> None:
         for turn in range(MOST_TIMES):
-            answer = await self._call(lambda: self._rewards(number + turn, batch))
+            answer = await self._call(partial(self._rewards, number + turn, batch))
             if answer is None:
                 continue
             if turn == 0:
@@ -157,12 +158,10 @@ class Trainer:
     async def _roll_out(self, number: int, policy: dict[str, Any]) -> None:
         task = {"id": str(number), "prompt": f"Write f, please: {number}", "grader": GRADER}
         agent = {"kind": "tools", "max_turns": 5}
+        options: Any = {"agent": agent, "deadline_seconds": DEADLINE_SECONDS}
+        play = partial(self.client.rollout, [task], policy=policy, **options)
         for _ in range(MOST_TIMES):
-            answer = await self._call(
-                lambda: self.client.rollout(
-                    [task], policy=policy, agent=agent, deadline_seconds=DEADLINE_SECONDS
-                )
-            )
+            answer = await self._call(play)
             if answer is None:
                 continue
             [trajectory] = answer.trajectories
