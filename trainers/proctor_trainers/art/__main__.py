@@ -66,12 +66,15 @@ def main(job: Job) -> int:
 
     async def train() -> None:
         config = server_config(endpoint.base_url) if serves else None
+        await model.register(backend, _openai_client_config=config)
+        await loop.run()
+
+    async def supervised() -> int:
         async with client:
-            await model.register(backend, _openai_client_config=config)
-            await loop.run()
+            return await _until_stopped(train, loop, backend)
 
     try:
-        return asyncio.run(_until_stopped(train, loop, backend))
+        return asyncio.run(supervised())
     except TooManyFailures as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1

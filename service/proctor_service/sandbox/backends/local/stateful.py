@@ -29,7 +29,8 @@ from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job,
 
 _UNTIMED_SECONDS = 1e8
 _DESCRIPTORS = 8192  # of its program: three for each command under way
-_ERRAND_SECONDS = 60.0
+_ERRAND_SECONDS = 10.0
+_ERRAND_SECONDS_PER_MB = 0.05  # of the disk, for all its files
 _RLIMIT_MARGIN_SECONDS = 5  # behind our own measure
 _KILL_SECONDS = 10.0  # then its program does not answer, and the whole sandbox goes
 _ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
@@ -140,7 +141,7 @@ class LocalStatefulSandbox:
             what,
             lambda number, channel: Execution(
                 number, limits, channel, stdin, max(self._flood_bytes, keep_bytes + 1),
-                _ERRAND_SECONDS, None,
+                _ERRAND_SECONDS + _ERRAND_SECONDS_PER_MB * limits.disk_mb, None,
             ),
         )  # fmt: skip
 
@@ -222,6 +223,7 @@ class LocalStatefulSandbox:
                 wall_seconds=time.monotonic() - execution.started_at,
                 peak_memory_mb=peak_kb / 1024,
                 idle_seconds=execution.idle_seconds,
+                active_seconds=execution.active_seconds,
             ),
         )
 

@@ -246,7 +246,9 @@ class _Warden:
         self.clock.look(pids, time.monotonic())
         all_pids = pids if self.uid is None or self.fresh else processes.of_user(self.uid)
         reason = self.clock.over(self.limits)
-        if reason is None and procfs.exceeds_memory(all_pids, self.limits["memory_mb"]):
+        if reason is None and procfs.exceeds_memory(
+            all_pids, self.limits["memory_mb"], sum_unknown=True
+        ):
             reason = "memory_limit"
         if reason is None and self.clock.looks % _DISK_LOOKS == 0:
             full = place.exceeds(self.box, self.limits["disk_mb"])
