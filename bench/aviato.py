@@ -106,7 +106,7 @@ def references(gateway: StandIn) -> None:
 
 def crowd(gateway: StandIn, evaluations: int) -> None:
     """So many evaluations at once."""
-    size = {"slots": evaluations, "pool_size": 64, "max_sandboxes": 4 * evaluations + 512}
+    size = {"slots": evaluations, "pool_size": 32, "max_sandboxes": 4 * evaluations + 512}
     with serving(gateway, **size, aviato_start_seconds=120, cpu_seconds=60) as service:
         items = [{"completion": f"{SLEEPER}{n}", "grader": GRADER} for n in range(evaluations)]
         with watched(service) as seen, service.client() as client:
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=300)
     arguments = parser.parse_args()
     print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, {platform.platform()}")
-    with stand_in(idle=True) as gateway:
+    with stand_in() as gateway:
         references(gateway)
         crowd(gateway, arguments.evaluations)
 

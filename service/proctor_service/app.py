@@ -41,7 +41,7 @@ from proctor_service.api.shared_answers import SharedAnswers
 from proctor_service.api.translate import Machine
 from proctor_service.api.workplaces import workplaces
 from proctor_service.errors import StartError
-from proctor_service.evaluate import Corridor, Evaluate, Judge, Outcome, outcome_bytes
+from proctor_service.evaluate import Corridor, Judge, Outcome, outcome_bytes
 from proctor_service.life import ANSWERING_SECONDS, Rooms
 from proctor_service.logs import configure_logging
 from proctor_service.measured import (
@@ -141,7 +141,12 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
     turns = FairQueue(
         settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
-    rollouts = RolloutDesk(machine, _stage(settings, evaluate, registry, turns, metrics, tracing))
+    player = Player(
+        evaluate,
+        workplaces(registry),
+        lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
+    )
+    rollouts = RolloutDesk(machine, _stage(settings, player, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatDesk(machine, evaluate, runner, queue)
     # An evaluation may hold several sandboxes; it rests when all of them do.
@@ -160,14 +165,13 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
 
 def _stage(
     settings: Settings,
-    evaluate: Evaluate,
-    registry: Registry,
+    player: Player,
     turns: FairQueue,
     metrics: Metrics,
     tracing: Tracing | None,
 ) -> Stage:
     policies = Policies(settings.policy_hosts, settings.policy_attempts)
-    play = measured_play(Player(evaluate, workplaces(registry)).play, metrics)
+    play = measured_play(player.play, metrics)
     connect = measured_connect(policies.connect, metrics)
     if tracing is None:
         return Stage(play, connect, turns)

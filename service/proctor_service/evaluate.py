@@ -46,7 +46,8 @@ class Item:
     """One submission on its way: whose it is, and by when it must be judged (monotonic clock).
 
     `cache_key` names everything that decides the verdict; None: judge it whatever is known already.
-    `rollout_id` and `graded_sandbox_id` are for the logs: what it is part of, and whose state is judged.
+    `begun`: a part of work that has begun, which goes on while the service drains. `rollout_id` and
+    `graded_sandbox_id` are for the logs: what it is part of, and whose state is judged.
     """
 
     evaluation_id: str
@@ -57,6 +58,7 @@ class Item:
     cache_key: bytes | None = None
     tags: tuple[str, ...] = ()
     priority: Priority = "training"
+    begun: bool = False
     rollout_id: str | None = None
     graded_sandbox_id: str | None = None
 
@@ -107,7 +109,8 @@ class Corridor:
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
         try:
-            turn = self._queue.admit(item.tenant, item.job, item.deadline, item.priority)
+            whose = (item.tenant, item.job)
+            turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun)
             async with turn as ticket:
                 judgement = await self._by_deadline(item, submission)
             worth = reward(judgement, submission.scoring)

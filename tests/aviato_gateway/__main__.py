@@ -1,8 +1,8 @@
 """The stand-in's process: serves on a free port, and takes orders on stdin, a line of JSON each.
 
-`--streams N` is HTTP/2's limit of streams of one connection, `--user N` the user of the image. It stands for
-other machines, so it steps back for the service on this one; with `--idle` it takes only what nobody wants.
-The first line on stdout is the port; then an answer to each order.
+`--streams N` is HTTP/2's limit of streams of one connection, `--user N` the user of the image. The first
+line on stdout is the port; then an answer to each order. It stands for other machines, so it steps back for
+the service on this one.
 """
 
 from __future__ import annotations
@@ -110,9 +110,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--streams", type=int, default=0)
     parser.add_argument("--user", type=int, default=0)
-    parser.add_argument("--idle", action="store_true")
     options = parser.parse_args()
     os.nice(10)
-    if options.idle:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(_serve(options.streams, options.user))

@@ -65,9 +65,9 @@ class StandIn:
 
 
 @contextmanager
-def stand_in(streams: int = 0, user: int = 0, *, idle: bool = False) -> Iterator[StandIn]:
+def stand_in(streams: int = 0, user: int = 0) -> Iterator[StandIn]:
     """A stand-in for the length of a block; nothing of it is left afterwards."""
-    options = ["--streams", str(streams), "--user", str(user), *(["--idle"] if idle else [])]
+    options = ["--streams", str(streams), "--user", str(user)]
     tests = Path(__file__).parents[1]
     path = [str(tests), *sys.path]
     with subprocess.Popen(

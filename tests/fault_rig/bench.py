@@ -41,7 +41,7 @@ def play(asked: Asked) -> Act:
 
 def run(rewards: int, rollouts: int, faults: int) -> Result:
     """Runs it: so many submissions and rollouts, and at least so many faults."""
-    with rig(**SETTINGS) as room, policy_server(play) as server:
+    with rig(SETTINGS) as room, policy_server(play) as server:
         policy = {"base_url": server.url, "model": "policy"}
         begun = time.monotonic()
         over = threading.Event()

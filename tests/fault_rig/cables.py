@@ -46,6 +46,10 @@ class Cable:
         """Changes what it does; `cut` breaks all that is under way."""
         self._room.do(self._turn(state))
 
+    async def close(self) -> None:
+        """Cuts it for good."""
+        await self._turn("cut")
+
     async def _turn(self, state: State) -> None:
         self._state = state
         if state == "dead":
@@ -97,8 +101,14 @@ class CableRoom:
     """The thread in which all cables run, until the block ends."""
 
     def __init__(self) -> None:
+        self._cables: list[Cable] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def cable(self, port: int) -> Cable:
+        """One that leads to this port."""
+        self._cables.append(Cable(self, port))
+        return self._cables[-1]
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Does something there, and waits for it."""
@@ -114,6 +124,8 @@ class CableRoom:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        for cable in self._cables:
+            self.do(cable.close())
         self.do(_cancel_all())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_SECONDS)

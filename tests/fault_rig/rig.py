@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -27,8 +27,12 @@ class Rig:
 
 
 @contextmanager
-def rig(**settings: str) -> Iterator[Rig]:
-    """Starts it; it is gone when the block ends. `settings` are for each replica."""
+def rig(settings: Mapping[str, str], cables_between: bool = True) -> Iterator[Rig]:
+    """Starts it; it is gone when the block ends. `settings` are for each replica.
+
+    A cable takes connections though its replica is gone, which no machine does: without cables
+    nginx learns at once that nobody listens.
+    """
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server())
         room = stack.enter_context(CableRoom())
@@ -37,12 +41,13 @@ def rig(**settings: str) -> Iterator[Rig]:
             process = Process()
             stack.callback(process.close)
             processes.append(process)
-            cables.append(Cable(room, process.port))
-        for process, cable in zip(processes, cables, strict=True):
+            cables.append(room.cable(process.port))
+        ends: Sequence[Cable | Process] = cables if cables_between else processes
+        for process, end in zip(processes, ends, strict=True):
             process.start(
                 {
-                    "PROCTOR_PEERS": json.dumps([each.url for each in cables]),
-                    "PROCTOR_ADVERTISE_URL": cable.url,
+                    "PROCTOR_PEERS": json.dumps([each.url for each in ends]),
+                    "PROCTOR_ADVERTISE_URL": end.url,
                     "PROCTOR_REDIS_URL": redis.url,
                     "PROCTOR_TOKENS": json.dumps(TOKENS),
                     "PROCTOR_LOG_FORMAT": "json",
@@ -51,7 +56,7 @@ def rig(**settings: str) -> Iterator[Rig]:
                 }
             )
         port = free_port()
-        stack.enter_context(nginx(site(port, [each.port for each in cables])))
+        stack.enter_context(nginx(site(port, [each.port for each in ends])))
         yield Rig(f"http://127.0.0.1:{port}", processes, cables, redis)
 
 

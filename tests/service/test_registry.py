@@ -380,6 +380,7 @@ def test_it_ends_by_its_own_act() -> None:
             await house.run(kept, "suicide")
         await kept.gone()
         assert (kept.status, kept.message) == ("stopped", "it used up its memory")
+        assert kept.by_own_act
         with pytest.raises(SandboxEnded, match="used up its memory"):
             await house.run(kept, "true")
 
@@ -398,6 +399,7 @@ def test_a_lost_one_is_a_failure_and_never_an_end_of_its_own() -> None:
         with pytest.raises(SandboxLost):
             await house.registry.read_file("t", kept.id, "f")
         assert await house.registry.stop("t", kept.id) is False
+        assert not kept.by_own_act
 
     run(test)
 

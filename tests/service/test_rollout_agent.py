@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -132,7 +133,8 @@ class World:
             time.monotonic() + seconds,
             ("x",),
         )
-        return await Player(self.evaluate, self.open_workplace).play(plan, self.ask)
+        player = Player(self.evaluate, self.open_workplace, lambda plan: contextlib.nullcontext())
+        return await player.play(plan, self.ask)
 
     @property
     def told(self) -> str:
@@ -154,7 +156,7 @@ class Place:
             raise how
         return how
 
-    async def read_file(self, path: str) -> bytes:
+    async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
         if path not in self.world.files:
             raise FileMissing(f"no such file: {path}")
         return self.world.files[path]

@@ -27,7 +27,6 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.registry import Order, Registry
-from proctor_service.registry.kept import ENDINGS
 from proctor_service.rollout.tools import Workplace
 from proctor_service.rollout.trajectory import Plan, Task
 from proctor_service.sandbox.interface import Command, Limits
@@ -37,11 +36,11 @@ LIMITS = Limits(1, 1, 64, 64, 8, 8)
 
 @dataclass
 class Kept:
-    """A sandbox of the registry, by its name and its last words."""
+    """A sandbox of the registry, by its name and how it ended."""
 
     id: str = "sb_1"
     tenant: str = "me"
-    message: str = ""
+    by_own_act: bool = False
 
 
 @dataclass
@@ -115,7 +114,7 @@ def test_what_is_asked_of_it_reaches_the_registry() -> None:
     async def use() -> None:
         place = await opened(ledger)
         await place.exec(Command(("true",)))
-        await place.read_file("a")
+        await place.read_file("a", 9)
         await place.write_file("a", b"1")
         await place.snapshot()
         await place.stop()
@@ -123,7 +122,7 @@ def test_what_is_asked_of_it_reaches_the_registry() -> None:
     asyncio.run(use())
     assert ledger.asked == [
         ("exec", "me", "sb_1", Command(("true",))),
-        ("read_file", "me", "sb_1", "a"),
+        ("read_file", "me", "sb_1", "a", 9),
         ("write_file", "me", "sb_1", "a", b"1"),
         ("snapshot", "me", "sb_1"),
         ("stop", "me", "sb_1"),
@@ -160,26 +159,21 @@ def test_a_sandbox_that_cannot_be_had(
 
 
 @pytest.mark.parametrize(
-    ("last_words", "refusal", "failure"),
+    ("by_own_act", "refusal", "failure"),
     [
-        ("it was stopped by its tags", SandboxEnded("x"), Cancelled),
-        ("its ttl of 600 s passed", SandboxEnded("x"), Cancelled),
-        ("the service is stopping", SandboxEnded("x"), Cancelled),
-        (ENDINGS["killed"], SandboxEnded("x"), Cancelled),
-        (ENDINGS["memory_limit"], SandboxEnded("x"), SandboxEnded),
-        (ENDINGS["exited"], SandboxEnded("x"), SandboxEnded),
-        (ENDINGS["signalled"], SandboxEnded("x"), SandboxEnded),
-        ("", SandboxNotFound("x"), Cancelled),
-        ("", Draining("x"), Cancelled),
-        ("", SandboxLost("x"), SandboxLost),
-        ("", FileMissing("x"), FileMissing),
+        (False, SandboxEnded("x"), Cancelled),
+        (True, SandboxEnded("x"), SandboxEnded),
+        (False, SandboxNotFound("x"), Cancelled),
+        (False, Draining("x"), Cancelled),
+        (False, SandboxLost("x"), SandboxLost),
+        (False, FileMissing("x"), FileMissing),
     ],
 )
 def test_only_what_a_sandbox_did_to_itself_is_the_policys_doing(
-    last_words: str, refusal: ProctorServiceError, failure: type[Exception]
+    by_own_act: bool, refusal: ProctorServiceError, failure: type[Exception]
 ) -> None:
     async def use() -> None:
-        ledger = Ledger(kept=Kept(message=last_words))
+        ledger = Ledger(kept=Kept(by_own_act=by_own_act))
         place = await opened(ledger)
         ledger.fails = [refusal]
         await place.exec(Command(("true",)))

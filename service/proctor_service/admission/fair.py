@@ -18,7 +18,7 @@ import asyncio
 import heapq
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from proctor_client.wire import Priority
@@ -180,16 +180,18 @@ class FairOrder:
             lane = None if lane is None else lane.lanes.get(name)
         return 0 if lane is None else len(lane.waiting)
 
-    def dismiss(self) -> list[Waiter]:
-        """All who wait, taken out."""
+    def dismiss(self, but: Container[Waiter]) -> list[Waiter]:
+        """All who wait, but for these, taken out."""
         found: list[Waiter] = []
         for tenant in self._all.lanes.values():
             for priority in tenant.lanes.values():
                 for job in priority.lanes.values():
-                    found += job.waiting
-                    job.waiting.clear()
+                    gone = [waiter for waiter in job.waiting if waiter not in but]
+                    for waiter in gone:
+                        del job.waiting[waiter]
                     self._line_up((tenant, priority, job))
-        self._count = 0
+                    found += gone
+        self._count -= len(found)
         return found
 
     def _first(self) -> Place | None:

@@ -4,7 +4,7 @@ A request first reserves places for all its items, or is refused as a whole (`Bu
 no room, and when its turn would come after its deadline. Then each item is admitted in its turn and
 holds a ticket while it is judged. Tickets go by free cores, so a limit on time means the same under
 load as on an idle machine. A waiting item leaves at once when it is cancelled, when its deadline
-passes, and when the service drains.
+passes, and when the service drains; but not one that is part of work which has begun and runs.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class FairQueue:
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
         self._draining = False
+        self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
 
     @property
     def busy(self) -> int:
@@ -112,9 +113,12 @@ class FairQueue:
         """Whether a request with one submission, of a job that has none here, would be taken."""
         return not self._draining and self._places.held < self._places.total
 
-    def reserve(self, places: int, whose: Whose = NOBODY) -> Reservation:
-        """Places for a whole request. Raises Busy when there are too few, Draining at the end."""
-        if self._draining:
+    def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
+        """Places for a whole request. Raises Busy when there are too few, Draining at the end.
+
+        `begun`: for a part of work that has begun, which goes on while the service drains.
+        """
+        if self._draining and not begun:
             raise stopping()
         return Reservation(self._places, places, whose)
 
@@ -140,13 +144,19 @@ class FairQueue:
             raise Busy(message, retry_seconds(late_seconds))
 
     def admit(
-        self, tenant: str, job: str, deadline: float, priority: Priority = "training"
+        self,
+        tenant: str,
+        job: str,
+        deadline: float,
+        priority: Priority = "training",
+        begun: bool = False,
     ) -> Admission:
         """A context that waits for its turn and holds a ticket until its end.
 
-        Raises DeadlinePassed when `deadline` passes first, Cancelled when the service drains.
+        Raises DeadlinePassed when `deadline` passes first, and Cancelled when the service drains,
+        unless it is a part of work that has `begun`.
         """
-        return Admission(self, tenant, job, deadline, priority)
+        return Admission(self, tenant, job, deadline, priority, begun)
 
     def lend(self, tickets: int) -> None:
         """How many more tickets may be out, because so many running evaluations use no core."""
@@ -154,24 +164,26 @@ class FairQueue:
         self._dispatch()
 
     async def drain(self) -> None:
-        """From now on nobody is admitted; those who wait fail as Cancelled."""
+        """From now on nothing new is admitted; what waits and has not begun fails as Cancelled."""
         self._draining = True
-        for number, waiter in enumerate(self._order.dismiss(), 1):
+        for number, waiter in enumerate(self._order.dismiss(self._begun), 1):
             if not waiter.done():
                 waiter.set_result(Cancelled(DRAINING))
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     async def _enter(
-        self, tenant: str, job: str, deadline: float, priority: Priority
+        self, tenant: str, job: str, deadline: float, priority: Priority, begun: bool
     ) -> tuple[Place, float]:
         """Waits for a ticket. The lanes to settle with, and the seconds charged for it so far."""
-        if self._draining:
+        if self._draining and not begun:
             raise Cancelled(DRAINING)
         waiter: Waiter = asyncio.get_running_loop().create_future()
         place = self._order.join(tenant, job, waiter, priority)
         self._dispatch()
         if not waiter.done():
+            if begun:
+                self._begun.add(waiter)
             await self._wait(waiter, place, deadline)
         granted = waiter.result()
         if isinstance(granted, Failure):
@@ -189,6 +201,7 @@ class FairQueue:
                 self._leave(place, granted, 0.0)
             raise
         finally:
+            self._begun.discard(waiter)
             self._deadlines.forget(waiter, deadline)
             self._order.leave(place, waiter)
 
@@ -199,7 +212,7 @@ class FairQueue:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        while not self._draining and self._busy < self.slots + self._lent:
+        while self._busy < self.slots + self._lent:
             taken = self._order.take()
             if taken is None:
                 break
@@ -215,20 +228,26 @@ class FairQueue:
 class Admission:
     """The wait for a ticket, and the ticket while it is out."""
 
-    __slots__ = ("_deadline", "_guess_seconds", "_place", "_queue", "_since", "_whose")
+    __slots__ = ("_asked", "_deadline", "_guess_seconds", "_place", "_queue", "_since")
 
     def __init__(
-        self, queue: FairQueue, tenant: str, job: str, deadline: float, priority: Priority
+        self,
+        queue: FairQueue,
+        tenant: str,
+        job: str,
+        deadline: float,
+        priority: Priority,
+        begun: bool,
     ) -> None:
         self._queue = queue
-        self._whose = (tenant, job, deadline, priority)
+        self._asked = (tenant, job, deadline, priority, begun)
         self._deadline = deadline
 
     async def __aenter__(self) -> Ticket:
         asked = self._queue.clock()
         if asked >= self._deadline:
             raise DeadlinePassed("the deadline passed before it was judged")
-        self._place, self._guess_seconds = await self._queue._enter(*self._whose)
+        self._place, self._guess_seconds = await self._queue._enter(*self._asked)
         self._since = self._queue.clock()
         return Ticket(self._since - asked)
 

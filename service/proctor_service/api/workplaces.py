@@ -48,6 +48,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
             files=plan.task.files,
             job=plan.job,
             priority=plan.priority,
+            begun=True,
         )
         try:
             kept = await _in_time(partial(registry.create, order))
@@ -75,8 +76,8 @@ class _Workplace:
     async def exec(self, command: Command) -> Ended:
         return await self._do(partial(self._registry.exec, *self._where, command))
 
-    async def read_file(self, path: str) -> bytes:
-        return await self._do(partial(self._registry.read_file, *self._where, path))
+    async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
+        return await self._do(partial(self._registry.read_file, *self._where, path, max_bytes))
 
     async def write_file(self, path: str, data: bytes) -> None:
         await self._do(partial(self._registry.write_file, *self._where, path, data))

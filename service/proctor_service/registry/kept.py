@@ -47,7 +47,10 @@ ENDINGS: Mapping[Ending, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a stateful sandbox is to be, and whose."""
+    """What a stateful sandbox is to be, and whose.
+
+    `begun`: it is for work that has begun, and goes on while the service drains.
+    """
 
     tenant: str
     limits: Limits
@@ -56,6 +59,7 @@ class Order:
     files: Mapping[str, str] = field(default_factory=dict)
     job: str = "default"
     priority: Priority = "training"
+    begun: bool = False
 
 
 class Kept:

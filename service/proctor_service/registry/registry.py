@@ -87,10 +87,10 @@ class Registry:
         Raises QuotaExceeded, Draining, FileRefused, SandboxUnavailable, and SandboxEnded when it was
         stopped before it ran.
         """
-        if self._closed or self._queue.draining:
+        if self._closed or (self._queue.draining and not order.begun):
             raise stopping()
         self._check_quota(order.tenant)
-        turn = Turn(self._queue, order.tenant, order.job, order.priority)
+        turn = Turn(self._queue, order.tenant, order.job, order.priority, order.begun)
         kept = Kept(self._new_id(), order, self._backend, turn, self._on_end)
         self._all[kept.id] = kept
         self._holding.add(kept)
@@ -150,11 +150,15 @@ class Registry:
         kept = self.find(tenant, sandbox_id)
         await kept.do(lambda sandbox: sandbox.write_file(path, data))
 
-    async def read_file(self, tenant: str, sandbox_id: str, path: str) -> bytes:
+    async def read_file(
+        self, tenant: str, sandbox_id: str, path: str, max_bytes: int | None = None
+    ) -> bytes:
         """A whole file. Raises FileMissing, FileRefused, and as `execute`."""
         check_path(path)
+        most = self._bounds.file_bytes
+        most = most if max_bytes is None else min(most, max_bytes)
         kept = self.find(tenant, sandbox_id)
-        return await kept.do(lambda sandbox: sandbox.read_file(path, self._bounds.file_bytes))
+        return await kept.do(lambda sandbox: sandbox.read_file(path, most))
 
     async def snapshot(self, tenant: str, sandbox_id: str) -> bytes:
         """All its files, as a tar archive. Raises as `execute`."""

@@ -22,9 +22,16 @@ class Turn:
     """A context for each command: the first waits for the ticket, the last gives it back."""
 
     def __init__(
-        self, queue: FairQueue, tenant: str, job: str, priority: Priority = "training"
+        self,
+        queue: FairQueue,
+        tenant: str,
+        job: str,
+        priority: Priority = "training",
+        begun: bool = False,
     ) -> None:
+        """`begun`: for a part of work that has begun, and goes on while the service drains."""
         self._queue = queue
+        self._begun = begun
         self._whose = (tenant, job)
         self._priority = priority
         self._entering = asyncio.Lock()
@@ -35,7 +42,7 @@ class Turn:
         """Waits; for how many seconds. Raises Busy and Draining: nothing ran then."""
         asked = self._queue.clock()
         async with self._entering:
-            if self._queue.draining:
+            if self._queue.draining and not self._begun:
                 raise stopping()
             if self._commands == 0:
                 self._held = await self._take()
@@ -56,9 +63,9 @@ class Turn:
         queue = self._queue
         try:
             async with AsyncExitStack() as stack:
-                stack.callback(queue.reserve(1, self._whose).close)
+                stack.callback(queue.reserve(1, self._whose, self._begun).close)
                 deadline = queue.clock() + LONGEST_QUEUE_SECONDS
-                turn = queue.admit(*self._whose, deadline, self._priority)
+                turn = queue.admit(*self._whose, deadline, self._priority, self._begun)
                 await stack.enter_async_context(turn)
                 return stack.pop_all()
         except DeadlinePassed:

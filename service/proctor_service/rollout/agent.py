@@ -13,6 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from proctor_client.wire import RefineAgent, ToolsAgent
 from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyUnavailable
@@ -36,6 +37,8 @@ from proctor_service.rollout.trajectory import JsonObject, Plan, Trajectory
 log = logging.getLogger(__name__)
 
 Play = Callable[[Plan, Ask], Awaitable[Trajectory]]
+TakeState = Callable[[Plan], AbstractAsyncContextManager[object]]
+"""A turn to hold a sandbox's files in memory, until they are judged."""
 
 COUNTS = (
     "turns",
@@ -52,9 +55,12 @@ COUNTS = (
 class Player:
     """Plays trajectories."""
 
-    def __init__(self, evaluate: Evaluate, open_workplace: OpenWorkplace) -> None:
+    def __init__(
+        self, evaluate: Evaluate, open_workplace: OpenWorkplace, take_state: TakeState
+    ) -> None:
         self._evaluate = evaluate
         self._open_workplace = open_workplace
+        self._take_state = take_state
 
     async def play(self, plan: Plan, ask: Ask) -> Trajectory:
         """One trajectory, from the prompt to the reward. Only cancelling it raises."""
@@ -66,7 +72,7 @@ class Player:
                 if isinstance(plan.agent, RefineAgent):
                     await _refine(episode, plan.agent)
                 else:
-                    await _use_tools(episode, plan.agent, toolbox)
+                    await _use_tools(episode, plan.agent, toolbox, self._take_state)
         except Failure as error:
             failure = error
         except TimeoutError as error:
@@ -140,6 +146,7 @@ class _Episode:
             deadline=plan.deadline,
             tags=plan.sandbox_tags,
             priority=plan.priority,
+            begun=True,
             rollout_id=plan.rollout_id,
         )
         outcome = await self._evaluate(item)
@@ -197,7 +204,9 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
         episode.tell(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
 
-async def _use_tools(episode: _Episode, agent: ToolsAgent, toolbox: Toolbox) -> None:
+async def _use_tools(
+    episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, take_state: TakeState
+) -> None:
     """The policy calls tools, until it submits, stops calling them, or its turns are over."""
     submits = SUBMIT in agent.tools
     while episode.turns < agent.max_turns and (reply := await episode.hear()) is not None:
@@ -216,8 +225,11 @@ async def _use_tools(episode: _Episode, agent: ToolsAgent, toolbox: Toolbox) -> 
             )
     else:
         episode.counts["hit_max_turns"] = int(not episode.counts["context_exceeded"])
-    nothing = answers.of_code(episode.plan, None)
-    await episode.judge(nothing if submits else await toolbox.left_behind())
+    if submits:
+        await episode.judge(answers.of_code(episode.plan, None))
+        return
+    async with take_state(episode.plan):
+        await episode.judge(await toolbox.left_behind())
 
 
 async def _carry_out(

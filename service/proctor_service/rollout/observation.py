@@ -13,6 +13,8 @@ from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement
 from proctor_service.sandbox.interface import Ended
 
+_ESCAPED_BYTES = 8192
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:
@@ -47,10 +49,18 @@ def _marker(characters: int) -> str:
     return f"[… {characters} characters cut …]\n"
 
 
+def text_of(data: bytes) -> str:
+    """What is no UTF-8 is escaped where it may be shown: at the end. It takes long to escape."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        first, last = data[:-_ESCAPED_BYTES], data[-_ESCAPED_BYTES:]
+        return first.decode("utf-8", "replace") + last.decode("utf-8", "backslashreplace")
+
+
 def observe(ended: Ended, timeout_seconds: float, output_kb: int) -> Observation:
     """The end of a command. Raises SandboxLost when it was ended from outside."""
-    stdout = ended.stdout.decode("utf-8", "backslashreplace")
-    stderr = ended.stderr.decode("utf-8", "backslashreplace")
+    stdout, stderr = text_of(ended.stdout), text_of(ended.stderr)
     status = _status(ended, timeout_seconds)
     output = stdout
     if stderr:

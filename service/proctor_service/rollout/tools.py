@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,14 +22,19 @@ from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import NoCode
 from proctor_service.judge.submission import Submission
 from proctor_service.rollout import answers
-from proctor_service.rollout.observation import Observation, observe
+from proctor_service.rollout.observation import Observation, observe, text_of
 from proctor_service.rollout.reply import ToolCall
 from proctor_service.rollout.trajectory import JsonObject, Plan
-from proctor_service.sandbox.interface import Command, Ended
+from proctor_service.sandbox.interface import Command, Ended, Usage
 
 log = logging.getLogger(__name__)
 
 SUBMIT: Tool = "submit_solution"
+MOST_READ_BYTES = 1 << 18
+"""Of a file, for an observation of far fewer characters."""
+OWN_SHARE = 0.5
+"""Of a trajectory's time, for what the policy has its sandbox do. Else a policy could sleep until the
+deadline has passed, and would earn an error where it deserves a verdict."""
 
 
 class Workplace(Protocol):
@@ -45,8 +51,8 @@ class Workplace(Protocol):
     async def exec(self, command: Command) -> Ended:
         """Runs a command to its end."""
 
-    async def read_file(self, path: str) -> bytes:
-        """A whole file. Raises FileMissing and FileRefused."""
+    async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
+        """A whole file. Raises FileMissing, and FileRefused also when it is larger."""
 
     async def write_file(self, path: str, data: bytes) -> None:
         """Writes a whole file. Raises FileRefused."""
@@ -154,6 +160,7 @@ class Toolbox:
     def __init__(self, plan: Plan, open_: OpenWorkplace) -> None:
         self._plan = plan
         self._open = open_
+        self._left_seconds = (plan.deadline - time.monotonic()) * OWN_SHARE
         self._workplace: Workplace | None = None
         self.sandbox_id: str | None = None
 
@@ -161,11 +168,13 @@ class Toolbox:
         self, tool: Tool, values: Mapping[str, str], exec_timeout_seconds: float
     ) -> Observation:
         """Carries out a call. Raises a Failure where that fails through no doing of the policy."""
+        if self._left_seconds <= 0:
+            return Observation("Error: all the time for commands is used up", failed=True)
         for name, text in values.items():
             if ("\0" in text and name != "content") or not _is_text(text):
                 return Observation(f"Error: {name} holds what is no character", failed=True)
         try:
-            return await self._use(tool, values, exec_timeout_seconds)
+            return await self._use(tool, values, min(exec_timeout_seconds, self._left_seconds))
         except SandboxEnded as ended:
             await self.close()
             files = ", with the task's files" if self._plan.task.files else ""
@@ -179,10 +188,11 @@ class Toolbox:
         if self._workplace is not None:
             try:
                 archive = await self._workplace.snapshot()
-                solution = await self._workplace.read_file(answers.SOLUTION)
+                solution = await _solution(self._workplace)
                 return answers.of_state(self._plan, solution, archive)
-            except (FileMissing, FileRefused):
-                return answers.of_state(self._plan, None, archive)
+            except (FileMissing, FileRefused) as refused:
+                why = f"There is nothing to judge: {refused.message}"
+                return NoCode(self._plan.task.test_count, why)
             except SandboxEnded:
                 await self.close()
         return answers.of_code(self._plan, self._plan.task.files.get(answers.SOLUTION))
@@ -197,23 +207,37 @@ class Toolbox:
         if self._workplace is None:
             self._workplace = await self._open(self._plan)
             self.sandbox_id = self._workplace.id
-        workplace = self._workplace
-        match tool:
-            case "execute_code":
-                command = Command(code=values["code"], timeout_seconds=seconds)
-            case "bash":
-                argv = (self._plan.shell, "-c", values["command"])
-                command = Command(argv, timeout_seconds=seconds)
-            case "read_file":
-                data = await workplace.read_file(values["path"])
-                return Observation("", data.decode("utf-8", "backslashreplace") or "(it is empty)")
-            case "write_file":
-                data = values["content"].encode()
-                await workplace.write_file(values["path"], data)
-                return Observation(f"Wrote {len(data)} bytes.")
-            case "submit_solution":
-                raise AssertionError("a submission is for the judge")
-        return observe(await workplace.exec(command), seconds, self._plan.limits.output_kb)
+        workplace, begun = self._workplace, time.monotonic()
+        ended: Ended | None = None
+        try:
+            match tool:
+                case "execute_code":
+                    command = Command(code=values["code"], timeout_seconds=seconds)
+                case "bash":
+                    argv = (self._plan.shell, "-c", values["command"])
+                    command = Command(argv, timeout_seconds=seconds)
+                case "read_file":
+                    data = await workplace.read_file(values["path"], MOST_READ_BYTES)
+                    return Observation("", text_of(data) or "(it is empty)")
+                case "write_file":
+                    data = values["content"].encode()
+                    await workplace.write_file(values["path"], data)
+                    return Observation(f"Wrote {len(data)} bytes.")
+                case "submit_solution":
+                    raise AssertionError("a submission is for the judge")
+            ended = await workplace.exec(command)
+            return observe(ended, seconds, self._plan.limits.output_kb)
+        finally:
+            usage = Usage() if ended is None else ended.usage
+            took = usage.active_seconds or usage.wall_seconds or time.monotonic() - begun
+            self._left_seconds -= took
+
+
+async def _solution(workplace: Workplace) -> bytes | None:
+    try:
+        return await workplace.read_file(answers.SOLUTION)
+    except (FileMissing, FileRefused):
+        return None
 
 
 def _is_text(text: str) -> bool:

@@ -36,12 +36,15 @@ class Usage:
     """What a sandbox used. Seconds, and megabytes at its peak.
 
     `idle_seconds`: of the wall time, that in which it neither ran nor waited for a core.
+    `active_seconds`: that in which it did not wait for a core, which is what a command's timeout
+    bounds; 0 where it was over before anybody looked, or where that is not told.
     """
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     peak_memory_mb: float = 0.0
     idle_seconds: float = 0.0
+    active_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -49,6 +52,7 @@ class Usage:
             self.wall_seconds + other.wall_seconds,
             max(self.peak_memory_mb, other.peak_memory_mb),
             self.idle_seconds + other.idle_seconds,
+            self.active_seconds + other.active_seconds,
         )
 
 

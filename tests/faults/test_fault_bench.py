@@ -1,0 +1,199 @@
+"""Three replicas behind nginx: what befalls them, nobody who sends them work must notice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from fault_rig import bench
+from fault_rig.load import Score, Trainer, work
+from fault_rig.processes import Process
+from fault_rig.rig import TOKENS, Rig, rig
+from harness import WAIT_SECONDS
+from policy_server import policy_server
+from proctor_client import Client, SandboxLostError, SandboxNotFoundError
+
+GRACE_SECONDS = 20
+QUEUED = 500
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[Rig]:
+    with rig({"PROCTOR_GRACE_SECONDS": str(GRACE_SECONDS)}, cables_between=False) as found:
+        yield found
+
+
+def test_every_submission_is_answered_and_every_reward_right_whatever_befalls_the_replicas() -> (
+    None
+):
+    rewards, rollouts = 900, 20
+    result = bench.run(rewards, rollouts, faults=7)
+    assert len(result.faults) == 7
+    assert result.first.wrong == result.second.wrong == []
+    assert (result.first.lost, result.second.lost) == (0, 0)
+    assert result.first.judged == rewards + rollouts
+    assert result.second.judged == rewards
+    assert result.differences == []
+    assert set(result.first.rewards) == {0.0, 1.0}
+
+
+def test_a_rolling_restart_fails_no_request(room: Rig) -> None:
+    over = threading.Event()
+
+    async def load(url: str, policy: dict[str, str]) -> tuple[Score, int]:
+        trainer = Trainer(room.url, TOKENS["trainer"], at_once=12)
+        rounds = 0
+        async with trainer.client:
+            while rounds == 0 or not over.is_set():
+                rounds += 1
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(trainer.send_rewards(work(150)))
+                    group.create_task(trainer.send_rollouts(4, policy))
+        return trainer.score, rounds
+
+    with policy_server(bench.play) as server, ThreadPoolExecutor(1) as pool:
+        policy = {"base_url": server.url, "model": "policy"}
+        loading = pool.submit(asyncio.run, load(room.url, policy))
+        try:
+            for process in room.processes:
+                process.send(signal.SIGTERM)
+                assert process.wait(GRACE_SECONDS + 5) == 0
+                process.start()
+        finally:
+            over.set()
+        score, rounds = loading.result()
+    assert score.judged == rounds * 154
+    assert (score.wrong, score.lost) == ([], 0)
+    assert (score.failed_calls, score.errors) == ({}, {})
+
+
+def test_a_sandbox_is_used_through_nginx_and_lost_with_its_replica(room: Rig) -> None:
+    with Client(room.url, token=TOKENS["trainer"]) as client:
+        with client.sandbox(tags=["kept"]) as kept:
+            for number in range(6):
+                kept.write_file(f"f{number}", f"{number}")
+            assert kept.exec(["sh", "-c", "cat f*"]).stdout == "012345"
+            assert kept.exec(code="print(open('f3').read())").stdout == "3\n"
+            with kept.stream(["sh", "-c", "echo a; echo b"]) as output:
+                assert "".join(line.stdout or "" for line in output) == "a\nb\n"
+        made = [client.sandbox(tags=["lost"]).start() for _ in range(6)]
+        with Client(room.url, token=TOKENS["other"]) as other:
+            assert other.sandboxes(tags=["lost"]) == []
+            assert other.stop_sandboxes(["lost"]) == 0
+            with pytest.raises(SandboxNotFoundError):
+                other.attach(made[0].id).exec(["true"])
+        assert len(client.sandboxes(tags=["lost"])) == 6
+
+        room.processes[0].kill()
+        begun, lost = time.monotonic(), 0
+        for sandbox in made:
+            try:
+                assert sandbox.exec(["true"]).exit_code == 0
+            except SandboxLostError:
+                lost += 1
+        assert 1 <= lost <= 4
+        assert time.monotonic() - begun < 15.0  # at once: nobody waited for the one that is gone
+        room.processes[0].start()
+        assert client.stop_sandboxes(["lost"]) == 6 - lost
+
+
+def test_with_500_queued_it_ends_in_time_and_every_item_has_its_answer() -> None:
+    process = Process()
+    settings = {"PROCTOR_SLOTS": "2", "PROCTOR_GRACE_SECONDS": str(GRACE_SECONDS)}
+    body = {
+        "submissions": [
+            {"completion": f"import time\ntime.sleep(1.0)  # {number}"} for number in range(QUEUED)
+        ],
+        "grader": {"kind": "exec"},
+        "cache": False,
+    }
+    try:
+        process.start(settings)
+        with (
+            ThreadPoolExecutor(1) as pool,
+            httpx.Client(base_url=process.url, trust_env=False) as http,
+        ):
+            answer = pool.submit(httpx.post, f"{process.url}/reward", json=body, timeout=60)
+            turns = 0
+            while http.get("/capacity").json()["busy"] < 2:
+                turns += 1
+                assert turns < 10_000
+            process.send(signal.SIGTERM)
+            begun = time.monotonic()
+            results = answer.result().json()["results"]
+            assert process.wait(GRACE_SECONDS) == 0
+            assert time.monotonic() - begun < GRACE_SECONDS
+    finally:
+        process.close()
+    assert [each["index"] for each in results] == list(range(QUEUED))
+    judged = [each for each in results if each["error"] is None]
+    back = [each["error"] for each in results if each["error"] is not None]
+    assert judged
+    assert {each["reward"] for each in judged} == {1.0}
+    assert len(back) >= QUEUED - 50
+    assert {(each["reason"], each["retryable"]) for each in back} == {("cancelled", True)}
+
+
+FLOOD, AT_A_TIME, ROUNDS = 5000, 10, 40
+
+
+def p95_seconds(url: str, rounds: int, begin: int) -> float:
+    """Of requests of ten submissions each, one after the other, in a job of their own."""
+    seconds = []
+    with httpx.Client(base_url=url, trust_env=False, timeout=WAIT_SECONDS) as http:
+        for number in range(begin, begin + rounds):
+            programs = [f"total = sum(range(50_000))  # {number} {n}" for n in range(AT_A_TIME)]
+            body = {
+                "submissions": [{"completion": each} for each in programs],
+                "grader": {"kind": "exec"},
+                "cache": False,
+                "job": "small",
+            }
+            start = time.monotonic()
+            assert http.post("/reward", json=body).json()["summary"]["passed"] == AT_A_TIME
+            seconds.append(time.monotonic() - start)
+    return sorted(seconds)[int(0.95 * len(seconds))]
+
+
+def test_a_flood_slows_another_job_down_by_its_share_and_no_more() -> None:
+    process = Process()
+    try:
+        process.start({})
+        p95_seconds(process.url, 5, 0)
+        alone = p95_seconds(process.url, ROUNDS, 100)
+        with ThreadPoolExecutor(2) as pool:
+            bodies = [
+                {
+                    "submissions": [
+                        {"completion": f"total = sum(range(50_000))  # {half} {n}"}
+                        for n in range(FLOOD // 2)
+                    ],
+                    "grader": {"kind": "exec"},
+                    "cache": False,
+                    "job": "flood",
+                }
+                for half in range(2)
+            ]
+            flood = [
+                pool.submit(httpx.post, f"{process.url}/reward", json=body, timeout=300)
+                for body in bodies
+            ]
+            with httpx.Client(base_url=process.url, trust_env=False) as http:
+                while http.get("/capacity").json()["queued"] < FLOOD // 2:
+                    pass
+                beside = p95_seconds(process.url, ROUNDS, 200)
+                left = http.get("/capacity").json()["queued"]
+            assert left > 0, "the flood was over before the others were done"
+            for each in flood:
+                assert each.result().json()["summary"]["passed"] == FLOOD // 2
+    finally:
+        process.close()
+    print(f"p95 alone {alone:.3f} s, beside the flood {beside:.3f} s: {beside / alone:.2f} times")
+    assert beside < 3 * alone
