@@ -69,6 +69,7 @@ log = logging.getLogger(__name__)
 MEBIBYTE = 1024 * 1024
 KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
 BACKLOG = 2048
+LAST_REQUESTS_SECONDS = 0.25
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -310,6 +311,11 @@ class Server(uvicorn.Server):
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
+        elif self.started:
+            for server in self.servers:
+                server.close()
+            # Who has just connected is still told that the service stops, and may ask another one.
+            await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
 
     def _begin_drain(self) -> None:

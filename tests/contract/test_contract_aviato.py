@@ -306,6 +306,25 @@ def test_idle_time_counts_only_while_somebody_waits_for_the_program(ask: Ask) ->
     ask(question)
 
 
+def test_what_processes_share_counts_once(ask: Ask) -> None:
+    source = """
+import os, time
+shared = bytearray(b"x") * (48 << 20)
+for _ in range(5):
+    if not os.fork(): time.sleep(60)
+time.sleep(0.5)
+print("shared", flush=True)
+alone = bytearray(b"y") * (90 << 20)
+time.sleep(60)
+"""
+
+    async def question(place: Place) -> None:
+        finished = await place.script(source, memory_mb=128, wall_seconds=20)
+        assert (finished.ended.ending, finished.ended.stdout) == ("memory_limit", b"shared\n")
+
+    ask(question)
+
+
 def test_large_jobs_lines_and_floods_cross(ask: Ask) -> None:
     async def question(place: Place) -> None:
         text = "line\n" * 2_000_000

@@ -25,11 +25,14 @@ class Process:
         self.url = f"http://127.0.0.1:{self.port}"
         self.settings: dict[str, str] = {}
         self._child: subprocess.Popen[bytes] | None = None
+        self._last_words = ""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
 
     @property
-    def log(self) -> str:
+    def said(self) -> str:
         """What all its lives have logged."""
+        if self._log.closed:
+            return self._last_words
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
@@ -52,7 +55,7 @@ class Process:
             start_new_session=True,
         )  # fmt: skip
         wait_until(lambda: self.is_ready() or not self.runs, "it is not ready")
-        assert self.runs, self.log[-4000:]
+        assert self.runs, self.said[-4000:]
 
     def is_ready(self) -> bool:
         """Whether it says so."""
@@ -81,6 +84,7 @@ class Process:
         if self.runs:
             self.send(signal.SIGCONT)
             self.kill()
+        self._last_words = self.said
         self._log.close()
 
 

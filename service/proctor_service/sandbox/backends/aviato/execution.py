@@ -295,6 +295,7 @@ def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]])
             wall_seconds=report["wall_seconds"],
             peak_memory_mb=report["peak_memory_mb"],
             idle_seconds=report["idle_seconds"],
+            active_seconds=report["active_seconds"],
         ),
     )
 

@@ -312,11 +312,12 @@ class LocalBackend:
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
             await self._watch.look()
-            if sweep % _SWEEPS_PER_BACKGROUND_LOOK == 0:
-                pace = Pace()
-                for kept in list(self._kept.values()):
+            pace = Pace()
+            for kept in list(self._kept.values()):
+                kept.look_at_memory()
+                if sweep % _SWEEPS_PER_BACKGROUND_LOOK == 0:
                     kept.look_at_background()
-                    await pace.rest()
+                await pace.rest()
             asleep, lent = self._watch.rest()
             if (asleep or told) and self._tell_asleep is not None:
                 self._tell_asleep(asleep, lent)

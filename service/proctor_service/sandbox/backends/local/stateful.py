@@ -60,6 +60,7 @@ class LocalStatefulSandbox:
         self._listener: asyncio.Task[None] | None = None
         self._cpu_base = 0.0
         self._background_base: float | None = None
+        self._is_alone = True  # its program, as far as is known
 
     # ------------------------------------------------------------ its life
 
@@ -198,6 +199,7 @@ class LocalStatefulSandbox:
         if not self._running:
             self._watch.remove(self)
             self._background_base = None
+            self._is_alone = False
             self._sandbox.forget_kills()
             self._sandbox.take_core(False)
 
@@ -274,6 +276,16 @@ class LocalStatefulSandbox:
             if execution.is_overdue(_KILL_SECONDS):
                 self._sandbox.stop("wall_limit")
         if not self._memory_is_counted and procfs.exceeds_memory(look.pids, self._limits.memory_mb):
+            self._sandbox.stop("memory_limit")
+
+    def look_at_memory(self) -> None:
+        """Between commands, where nobody else counts: of what was left running, if anything was."""
+        pid = self._sandbox.host_pid()
+        if self._memory_is_counted or self._running or self._is_alone or pid is None:
+            return
+        pids = procfs.tree(pid)
+        self._is_alone = len(pids) == 1
+        if procfs.exceeds_memory(pids, self._limits.memory_mb):
             self._sandbox.stop("memory_limit")
 
     def look_at_background(self) -> None:

@@ -101,18 +101,19 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
     """Whether these processes together hold more than `limit_mb`.
 
     What they share can only be seen by their own user, where root has not all of its rights: it is looked
-    at as that user, once they seem to be over the limit. One who prevents that is over it.
+    at as that user, once they seem to be over the limit. Who prevents that, shares nothing.
     """
     if uid is None:
-        return procfs.exceeds_memory(pids, limit_mb)
+        return procfs.exceeds_memory(pids, limit_mb, sum_unknown=True)
     if sum(map(_resident_bytes, pids)) <= limit_mb * (1 << 20):
         return False
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
+            os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            code = int(procfs.exceeds_memory(pids, limit_mb))
+            code = int(procfs.exceeds_memory(pids, limit_mb, sum_unknown=True))
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1] != 0

@@ -24,7 +24,7 @@ import time
 from collections import deque
 from typing import Any, NoReturn
 
-from ...local import kernel, procfs
+from ...local import kernel
 from . import cell, place, processes
 from .clock import Clock
 
@@ -246,9 +246,7 @@ class _Warden:
         self.clock.look(pids, time.monotonic())
         all_pids = pids if self.uid is None or self.fresh else processes.of_user(self.uid)
         reason = self.clock.over(self.limits)
-        if reason is None and procfs.exceeds_memory(
-            all_pids, self.limits["memory_mb"], sum_unknown=True
-        ):
+        if reason is None and processes.exceed_memory(all_pids, self.limits["memory_mb"], self.uid):
             reason = "memory_limit"
         if reason is None and self.clock.looks % _DISK_LOOKS == 0:
             full = place.exceeds(self.box, self.limits["disk_mb"])
@@ -304,6 +302,7 @@ class _Warden:
             "cpu_seconds": max(used.ru_utime + used.ru_stime, self.clock.cpu_seconds),
             "wall_seconds": wall_seconds,
             "idle_seconds": self.clock.idle_seconds,
+            "active_seconds": self.clock.used_seconds,
             "peak_memory_mb": used.ru_maxrss / 1024,
             "stdout_bytes": out.total,
             "stderr_bytes": err.total,
