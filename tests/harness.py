@@ -76,7 +76,7 @@ class Service:
 
     def client(self, **options: Any) -> httpx.Client:
         """A client for it; close it."""
-        return httpx.Client(base_url=self.url, timeout=WAIT_SECONDS, trust_env=False, **options)
+        return httpx.Client(base_url=self.url, timeout=4 * WAIT_SECONDS, trust_env=False, **options)
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Calls a function in the service's loop, and gives back what it returns."""
