@@ -14,17 +14,20 @@ from pathlib import Path
 
 NEEDED = {"nginx": "nginx-light", "redis-server": "redis-server"}
 """Each program, and Debian's package for it."""
+PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WAIT_SECONDS = 30.0
 PAUSE_SECONDS = 0.02
 
 
+def missing_packages() -> list[str]:
+    """What is to be installed first."""
+    return [each for program, each in NEEDED.items() if not shutil.which(program, path=PLACES)]
+
+
 def path_of(program: str) -> str:
-    """Where it is. Raises RuntimeError that says how to get it."""
-    found = shutil.which(
-        program, path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    )
-    if found is None:
-        raise RuntimeError(f"{program} is missing: apt-get install {NEEDED[program]}")
+    """Where it is."""
+    found = shutil.which(program, path=PLACES)
+    assert found is not None, f"{program} is missing: apt-get install {NEEDED[program]}"
     return found
 
 

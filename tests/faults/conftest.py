@@ -1,8 +1,14 @@
-"""Faults need nginx and redis-server. `make test-faults` installs nothing; without them it says so."""
+"""Says what is missing before anything runs, and installs nothing."""
 
 from __future__ import annotations
 
-from fault_rig.programs import NEEDED, path_of
+import pytest
 
-for _program in NEEDED:
-    path_of(_program)
+from fault_rig.programs import missing_packages
+
+
+def pytest_configure() -> None:
+    """Ends the run when the machine lacks something."""
+    if missing := missing_packages():
+        words = ", ".join(missing)
+        pytest.exit(f"make test-faults needs packages that are not here: {words}", returncode=1)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from fault_rig.programs import RedisServer, redis_server
 from fleet import Replica, fleet
 from harness import WAIT_SECONDS, Gate, exec_request
 from proctor_service import redis_store
+from proctor_service.api.batch import Batch
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
@@ -113,6 +115,40 @@ def test_two_replicas_at_work_on_the_same_say_the_same(redis: RedisServer) -> No
         one, other = asyncio.run(both())
         assert one == other
         assert [each.split()[0] for each in one] == sources
+
+
+def test_two_bodies_with_one_key_never_get_each_others_results(redis: RedisServer) -> None:
+    gate = Gate()
+    with fleet(2, judge=gate, redis_url=redis.url, slots=4) as (first, second):
+
+        async def both() -> list[list[str]]:
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+                asked = [
+                    asyncio.create_task(
+                        client.post(
+                            f"{replica.url}/reward",
+                            json=exec_request(f"{name}0", f"{name}1", cache=False),
+                            headers=KEY,
+                        )
+                    )
+                    for replica, name in ((first, "a"), (second, "b"))
+                ]
+                await asyncio.to_thread(first.service.until, lambda: len(gate.entered) == 4)
+                # Each shares one result before the other has that one.
+                for replica, source in ((first, "a0"), (second, "b1")):
+                    service = replica.service
+                    service.call(partial(gate.release, source))
+                    [batch] = service.rooms.desk.running
+                    await asyncio.to_thread(service.until, partial(_has_any, batch))
+                for replica, source in ((first, "a1"), (second, "b0")):
+                    replica.service.call(partial(gate.release, source))
+                return [said(answer) for answer in await asyncio.gather(*asked)]
+
+        assert asyncio.run(both()) == [["a0", "a1"], ["b0", "b1"]]
+
+
+def _has_any(batch: Batch) -> bool:
+    return bool(batch.finished(0, 1))
 
 
 def test_tenants_share_no_answers(redis: RedisServer) -> None:

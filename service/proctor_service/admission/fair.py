@@ -136,9 +136,11 @@ class FairOrder:
     def join(self, tenant: str, job: str, waiter: Waiter, priority: Priority = "training") -> Place:
         """Puts a waiter at the end of its job's lane."""
         place = self._place(tenant, priority, job)
-        place[-1].waiting[waiter] = None
+        lane = place[-1]
+        lane.waiting[waiter] = None
         self._count += 1
-        self._line_up(place)
+        if lane.serial < 0:
+            self._line_up(place)
         return place
 
     def leave(self, place: Place, waiter: Waiter) -> None:

@@ -20,8 +20,9 @@ from proctor_service.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
 
-FINGERPRINT = b"request"
-LONGEST_SHARED_BYTES = 256 * 1024
+FIRST = b"first"
+"""The field with the fingerprint of the first body that came with a key."""
+LONGEST_SHARED_BYTES = 32 * 1024
 """A longer result is not shared: whoever needs it judges it again."""
 
 
@@ -47,28 +48,35 @@ class SharedAnswers:
         Raises InvalidRequest when the key was used for a request with another body.
         """
         found = await self._store.load(_hashed(name))
-        if found.get(FINGERPRINT, name.fingerprint) != name.fingerprint:
+        if found.get(FIRST, name.fingerprint) != name.fingerprint:
             raise InvalidRequest(f"{HEADER}: this key was used for a request with another body")
-        return {int(field): _line(each) for field, each in found.items() if field.isdigit()}
+        mine = _prefix(name)
+        return {
+            int(field.removeprefix(mine)): _line(text)
+            for field, text in found.items()
+            if field.startswith(mine)
+        }
 
     async def settle(self, name: RequestName, lines: Mapping[int, Line]) -> Mapping[int, Line]:
         """Shares results; those that stand, which are others where another replica was first."""
+        mine = _prefix(name)
         fields = {
-            str(index).encode(): line.json
+            mine + b"%d" % index: line.json
             for index, line in lines.items()
             if len(line.json) <= LONGEST_SHARED_BYTES
         }
-        standing = await self._store.settle(
-            _hashed(name), {FINGERPRINT: name.fingerprint, **fields}
-        )
-        if standing[FINGERPRINT] != name.fingerprint:  # another request was quicker with this key
-            return lines
+        standing = await self._store.settle(_hashed(name), {FIRST: name.fingerprint, **fields})
         first = {
-            int(field): _line(standing[field])
-            for field in fields
-            if standing[field] != fields[field]
+            int(field.removeprefix(mine)): _line(standing[field])
+            for field, text in fields.items()
+            if standing[field] != text
         }
         return {**lines, **first}
+
+
+def _prefix(name: RequestName) -> bytes:
+    """Of a request's fields: two bodies may be under way with one key before anybody can tell."""
+    return name.fingerprint.hex().encode() + b":"
 
 
 def _hashed(name: RequestName) -> bytes:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import names
-from .encoding import _BASES, _TYPE_NAMES, Encoder, class_mro, class_name
+from .encoding import _BASES, _TYPE_NAMES, Encoder, class_mro, class_name, derives
 from .operations import FORWARDERS
 from .sharing import MUTABLE, Shared
 
@@ -92,7 +92,7 @@ class Owned:
     def reopen(self, value: Any) -> Any:
         """How an object is named inside its own content, where that is possible."""
         number = self._ids.get(_id(value))
-        mutable = any(base in MUTABLE for base in class_mro(_type(value)))
+        mutable = derives(_type(value), *MUTABLE)
         return ["p", number] if mutable and number is not None else None
 
     def describe(self, value: Any, encoder: Encoder) -> Any:
@@ -101,11 +101,11 @@ class Owned:
         if named is not None:
             return named
         cls = _type(value)
-        if type in class_mro(cls):
+        if derives(cls, type):
             return self.describe_class(value, encoder)
-        if self._guarded and any(base in _HIDDEN for base in class_mro(cls)):
+        if self._guarded and derives(cls, *_HIDDEN):
             raise TypeError(f"a {class_name(cls)} can't be passed to the submission")
-        failed = BaseException in class_mro(cls)
+        failed = derives(cls, BaseException)
         if failed and (_id(cls) in _TYPE_NAMES or self._followed(cls)):
             facts = self._facts(value, encoder)
             return ["e", encoder.visit(cls), self._visit_args(value, encoder), *facts]
@@ -123,7 +123,7 @@ class Owned:
                 info["f"] = facts[0]
             _drop_traceback(value, None)
         for base in class_mro(cls):
-            if base in MUTABLE:
+            if any(base is each for each in MUTABLE):
                 self._shared.track(["p", number], base, value)
                 break
         return ["h", number, info]
@@ -158,7 +158,7 @@ class Owned:
         facts = {}
         for name, value in found.items():
             plain = _type(value) in (str, int)
-            failed = name in _CHAIN and BaseException in class_mro(_type(value))
+            failed = name in _CHAIN and derives(_type(value), BaseException)
             if plain or failed or name == "__notes__":
                 facts[name] = encoder.visit(value)
         return [facts] if facts else []
@@ -172,7 +172,7 @@ class Owned:
         bases = []
         for base in _bases(cls):
             if _id(base) in _TYPE_NAMES or self._followed(base):
-                if issubclass_of(base, BaseException):
+                if derives(base, BaseException):
                     bases.append(encoder.visit(base))
             else:
                 bases.append(self.describe_class(base, encoder))
@@ -195,11 +195,6 @@ def _field(descriptor: Any, error: BaseException) -> Any:
         return descriptor.__get__(error)
     except AttributeError:
         return None
-
-
-def issubclass_of(cls: type, base: type) -> bool:
-    """``issubclass`` without asking the class."""
-    return base in class_mro(cls)
 
 
 def _flags(cls: type) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from .refusals import Malformed
 
-_type, _str, _int, _len, _list = type, str, int, len, list
+_type, _str, _int, _len, _list, _any = type, str, int, len, list, any
 _modules = sys.modules
 _import_module = importlib.import_module
 _module_dict: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
@@ -50,7 +50,8 @@ def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
             _cache[id(cls)] = (cls, function)
             return function
     generic = loaded("numpy", "generic")
-    if generic is not None and generic in _type_mro(cls):
+    # By identity: a metaclass may say that its classes equal any other.
+    if generic is not None and _any(each is generic for each in _type_mro(cls)):
         return _numpy_scalar
     return None
 

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .encoding import class_mro, class_name
+from .encoding import class_name, derives
 from .refusals import Malformed
 
 _type, _str = type, str
@@ -170,7 +170,7 @@ def name_of(value: Any) -> list[Any] | None:
             owner = getattr(value, "__objclass__", None)
             module = value.__module__ if owner is None else owner.__module__
             name = value.__qualname__
-        elif kind is type or type in kind.__mro__:
+        elif derives(kind, type):
             module, _, name = class_name(value).rpartition(".")
             while module and module not in _modules:
                 module, _, outer = module.rpartition(".")
@@ -228,8 +228,8 @@ def followed(value: Any) -> list[Any] | None:
     named = name_of(value)
     if named is None or not may_name(named[1], named[2]):
         return None
-    if type in class_mro(_type(value)):
-        plain = named[1] in _CLASS_MODULES or BaseException in class_mro(value)
+    if derives(_type(value), type):
+        plain = named[1] in _CLASS_MODULES or derives(value, BaseException)
     else:
         plain = _has_functions(named[1])
     return named if plain else None

@@ -34,7 +34,7 @@ _SET_DUMPABLE = 4
 _PER_RUN = 5
 _MOST_LEFT_BEHIND = 256  # output pipes that background processes may still write to
 _MOST_REAPED = 256  # at once: who forks in a loop does not keep this process from its orders
-_FORK_TRIES = 50
+_FORK_TRIES = 30
 _DYING_SECONDS = 0.01
 _CHUNK = 1 << 16
 _MOST_CHANGES_BYTES = 1 << 16
@@ -139,6 +139,8 @@ class _Session:
             os.write(ends[2], f"no process can be started: {error.strerror}\n".encode())
             for descriptor in (changes, theirs):
                 os.close(descriptor)
+            if kind == "save":
+                self.let_go_on()
             self.settling[number] = outputs
             self.tell(["exited", number, _CANNOT_START << 8, 0.0, 0])
             return
@@ -149,12 +151,16 @@ class _Session:
         self.runs[pid] = _Run(number, outputs, changes, kind == "save")
 
     def fork(self) -> int:
-        """Where processes left behind have used up the limit, they go: else nothing ever could."""
+        """Where processes left behind have used up the limit, they go: else nothing ever could.
+
+        Where commands have that still run, they go on.
+        """
         for _ in range(_FORK_TRIES):
             try:
                 return os.fork()
             except OSError:
-                _signal_all(signal.SIGKILL)
+                if not self.runs:
+                    _signal_all(signal.SIGKILL)
                 select.select([], [], [], _DYING_SECONDS)
                 self.reap()
         return os.fork()

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from . import guard, mirrors, names, showing
-from .encoding import class_mro
+from .encoding import derives
 from .operations import OPERATIONS
 from .peer import Gone, Peer
 from .trust import Judging
@@ -56,7 +56,7 @@ class SubmissionSide:
         for name in wanted:
             if name in self._namespace:
                 value = self._namespace[name]
-                if type in class_mro(_type(value)):
+                if derives(_type(value), type):
                     yield name, "class", peer.owned.number(value)
                 else:
                     yield name, "module" if _type(value) is _MODULE else "other", None

@@ -126,7 +126,7 @@ class StandIns:
             self._stand_ins[number] = self._strong[number] = value
         self._numbers[identity] = number
         for base in type(value).__mro__:
-            if base in MUTABLE:
+            if any(base is each for each in MUTABLE):
                 self._shared.track(["o", number], base, value)
                 break
 

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 LOOKUP_SECONDS = 2.0
 """For so long an answer of the DNS is taken for what is."""
+LATELY_SECONDS = 0.2
+"""Who is not in an answer of the DNS that is older may have come since."""
 SCHEMES = ("http", "https", "dns")
 NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 
@@ -87,14 +89,14 @@ class Peers:
 
     async def at(self, address: str) -> str | None:
         """The URL of the one with this address in its ids; None for one that is not there."""
-        asked = self._clock()
-        for url in await self.urls():
-            if address_of(url) == address:
-                return url
-        if self._names and self._looked_up < asked:  # it may have come a moment ago
+        found = await self._known_at(address)
+        if found is None and self._names and self._clock() - self._looked_up > LATELY_SECONDS:
             await self._look_up()
-            return next((url for url in await self.urls() if address_of(url) == address), None)
-        return None
+            found = await self._known_at(address)
+        return found
+
+    async def _known_at(self, address: str) -> str | None:
+        return next((url for url in await self.urls() if address_of(url) == address), None)
 
     async def _look_up(self) -> None:
         begun = self._clock()

@@ -33,6 +33,9 @@ _TRIES = 3
 _USERS = 4000  # user ids in use, from the first on
 _WATCH_SECONDS = 30.0
 _SETTLE_SECONDS = 2.0
+_AWAY = ("unavailable:", "capacity:")  # the gateway's trouble, and not the sandbox's
+_PATIENCE_SECONDS = 15.0
+_PAUSE_SECONDS = 0.2
 _ROUNDS = 20
 _ROUND_SECONDS = 0.25
 
@@ -46,6 +49,7 @@ class AviatoBackend:
         self._image: Image | None = None
         self._pool: Pool | None = None
         self._traits = Traits("aviato", allows_network=True)
+        self._closing: set[asyncio.Task[None]] = set()
         self._uses = 0
         self._kept = 0
         self._when_created: Callable[[float], None] = lambda seconds: None
@@ -74,6 +78,8 @@ class AviatoBackend:
 
     async def close(self) -> None:
         """Stops every sandbox of this start, those that nobody knows of among them."""
+        if self._closing:
+            await asyncio.wait(self._closing)
         if self._pool is not None:
             await self._pool.close()
         if self._gateway is not None:
@@ -107,16 +113,23 @@ class AviatoBackend:
     async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
         """Lends a fresh sandbox; see `Backend.lease`."""
         remote, execution = await self._fresh(limits)
-        pool = self._the_pool()
         try:
             yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
         finally:
-            again = self._plan.reuse and execution.reported
-            if not again:
-                pool.stop(remote)
-            await execution.close(_SETTLE_SECONDS if again else 0.0)
-            if again:
+            closing = asyncio.get_running_loop().create_task(self._finish(remote, execution))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def _finish(self, remote: Remote, execution: Execution) -> None:
+        """After a loan, in the background: a result need not wait for it."""
+        pool = self._the_pool()
+        try:
+            await execution.close(_SETTLE_SECONDS)
+        finally:
+            if self._plan.reuse and execution.reported:
                 pool.give_back(remote)
+            else:
+                pool.stop(remote)
 
     @contextlib.asynccontextmanager
     async def keep(
@@ -170,8 +183,19 @@ class AviatoBackend:
             await execution.close(_SETTLE_SECONDS)
 
     async def _warden(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
-        image = self._the_image()
-        execution, walls = await self._open_warden(remote, image, uid, fresh, seconds)
+        """A warden that has answered; asked for again while the gateway is away, since nothing ran."""
+        image, pause = self._the_image(), _PAUSE_SECONDS
+        deadline = time.monotonic() + min(_PATIENCE_SECONDS, self._plan.start_seconds)
+        while True:
+            try:
+                execution, walls = await self._open_warden(remote, image, uid, fresh, seconds)
+                break
+            except SandboxUnavailable as failure:
+                away = failure.message.startswith(_AWAY)
+                if not away or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
         if walls != image.walls:
             await execution.close()
             raise SandboxUnavailable(f"unhealthy: {walls}, and not {image.walls} as the first one")

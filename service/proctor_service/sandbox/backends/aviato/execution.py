@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+import contextlib
 import json
 import secrets
 from collections import deque
@@ -53,6 +54,7 @@ class Execution:
         self._unsent_bytes = 0
         self._sending: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
+        self._goodbye: asyncio.Task[None] | None = None
         self._hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self._reading = self._loop.create_task(self._read())
@@ -173,7 +175,8 @@ class Execution:
         if self._reported and settle_seconds:
             await asyncio.wait({self._reading}, timeout=settle_seconds)
         self._process.cancel()
-        tasks = [task for task in (self._reading, self._sending) if task is not None]
+        every = (self._reading, self._sending, self._goodbye)
+        tasks = [task for task in every if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -200,6 +203,12 @@ class Execution:
             self._unsent_bytes = 0
             if self._drained is not None:
                 _wake(self._drained)
+
+    async def _hang_up(self) -> None:
+        """Ends our side of the call before the other does, or the SDK would have to break it off."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(cwsandbox.CWSandboxError):
+            await self._process.stdin.close()
 
     # ------------------------------------------------------------ from the warden
 
@@ -250,6 +259,7 @@ class Execution:
             report = json.loads(data)
             if secrets.compare_digest(str(report.get("word")), self._word):
                 self._reported = not self._over
+                self._goodbye = self._loop.create_task(self._hang_up())
                 self._settle(_ended(report, self._limits, self._kept))
 
     def _settle(self, ended: Ended) -> None:

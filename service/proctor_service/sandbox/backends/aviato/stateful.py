@@ -26,7 +26,6 @@ from proctor_service.inside.errands import MISSING, REFUSED
 from proctor_service.sandbox.backends.aviato.execution import Execution
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
-_TRIES = 3
 _LOOK_SECONDS = 20.0
 _KILL_SECONDS = 5.0
 _ERRAND_SECONDS = 60.0
@@ -134,14 +133,10 @@ class AviatoStatefulSandbox:
             return ended
 
     async def _warden(self, stack: contextlib.AsyncExitStack, timeout: float | None) -> Execution:
-        """A warden that is ready; asked for again when it is not to be had, since nothing ran."""
-        for tries in range(_TRIES):
-            try:
-                return await stack.enter_async_context(self._open(timeout))
-            except SandboxUnavailable as failure:
-                if tries == _TRIES - 1:
-                    raise SandboxLost(failure.message) from failure
-        raise AssertionError("not reached")
+        try:
+            return await stack.enter_async_context(self._open(timeout))
+        except SandboxUnavailable as failure:
+            raise SandboxLost(failure.message) from failure
 
     async def _unless_over(self, work: Coroutine[Any, Any, T]) -> T:
         """Does it, unless the sandbox is over before. Raises SandboxEnded or SandboxLost then."""

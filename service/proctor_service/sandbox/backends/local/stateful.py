@@ -67,9 +67,8 @@ class LocalStatefulSandbox:
     async def open(self) -> None:
         """Starts the program inside. Raises SandboxLost when it does not come up."""
         untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
-        each = self._sandbox.descriptors
-        job = json.dumps({"kind": "session", "descriptors": each}).encode() + b"\n"
-        self._sandbox.begin(Job(job, untimed), _DESCRIPTORS)
+        job = {"kind": "session", "descriptors": self._sandbox.descriptors}
+        self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
         if await self._sandbox.receive() != b'["ready"]':
             self._sandbox.kill()
             raise SandboxLost("the program inside did not start")

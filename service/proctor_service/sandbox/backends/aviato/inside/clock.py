@@ -31,12 +31,15 @@ class Clock:
         self.looks += 1
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
-        scheduled = {t: procfs.scheduled_seconds(t) for p in pids for t in procfs.threads(p)}
+        threads = [thread for pid in pids for thread in procfs.threads(pid)]
+        scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
         # Threads that ended since the last look took their times along; the CPU time did not go.
         ran = max(0.0, cpu - self.cpu_seconds)
         progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
         interval = now - self._at
-        idle = 0.0 if self.resting else min(interval, max(0.0, interval - progress))
+        # The kernel adds up a wait for a core only when it is over.
+        rests = self.resting or any(map(_wants_a_core, threads))
+        idle = 0.0 if rests else min(interval, max(0.0, interval - progress))
         self.idle_seconds += idle
         self.used_seconds += min(interval, idle + ran)
         self.cpu_seconds = max(cpu, self.cpu_seconds)
@@ -50,3 +53,12 @@ class Clock:
         if self.cpu_seconds > limits["cpu_seconds"]:
             return "cpu_limit"
         return "wall_limit" if self.idle_seconds > limits["wall_seconds"] else None
+
+
+def _wants_a_core(thread: int) -> bool:
+    """Whether it runs or waits for a core at this moment."""
+    try:
+        with open(f"/proc/{thread}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"R"
+    except (OSError, IndexError):
+        return False

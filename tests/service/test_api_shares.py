@@ -1,0 +1,160 @@
+"""Shares over HTTP: priorities, quotas by tenant, and requests that could not begin in time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from functools import partial
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+from policy_server import calls, policy_server
+from proctor_service.errors import Busy
+from proctor_service.settings import Settings
+from scripted_sandboxes import Inn
+
+TOKENS = SecretStr(json.dumps({"a": "token-a", "b": "token-b"}))
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer token-{name}"}
+
+
+def refusal(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()["error"]
+    assert found["reason"] == reason
+    return found
+
+
+async def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
+    """The order in which the first of each body ran: one slot, and the first body holds it."""
+    queue = service.rooms.queue
+
+    def taken(count: int) -> bool:
+        return queue.busy + queue.queued == count
+
+    async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+        asked = []
+        for number, body in enumerate(bodies, 1):
+            asked.append(asyncio.create_task(client.post(f"{service.url}/reward", json=body)))
+            await asyncio.to_thread(service.until, partial(taken, number))
+        service.call(gate.open)
+        await asyncio.gather(*asked)
+    return gate.entered
+
+
+def test_an_evaluation_goes_first() -> None:
+    gate = Gate()
+    with running_service(Settings(slots=1), judge=gate) as service:
+        bodies = [
+            exec_request("holder"),
+            exec_request("training"),
+            exec_request("evaluation", priority="evaluation", job="other"),
+        ]
+        order = asyncio.run(entered_in_turn(service, gate, bodies))
+        assert order == ["holder", "evaluation", "training"]
+        with service.client() as client:
+            wrong = client.post("/reward", json=exec_request("x", priority="urgent"))
+            assert refusal(wrong, 422, "invalid_request")["message"].startswith("priority: ")
+
+
+def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
+    gate = Gate()
+    settings = Settings(slots=4, tenant_slots={"a": 1}, tokens=TOKENS)
+    with running_service(settings, judge=gate) as service:
+
+        async def both() -> None:
+            url = f"{service.url}/reward"
+            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
+                asked = [
+                    asyncio.create_task(
+                        client.post(url, json=exec_request(*names), headers=bearer(who))
+                    )
+                    for who, names in (("a", ("a1", "a2", "a3")), ("b", ("b1", "b2")))
+                ]
+                await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
+                assert sorted(gate.entered) == ["a1", "b1", "b2"]
+                assert service.rooms.queue.queued == 2
+                service.call(gate.open)
+                await asyncio.gather(*asked)
+
+        asyncio.run(both())
+        assert len(gate.entered) == 5
+
+
+def test_a_tenants_quota_of_sandboxes_is_for_that_tenant() -> None:
+    settings = Settings(tenant_sandboxes={"*": 2, "b": 0}, tokens=TOKENS)
+    with running_service(settings, backend=Inn()) as service, service.client() as client:
+        made = [client.post("/sandboxes", json={}, headers=bearer("a")) for _ in range(2)]
+        refused = client.post("/sandboxes", json={}, headers=bearer("a"))
+        assert refusal(refused, 429, "quota_exceeded")["retryable"]
+        assert int(refused.headers["retry-after"]) >= 1
+        refusal(client.post("/sandboxes", json={}, headers=bearer("b")), 429, "quota_exceeded")
+        client.delete(f"/sandboxes/{made[0].json()['id']}", headers=bearer("a"))
+        assert client.post("/sandboxes", json={}, headers=bearer("a")).status_code == 201
+
+
+def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with running_service() as service, service.client() as client:
+        asked: list[tuple[Any, ...]] = []
+
+        def late(whose: Any, priority: Any, deadline: float) -> None:
+            asked.append((whose, priority))
+            raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
+
+        monkeypatch.setattr(service.rooms.queue, "check_deadline", late)
+        answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
+        assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
+        assert answer.headers["retry-after"] == "39"
+        assert asked == [(("local", "j"), "evaluation")]
+        nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
+        assert client.post("/reward", json=nothing).json()["summary"]["no_code"] == 1
+        assert len(asked) == 1
+
+
+def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
+    with running_service(Settings(slots=1), judge=None) as service:
+        asked_of_policy = 0
+
+        def play(asked: Any) -> Any:
+            nonlocal asked_of_policy
+            asked_of_policy += 1
+            if asked_of_policy == 1:  # in the middle of the first turn
+                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+                service.until(lambda: service.rooms.queue.draining)
+                return calls(("execute_code", {"code": "print('still here')"}))
+            assert "still here" in asked.last
+            return calls(("submit_solution", {"code": "def f():\n    return 1"}))
+
+        with policy_server(play) as policy, service.client() as client:
+            task = {
+                "id": "t",
+                "prompt": "f",
+                "grader": {"kind": "asserts", "tests": ["assert f() == 1"]},
+            }
+            body = {"tasks": [task], "policy": {"base_url": policy.url, "model": "m"}}
+            [trajectory] = client.post("/rollout", json=body).json()["trajectories"]
+        assert (trajectory["reward"], trajectory["error"]) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tenant_weights": {"a": 0.0}},
+        {"tenant_weights": {"a": -1.0}},
+        {"tenant_slots": {"a": 0}},
+        {"tenant_sandboxes": {"a": -1}},
+        {"trace_share": 1.5},
+    ],
+)
+def test_shares_that_make_no_sense_are_refused_at_the_start(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**fields)
