@@ -13,7 +13,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test test-aviato test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy test-faults image bench clean
+.PHONY: help install serve demo test test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy test-faults image bench clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -38,11 +38,8 @@ serve: $(VENV)/.service ## run the service on 127.0.0.1:8080
 demo: $(VENV)/.service ## judge a few toy completions against a service of its own
 	$(BIN)/python -m proctor_trainers.demo
 
-test: $(VENV)/.tools ## run all tests but those that need a trainer or the Aviato backend
-	$(BIN)/python -m pytest -k "not aviato"
-
-test-aviato: $(VENV)/.tools ## test the Aviato backend against a stand-in gateway
-	$(BIN)/python -m pytest -k aviato
+test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
+	$(BIN)/python -m pytest
 
 $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
