@@ -4,6 +4,7 @@
 
 Needs nginx and redis-server. Replicas are killed, restarted, stopped, cut off, slowed down and filled,
 one after the other, until all is answered; then the same rewards are sent again with the same keys.
+Before that, how long ten submissions take while another job floods a single service with 5,000.
 Ends with status 1 when an answer is missing, wrong, or another one the second time.
 """
 
@@ -18,7 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+import httpx
+
 from fault_rig.bench import Result, run
+from fault_rig.flood import flood, p95_seconds
+from fault_rig.processes import Process
 
 
 def main() -> None:
@@ -30,6 +35,10 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{datetime.now(UTC):%Y-%m-%d}, {platform.platform()}, {os.cpu_count()} cores,")
     print(f"Python {platform.python_version()}")
+    alone, beside = measure_flood()
+    print(
+        f"p95 of ten submissions     {1000 * alone:.0f} ms alone, {1000 * beside:.0f} ms in a flood"
+    )
     result = run(arguments.rewards, arguments.rollouts, arguments.faults)
     print_result(result)
     first, second = result.first, result.second
@@ -37,6 +46,20 @@ def main() -> None:
     good = (first.judged, second.judged) == wanted
     good = good and not (first.wrong or second.wrong or first.lost or result.differences)
     sys.exit(0 if good else 1)
+
+
+def measure_flood() -> tuple[float, float]:
+    """p95 seconds of small requests: alone, and beside a flood."""
+    process = Process()
+    try:
+        process.start({})
+        with httpx.Client(base_url=process.url, trust_env=False, timeout=60.0) as http:
+            p95_seconds(http)
+            alone = p95_seconds(http)
+            with flood(http):
+                return alone, p95_seconds(http)
+    finally:
+        process.close()
 
 
 def print_result(result: Result) -> None:
