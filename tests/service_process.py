@@ -34,6 +34,12 @@ class ServiceProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
 
+    @property
+    def pid(self) -> int:
+        """Of the service that runs."""
+        assert self._child is not None, "it does not run"
+        return self._child.pid
+
     def start(self) -> None:
         """Starts it, and waits until it is ready."""
         assert self._child is None, "it runs"
