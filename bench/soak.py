@@ -3,7 +3,8 @@
     PYTHONPATH=client:service:tests python bench/soak.py [--minutes 30]
 
 Starts a service of its own. References, wrong answers, hacks, contests, endless loops, hostile programs and
-stateful sandboxes at once, in rounds; between two rounds it looks at memory, descriptors and processes: the second half may hold no more than the first.
+stateful sandboxes at once, in rounds; between two rounds it looks at memory, descriptors and processes,
+of which the second half of the rounds may hold no more than the first.
 Ends with status 1 when a reward was wrong, an item had no verdict, or something has grown.
 """
 
