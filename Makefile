@@ -13,7 +13,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy test-faults image bench clean
+.PHONY: help install serve demo test test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy test-faults image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -76,14 +76,17 @@ test-unsloth-gpu: $(VENV)/.service ## train with Unsloth on a GPU, with GPU_PYTH
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	MYPYPATH=client:service:trainers:tests $(BIN)/mypy $(CODE)
+	MYPYPATH=client:service:trainers:tests:bench $(BIN)/mypy $(CODE)
 
 format: $(VENV)/.tools ## let ruff put the code in form
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: $(VENV)/.tools ## measure against the kernel's own cost
-	$(BIN)/proctor bench
+bench: $(VENV)/.tools ## figures and plots of this machine, beside its floor; QUICK=1 only tries it
+	$(BIN)/python bench/figures.py $(if $(QUICK),--quick --out $(VENV)/plots)
+
+fuzz: $(VENV)/.tools ## fuzz with 20 times as many cases as make test, and others each time; FUZZ=… for more
+	PROCTOR_FUZZ=$(or $(FUZZ),20) $(BIN)/python -m pytest tests/fuzz
 
 test-deploy: $(VENV)/.deploy ## test the image, the manifests and the alerts; says what it needs
 	$(BIN)/python -m pytest --show-capture=stdout tests/deploy

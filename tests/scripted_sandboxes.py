@@ -125,7 +125,7 @@ class ScriptedSandbox:
         texts = {"stdout": b"", "stderr": b""}
         for word in words:
             name = "stderr" if word.startswith("!") else "stdout"
-            data = word.encode("latin-1")
+            data = word.encode("latin-1", "replace")
             texts[name] += data
             if hear is not None:
                 hear("stderr" if name == "stderr" else "stdout", data)

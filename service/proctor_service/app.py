@@ -28,7 +28,7 @@ from proctor_service.admission.queue import FairQueue
 from proctor_service.api.auth import Authenticated
 from proctor_service.api.batch import Batch
 from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, compat_routes
-from proctor_service.api.connection import LastAnswers
+from proctor_service.api.connection import HttpProtocol, LastAnswers
 from proctor_service.api.examples import BODIES, install_openapi
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import health_routes
@@ -337,7 +337,7 @@ def make_server(app: FastAPI) -> Server:
         app,
         host=settings.host,
         port=settings.port,
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,

@@ -312,6 +312,11 @@ def test_submit_judges_case_by_case(client: httpx.Client) -> None:
     cases = (("1", "2"), ("2", "4"), ("5", "10"))
     right = post(client, "submit", submit("```python\nprint(2 * int(input()))\n```", *cases))
     assert (right["id"], right["accepted"]) == (7, True)
+    assert set(right) == {
+        "id", "accepted", "extracted_code", "full_code", "test_code", "tests", "extracted_type",
+        "extra",
+    }  # fmt: skip
+    assert all(set(test) == {"passed", "exec_info", "test_info"} for test in right["tests"])
     assert right["extracted_code"] == "print(2 * int(input()))"
     assert [test["passed"] for test in right["tests"]] == [True] * 3
     assert right["tests"][2]["exec_info"]["run_result"]["stdout"] == "10\n"
@@ -417,6 +422,10 @@ def test_open_r1_gets_the_value_of_the_last_expression(client: httpx.Client) -> 
     answer = post(client, "execute_batch", body)
     assert rewards(answer) == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0, None]
     assert answer[3]["execution"]["logs"] == {"stdout": ["noise\n"], "stderr": []}
+    for each in answer:
+        assert set(each) == {"execution", "exception_str"}
+        assert set(each["execution"]) == {"results", "logs", "error", "execution_count"}
+    assert set(answer[6]["execution"]["error"]) == {"name", "value", "traceback"}
     assert [each["execution"]["error"] and each["execution"]["error"]["name"] for each in answer] == [
         None, None, None, None, "TimeoutError", "SystemExit", "ZeroDivisionError",
     ]  # fmt: skip
@@ -501,6 +510,7 @@ def test_open_instruct_judges_each_test(client: httpx.Client) -> None:
     for given in (tests, json.dumps(tests), packed):
         body = {"program": DOUBLE, "tests": given, "max_execution_time": 1.0}
         said = post(client, "test_program", body)
+        assert set(said) == {"results", "runtimes"}
         assert said["results"] == [1, 1, 0, 0, 0]
         assert [seconds > 0 for seconds in said["runtimes"]] == [True, True, False, False, False]
         assert said["runtimes"][2:] == [-1.0] * 3

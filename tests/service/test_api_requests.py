@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
 from proctor_client import wire
 from proctor_service.api import body as bodies
+from proctor_service.api.results import encode
 from proctor_service.errors import InvalidRequest
 from proctor_service.settings import Settings
 
@@ -171,6 +173,49 @@ def test_large_bodies_are_parsed_in_slices_to_the_same_value(
     for broken in ("{", "{}x", '{"a" 1}', '{"a": 1,}', '{"submissions": [1 2]}', "[", '{"a": 1'):
         with pytest.raises(InvalidRequest):
             asyncio.run(bodies.parse_reward_request(broken.encode()))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"nonsense\r\n\r\n", b"POST /reward HTTP/1.1\r\nHost: x\r\nX: \x01\r\n\r\n"]
+)
+def test_what_is_no_http_gets_the_contracts_body_too(service: Service, sent: bytes) -> None:
+    answer = b"".join(exchanged(service, sent))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nconnection: close" in head
+    assert wire.ProblemBody.model_validate_json(body).error.reason == "invalid_request"
+
+
+def exchanged(service: Service, sent: bytes) -> Iterator[bytes]:
+    """What the service answers to these bytes, until it closes the connection."""
+    address = httpx.URL(service.url)
+    with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
+        connection.sendall(sent)
+        while piece := connection.recv(65536):
+            yield piece
+
+
+@pytest.mark.parametrize("connection", ["Upgrade", "upgrade, HTTP2-Settings"])
+def test_a_body_behind_an_upgrade_is_refused_and_not_lost(
+    service: Service, client: httpx.Client, connection: str
+) -> None:
+    headers = {"Connection": connection, "Upgrade": "h2c"}
+    assert client.get("/healthz", headers=headers).json()["status"] == "ok"
+    head = f"POST /reward HTTP/1.1\r\nConnection: {connection}\r\nUpgrade: h2c\r\n"
+    inner = b"GET /healthz HTTP/1.1\r\n\r\n"
+    sent = head.encode() + b"Content-Length: %d\r\n\r\n" % len(inner) + inner
+    answer = b"".join(exchanged(service, sent))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_an_answer_is_json_whatever_is_in_it() -> None:
+    body = {"a": "\ud800", "b": [math.inf, {"c": math.nan}], "\udfff": (1.5, -0.0)}
+    assert json.loads(encode(body), parse_constant=pytest.fail) == {
+        "a": "\\ud800",
+        "b": [None, {"c": None}],
+        "\\udfff": [1.5, 0.0],
+    }
 
 
 def test_routes_that_are_not_there_and_methods_that_do_not_fit(client: httpx.Client) -> None:

@@ -8,6 +8,10 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from proctor_service.api.problems import problem
+from proctor_service.errors import InvalidRequest
 
 T = TypeVar("T")
 
@@ -57,3 +61,25 @@ class LastAnswers:
             await send(message)
 
         await self._app(scope, receive, closing)
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's; what is no HTTP gets the contract's body from it, too."""
+
+    def on_headers_complete(self) -> None:
+        """Begins a request. One with a body behind `Upgrade` is none that can be understood.
+
+        The parser would tell of an empty body, and take the real one for the next request.
+        """
+        names = {name for name, _ in self.headers}
+        if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
+            raise ValueError("a body behind Upgrade")
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """The last answer on this connection."""
+        refused = problem(400, InvalidRequest.reason, msg)
+        refused.headers["connection"] = "close"
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in refused.raw_headers)
+        self.transport.write(STATUS_LINE[400] + head + b"\r\n" + bytes(refused.body))
+        self.transport.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
@@ -16,6 +18,8 @@ METRICS_ANSWERS: Answers = {
     200: {"content": {"text/plain": {"example": "proctor_slots 3.0\n"}}},
     **problems(401),
 }
+OPEN: dict[str, Any] = {"security": []}
+"""For the OpenAPI page: no token is needed."""
 CAPACITY = {
     "slots": 3,
     "busy": 2,
@@ -30,7 +34,7 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
     """The routes around the work itself."""
     routes = APIRouter()
 
-    @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}))
+    @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}), openapi_extra=OPEN)
     async def healthz() -> Health:
         """The process lives."""
         return Health(status="ok")
@@ -39,6 +43,7 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
         "/readyz",
         responses=answers({"status": "ready", "reason": None}, 503),
         response_model=Health,
+        openapi_extra=OPEN,
     )
     async def readyz() -> Response | Health:
         """The pool is warm and the queue has room; else a 503 that says what is missing."""

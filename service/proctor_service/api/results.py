@@ -7,6 +7,7 @@ more than judging some of them. A test holds them against the wire's models.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -108,8 +109,17 @@ def encode(body: dict[str, Any]) -> bytes:
     try:
         return to_json(body, inf_nan_mode="null")
     except (PydanticSerializationError, UnicodeEncodeError):
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_finite(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return _LONE_SURROGATE.sub(_shown, text).encode()
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for each number that JSON has none for."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(found: re.Match[str]) -> str:

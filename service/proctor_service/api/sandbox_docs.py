@@ -58,7 +58,7 @@ def create() -> Docs:
     return {
         "status_code": 201,
         "response_model": wire.Sandbox,
-        "responses": _answer(SANDBOX, 201) | problems(401, 413, 422, 429, 500, 503),
+        "responses": _answer(SANDBOX, 201) | problems(401, 410, 413, 422, 429, 500, 503),
         "openapi_extra": body_of(wire.SandboxRequest, ORDER) | {"parameters": [KEY]},
     }
 
@@ -71,7 +71,7 @@ def listing() -> Docs:
 
 def get() -> Docs:
     """GET /sandboxes/{id}."""
-    return {"response_model": wire.Sandbox, "responses": answers(SANDBOX, 401, 404, 422)}
+    return {"response_model": wire.Sandbox, "responses": answers(SANDBOX, 401, 404, 422, 500)}
 
 
 def stop() -> Docs:

@@ -54,6 +54,8 @@ from proctor_service.judge.submission import Submission
 from proctor_service.registry import Kept, Registry
 from proctor_service.sandbox.interface import Limits
 
+Tags = Annotated[list[str], Query(default_factory=list)]
+
 CREATION_BYTES = 4096  # what is left of a sandbox that ended, about
 GRADING_SECONDS = 600.0
 """By then a grading that still waits comes back with the error `deadline`, as for /reward."""
@@ -125,13 +127,13 @@ class SandboxDesk:
     async def list_sandboxes(
         self,
         request: Request,
-        tag: Annotated[list[str] | None, Query()] = None,
-        status: Annotated[list[wire.SandboxStatus] | None, Query()] = None,
+        tag: Tags,
+        status: Annotated[list[wire.SandboxStatus], Query(default_factory=list)],
     ) -> Response:
         """The tenant's sandboxes that carry all these tags and have one of these statuses."""
         _check_query(request, "tag", "status")
         others, missing = await self.fleet.elsewhere(request)
-        found = self._registry.all(_tenant(request), tag or (), status or ())
+        found = self._registry.all(_tenant(request), tag, status)
         backend = self._machine.traits.name
         listed = [sandbox_body(kept, backend) for kept in found]
         for other in others:
@@ -200,12 +202,10 @@ class SandboxDesk:
                 raise
         return _json({"stopped": int(stopped)})
 
-    async def stop_sandboxes(
-        self, request: Request, tag: Annotated[list[str] | None, Query()] = None
-    ) -> Response:
+    async def stop_sandboxes(self, request: Request, tag: Tags) -> Response:
         """Stops all sandboxes that carry all these tags."""
         _check_query(request, "tag")
-        stopped = await self._registry.stop_tagged(_tenant(request), tag or ())
+        stopped = await self._registry.stop_tagged(_tenant(request), tag)
         others, missing = await self.fleet.elsewhere(request)
         stopped += sum(other["stopped"] for other in others)
         return _json({"stopped": stopped, "replicas_missing": missing})

@@ -52,7 +52,7 @@ class Case(Form):
     output: Streams
 
 
-class Problem(Form):
+class ProvidedData(Form):
     """A row of the data set; `test` may be JSON in a string."""
 
     test: list[Case] = Field(min_length=1, max_length=MOST_TESTS)
@@ -73,7 +73,7 @@ class Config(Form):
     """How a completion is judged."""
 
     dataset_type: str
-    provided_data: Problem
+    provided_data: ProvidedData
     language: str = "python"
     run_timeout: float = Field(2 * DEFAULT_SECONDS, gt=0)
     custom_extract_logic: str | None = None
