@@ -31,6 +31,7 @@ from e2e.test_corpora import contest, corpus, mbpp, rows
 from service_process import ServiceProcess
 
 ROUND_SECONDS = 120.0
+LOOKS = 5
 SQUARE = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
 Item = dict[str, Any]
 
@@ -145,6 +146,12 @@ def work(task: Callable[[], None], until: float) -> None:
         task()
 
 
+def settled(pid: int) -> dict[str, int]:
+    """What the service holds once the round's last sandboxes are gone: the least of some looks."""
+    looks = [holdings(pid) for _ in range(LOOKS)]
+    return {name: min(look[name] for look in looks) for name in looks[0]}
+
+
 def soak(minutes: float) -> bool:
     """Whether all was right and nothing has grown."""
     score = Score()
@@ -160,7 +167,7 @@ def soak(minutes: float) -> bool:
             with ThreadPoolExecutor(len(tasks)) as pool:
                 for done in [pool.submit(work, task, until) for task in tasks]:
                     done.result()
-            seen.append(holdings(service.pid))
+            seen.append(settled(service.pid))
             words = " ".join(f"{name} {value}" for name, value in seen[-1].items())
             print(f"round {number + 1}: {sum(score.judged.values())} judged; {words}", flush=True)
     for kind, count in sorted(score.judged.items()):
