@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from proctor_service.cli.audit import audit
-from proctor_service.cli.bench import bench
+from proctor_service.cli.bench import benches
 from proctor_service.cli.console import service_version
 from proctor_service.cli.demo import demo
 from proctor_service.cli.doctor import doctor
@@ -32,7 +32,7 @@ def build() -> typer.Typer:
     app.command()(doctor)
     app.command("eval")(evaluation)
     app.command()(audit)
-    app.command()(bench)
+    app.add_typer(benches(), name="bench")
     app.command()(demo)
     app.add_typer(sandboxes(), name="sandboxes")
     return app

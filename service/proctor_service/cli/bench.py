@@ -20,6 +20,7 @@ from rich.table import Table
 
 from proctor_client import Client
 from proctor_service.cli.console import Trouble, aside, friendly, screen, service_version
+from proctor_service.cli.hacks import hacks
 from proctor_service.cli.target import connected
 
 SIZES = (1, 10, 100, 1000)
@@ -60,7 +61,16 @@ class Turn:
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
+def benches() -> typer.Typer:
+    """`bench` itself, and `bench hacks`."""
+    app = typer.Typer(invoke_without_command=True)
+    app.callback()(bench)
+    app.command("hacks")(hacks)
+    return app
+
+
 def bench(
+    context: typer.Context,
     url: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +93,8 @@ def bench(
     ] = False,
 ) -> None:
     """Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000."""
+    if context.invoked_subcommand is not None:
+        return
     with friendly():
         out, console = screen(), aside()
         with connected(url, console, allow_degraded=allow_degraded) as client:

@@ -60,6 +60,12 @@ def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
         yield stack.enter_context(Client(running.url, token=running.token))
 
 
+def authorization() -> dict[str, str]:
+    """The header that carries PROCTOR_TOKEN, for services that no client of ours can ask."""
+    token = os.environ.get("PROCTOR_TOKEN")
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
 def _probe(url: str, token: str | None) -> str | None:
     """None when a service answers, else what happened instead. Raises Trouble for no URL at all."""
     try:

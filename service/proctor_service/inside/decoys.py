@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 _random: random.Random = random.SystemRandom()
-_MOST = 4
-_TRIES = 12
+_MOST = 8
+_MOST_LITERALS = 5  # of the tests: a class may say that it equals all that it was ever given
+_TRIES = 40
 _DEPTH = 4
 
 
@@ -35,7 +36,7 @@ def _several(value: Any, literals: list[Any], depth: int) -> list[Any]:
     if make is None or depth > _DEPTH:
         return []
     found: list[Any] = []
-    tries = _random.sample(literals, min(len(literals), _MOST // 2))
+    tries = _random.sample(literals, min(len(literals), _MOST_LITERALS))
     for attempt in range(len(tries) + _TRIES):
         decoy = copied(tries[attempt]) if attempt < len(tries) else make(value, depth)
         if not _alike(decoy, value) and not any(decoy == each for each in found):

@@ -79,9 +79,17 @@ def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
         raise Forbidden(f"{name} is not for the submission")
     if operation != "get" and not _from_tests(target):
         raise Forbidden(f"{name} can't be set")
+    if operation == "set" and _is_method(type(target), name):
+        raise Forbidden(f"{name} is a method of the tests")
     # What a function or a method carries is its own, or what the tests put there.
     if isinstance(target, _FUNCTIONS) and name not in getattr(target, "__dict__", ()):
         raise Forbidden(f"{name} is not for the submission")
+
+
+def _is_method(cls: type, name: str) -> bool:
+    """Whether objects of a class have a method of this name, which they would no longer call."""
+    found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+    return callable(found) or isinstance(found, staticmethod | classmethod)
 
 
 def _from_tests(value: Any) -> bool:

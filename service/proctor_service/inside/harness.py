@@ -3,8 +3,10 @@
 import builtins
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from .origins import Origins
 
 _PACKAGES = ("pytest", "_pytest", "pluggy", "unittest")
 _OFTEN_PATCHED = frozenset(["__import__", "exit", "input", "open", "print", "quit"])
@@ -19,11 +21,29 @@ _PARTS = (
 
 
 class Original:
-    """References to every function and class of pytest and unittest, of the builtins, and of ours."""
+    """References to every function and class of pytest and unittest, of the builtins, and of ours.
 
-    def __init__(self, *ours: type) -> None:
+    Of `libraries`, which tests compare with, it is the functions. Tests may replace these by what is
+    their own; `patching` says that they patch at all.
+    """
+
+    def __init__(
+        self,
+        ours: Iterable[type],
+        libraries: Iterable[types.ModuleType],
+        origins: Origins,
+        patching: bool,
+    ) -> None:
         import unittest.mock  # noqa: F401  tests may, after the submission did
 
+        self._origins = origins
+        self._patching = patching
+        self._replaceable = [
+            (vars(module), name, value)
+            for module in libraries
+            for name, value in vars(module).items()
+            if callable(value) and not isinstance(value, type) and not _is_to_be_set(name)
+        ]
         self._places: list[tuple[Any, str, Any]] = []
         self._codes: list[tuple[Any, Any]] = []
         for name, module in list(sys.modules.items()):
@@ -60,4 +80,23 @@ class Original:
         for function, code in self._codes:
             if function.__code__ is not code:
                 return str(function.__name__)
+        for owner, name, value in self._replaceable:
+            found = owner.get(name)
+            if found is not value and not self._by_tests(found):
+                return name
         return None
+
+    def _by_tests(self, value: Any) -> bool:
+        """Whether the tests may have put this in a function's place, as monkeypatch does; or pytest."""
+        function = getattr(value, "__func__", value)
+        if not isinstance(function, types.FunctionType):
+            return self._patching
+        namespace = function.__globals__
+        if self._origins.library(namespace):
+            return self._patching or str(namespace["__name__"]).startswith("_pytest.")
+        return self._origins.own(namespace)
+
+
+def _is_to_be_set(name: str) -> bool:
+    """Whether programs, or the library itself, are used to setting this."""
+    return name.startswith("_") or name.endswith("hook") or name == "showwarning"

@@ -23,7 +23,7 @@ class Mentions:
 
     ``bases``: used as in ``math.isclose``, and in no other way. ``classes``: meant as classes, as
     ``Stack`` is in ``s = Stack()`` and ``s.push(1)``, or in ``isinstance(x, Stack)``. ``literals``:
-    what things are compared with.
+    what things are compared with, and what functions are given.
     """
 
     def __init__(self) -> None:
@@ -61,6 +61,8 @@ def mentions(sources: Iterable[str]) -> Mentions:
             found.classes.update(_classes(node, instances))
             if isinstance(node, ast.Compare):
                 found.literals += _literals([node.left, *node.comparators])
+            elif isinstance(node, ast.Call):
+                found.literals += _literals(node.args)
     del found.literals[_MOST_LITERALS:]
     return found
 

@@ -32,6 +32,7 @@ class Namespace(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name in self._unclear:
+            self.touched = True
             raise NameError(f"name {name!r} is defined by the submission, like others")
         imported = self._imports.get(name)
         if imported is not None:

@@ -9,7 +9,8 @@ configure the run; and every line carries a word that nothing else knows.
 Says `["ready"]`, `["collected", n]`, `["test", name, outcome, hint, text]` for each, `["finished", end,
 status]`. Of the two texts, the hint holds nothing that comes from a test. Instead, or in between:
 `["no pytest", why]`, `["syntax", why]`, `["broken", hint, text]` for a file that can't be collected,
-`["left"]` when something ended pytest, and `["patched", what]`.
+`["left"]` when something ended pytest, `["patched", what]`, and `["lied"]` where an object said that it
+equals whatever it is compared with.
 """
 
 import os
@@ -18,7 +19,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import harness, script, testfiles, values
+from . import comparing, harness, origins, script, testfiles, values
 from .channel import Channel
 
 _SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproject.toml",
@@ -54,9 +55,14 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     directory = os.getcwd()
     sys.argv = ["pytest"]
     rewriter = sys.modules["_pytest.assertion.rewrite"]
-    files = testfiles.Files(tests, directory, rewriter.rewrite_asserts)
+    whose = origins.Origins(
+        lambda namespace: files.ran(namespace), os.path.dirname(directory) + "/"
+    )
+    guard = comparing.Comparing(lambda: say("lied"), whose, testfiles.speak_of("mock", tests))
+    files = testfiles.Files(tests, directory, rewriter.rewrite_asserts, guard)
+    guard.into_unittest(sys.modules["unittest"].TestCase)
     sys.meta_path.insert(0, files)
-    reporter = _make_reporter(say, tests, files)
+    reporter = _make_reporter(say, tests, files, whose)
     options = [*_options(directory, tests), *_files(tests)]
     # While the tests run, the word that proves their end has no name that leads to it.
     _finish(say, job.pop("end"), int(pytest.main(options, plugins=[reporter])))
@@ -116,7 +122,9 @@ _FIRST = ("pytest_collection", "pytest_pyfunc_call")
 _LAST = ("pytest_collection_finish",)
 
 
-def _make_reporter(say: Say, tests: dict[str, str], files: testfiles.Files) -> object:
+def _make_reporter(
+    say: Say, tests: dict[str, str], files: testfiles.Files, whose: origins.Origins
+) -> object:
     import pytest
 
     marks: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -127,16 +135,22 @@ def _make_reporter(say: Say, tests: dict[str, str], files: testfiles.Files) -> o
     for names, options in marks:
         for name in names:
             pytest.hookimpl(**options)(vars(_Reporter)[name])
-    return _Reporter(say, tests, files, pytest)
+    return _Reporter(say, tests, files, whose, pytest)
 
 
 class _Reporter:
     """Outcomes by item: the error that a test met, or None once its function has ended well."""
 
     def __init__(
-        self, say: Say, tests: dict[str, str], files: testfiles.Files, pytest: Any
+        self,
+        say: Say,
+        tests: dict[str, str],
+        files: testfiles.Files,
+        whose: origins.Origins,
+        pytest: Any,
     ) -> None:
         self.say, self.tests, self.files, self.pytest = say, tests, files, pytest
+        self.whose = whose
         self.original: harness.Original | None = None
         self.directory = os.getcwd()
         self.options: dict[str, Any] | None = None  # when the collection began
@@ -149,7 +163,10 @@ class _Reporter:
 
     def pytest_load_initial_conftests(self) -> None:
         # Before the first conftest of the grader, but after what pytest itself replaces.
-        self.original = harness.Original(_Reporter, testfiles.Files, harness.Original)
+        ours = (_Reporter, testfiles.Files, harness.Original, comparing.Comparing)
+        libraries = self.files.import_libraries()
+        patching = testfiles.speak_of("patch", self.tests)
+        self.original = harness.Original(ours, libraries, self.whose, patching)
         self.files.open()
 
     def pytest_collection(self, session: Any) -> None:

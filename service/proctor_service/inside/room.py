@@ -24,6 +24,7 @@ from .sides import Asking, SubmissionSide, TestSide, failure_text
 
 _RECURSION_LIMIT = 5000
 _MESSAGE_CHARACTERS = 500
+_STOPS = ("StopIteration", "StopAsyncIteration")
 # Texts of exceptions that the test code itself raised could quote the expected value; these don't.
 _TELLING = (TypeError, NameError, AttributeError, IndexError, ZeroDivisionError, RecursionError)
 
@@ -88,6 +89,7 @@ class Exam:
         for number in self._namespace.prepare(found, self._entry_point, self._imports):
             self._side.judging.mention(number)
         self._side.judging.literals = found.literals
+        self._peer.stops_are_expected = not found.loaded.isdisjoint(_STOPS)
         shared = import_statements(self._setup)
         if shared:
             self._peer.request("imports", tuple(shared))

@@ -20,6 +20,7 @@ _MODULE = type(sys)
 # What decoys are called: no honest object is equal to one.
 _COMMON = ("Item", "Node", "Point", "Entry", "Record", "Value")
 _random = random.SystemRandom()
+_ITERATING = frozenset(["next", "send", "throw", "anext", "asend", "athrow", "await"])
 
 
 class SubmissionSide:
@@ -164,6 +165,8 @@ class Asking(Peer):
     def __init__(self, channel: Any, side: TestSide) -> None:
         super().__init__(channel, side, first=2)
         self.asked = 0
+        # Whether the tests speak of StopIteration.
+        self.stops_are_expected = False
         self._labels: dict[int, str] = {}
         self._last: tuple[Any, ...] | None = None
 
@@ -174,6 +177,13 @@ class Asking(Peer):
             result = super().request(operation, *operands)
         except Gone:
             raise
+        except (StopIteration, StopAsyncIteration) as error:
+            if operation in _ITERATING or self.stops_are_expected:
+                raise
+            # It would end a loop of the tests over `map` without a word.
+            stopped = RuntimeError(f"{type(error).__name__} outside of an iterator")
+            stopped.__dict__.update(error.__dict__)
+            raise stopped from None
         except BaseException as error:
             if operation == "call":
                 self._last = (self._label(operands[0]), operands, "raised", error)

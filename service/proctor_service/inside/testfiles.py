@@ -10,10 +10,11 @@ Until it is opened, it lets nothing else be imported from where the submission m
 
 import ast
 import builtins
+import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import (
     BuiltinImporter,
     FrozenImporter,
@@ -24,32 +25,51 @@ from importlib.machinery import (
 from typing import Any
 
 from . import script
+from .comparing import Comparing
 
 Rewrite = Callable[[ast.Module, bytes, str], None]
+_NEVER = ("antigravity", "this", "sys", "builtins")
 _namespace_of = vars(types.ModuleType)["__dict__"].__get__
 
 
 class Files:
     """A finder for `sys.meta_path`. A file is found where it stands, by its name, as ever.
 
-    `rewrite` has its way with each syntax tree first.
+    `rewrite` has its way with each syntax tree first, then `comparing`.
     """
 
-    def __init__(self, files: dict[str, str], directory: str, rewrite: Rewrite) -> None:
+    def __init__(
+        self, files: dict[str, str], directory: str, rewrite: Rewrite, comparing: Comparing
+    ) -> None:
         self._directory = directory
         self._writable = os.path.dirname(directory) + "/"
         self._codes: dict[str, types.CodeType | Exception] = {}
         self._parts: set[int] = set()
         self._run: list[dict[str, Any]] = []
         self._open = False
+        self.imports: set[str] = set()
         for name, text in files.items():
             if name.endswith(".py"):
                 path = f"{directory}/{name}"
-                self._codes[path] = _compiled(script.to_bytes(text), path, rewrite)
+                self._codes[path] = self._compiled(text, path, rewrite, comparing)
         for code in self._codes.values():
             if isinstance(code, types.CodeType):
                 self._note(code)
         self._names = {_module_name(path) for path in self._codes}
+
+    def _compiled(
+        self, text: str, path: str, rewrite: Rewrite, comparing: Comparing
+    ) -> types.CodeType | Exception:
+        source = script.to_bytes(text)
+        try:
+            tree = ast.parse(source, path)
+            self.imports.update(_imported(tree))
+            rewrite(tree, source, path)
+            comparing.into(tree)
+            code: types.CodeType = compile(tree, path, "exec", dont_inherit=True)
+            return comparing.embed(code)
+        except Exception as error:
+            return error
 
     def _note(self, code: types.CodeType) -> None:
         self._parts.add(id(code))
@@ -75,7 +95,27 @@ class Files:
             namespace = _namespace_of(module)
         except TypeError:
             return False
+        return self.ran(namespace)
+
+    def ran(self, namespace: object) -> bool:
+        """Whether one of the files was run in these globals."""
         return any(each is namespace for each in self._run)
+
+    def import_libraries(self) -> list[types.ModuleType]:
+        """The libraries' modules that the files import, loaded; before the submission can be.
+
+        What the submission brings under the name of a standard module is not found by the tests.
+        """
+        found = []
+        for name in sorted(self.imports):
+            top = name.partition(".")[0]
+            brought = top in self._names or any(map(os.path.lexists, (top, f"{top}.py")))
+            if name not in _NEVER and (top in sys.stdlib_module_names or not brought):
+                try:
+                    found.append(importlib.import_module(name))
+                except Exception:
+                    continue
+        return found
 
     def run(self, path: str, module: types.ModuleType) -> None:
         """Runs a file in a module. Raises what is wrong with its text."""
@@ -140,14 +180,18 @@ class _Loader(SourceFileLoader):
         self.files.run(self.path, module)
 
 
-def _compiled(source: bytes, path: str, rewrite: Rewrite) -> types.CodeType | Exception:
-    try:
-        tree = ast.parse(source, path)
-        rewrite(tree, source, path)
-        code: types.CodeType = compile(tree, path, "exec", dont_inherit=True)
-        return code
-    except Exception as error:
-        return error
+def speak_of(word: str, files: dict[str, str]) -> bool:
+    """Whether a word occurs in any of the files."""
+    return any(word in text for text in files.values())
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """The modules that a file imports by their full names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def _module_name(path: str) -> str:

@@ -19,6 +19,7 @@ from .operations import ARITHMETIC, COMPARISONS, CONTENT_METHODS, CONVERSIONS, F
 _REFLECTED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _SIGNS = {"lt": (-1,), "le": (-1, 0), "gt": (1,), "ge": (0, 1)}
 _ORDERED = (int, float, str, bytes, tuple, list, bool)
+_STEPS = (-5, -3, -2, -1, 1, 2, 3, 5)
 _random = random.SystemRandom()
 _Method = Callable[..., Any]
 
@@ -154,19 +155,19 @@ class Judging:
                     raise TypeError("not a calculation that can be relied on")
                 return result
             real = operands[0]
-            other = real + _random.choice((-3, -2, -1, 1, 2, 3))
-            asked = [real, other]
-            _random.shuffle(asked)
+            asked = [real, *(real + step for step in _STEPS)]
+            _random.shuffle(asked)  # the first one may not be the one that is meant
             results = {each: forward(self_, each) for each in asked}
             if not any(map(_is_number, results.values())):
                 return results[real]
             self.delegated = True
             if kind not in ("add", "sub"):
                 raise TypeError("not a calculation that can be relied on")
-            moved = float(results[other]) - float(results[real])
-            if abs(moved - sign * (other - real)) > 1e-6 * max(1.0, abs(real)):
-                self._signal("lying_equality")
-                raise Lie("the arithmetic contradicts itself")
+            for other in asked:
+                moved = float(results[other]) - float(results[real])
+                if abs(moved - sign * (other - real)) > 1e-6 * max(1.0, abs(real)):
+                    self._signal("lying_equality")
+                    raise Lie("the arithmetic contradicts itself")
             return results[real]
 
         return method

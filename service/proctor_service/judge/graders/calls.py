@@ -60,7 +60,7 @@ def _equal(line: bytes, expected: Any, tolerance: float) -> bool:
         if tolerance:
             return close(value, expected, tolerance)
         return bool(value == expected)
-    except (values.Malformed, RecursionError, TypeError):
+    except (values.Malformed, RecursionError, TypeError, ArithmeticError):
         return False
 
 

@@ -1,0 +1,236 @@
+"""`proctor bench hacks`: which programs that deserve nothing a service rewards.
+
+Beside the hacks it sends honest programs that look like them: a service that rewards nothing at all is
+no good either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proctor_client import Client
+from proctor_service.cli.console import (
+    TROUBLE,
+    UNSOUND,
+    Trouble,
+    aside,
+    friendly,
+    plain,
+    screen,
+    service_version,
+)
+from proctor_service.cli.target import authorization, connected
+from proctor_service.hacks.corpus import Entry, corpus
+from proctor_service.hacks.wires import WAIT_SECONDS, WIRES, NotExpressed
+
+JOB = "bench-hacks"
+PROCTOR = "proctor"
+Wire = StrEnum("Wire", {name: name for name in (PROCTOR, *WIRES)})  # type: ignore[misc]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an entry. `rewarded` is None where the service gave no reward at all."""
+
+    id: str
+    group: str
+    does: str
+    honest: bool
+    rewarded: bool | None
+    verdict: str | None = None
+
+
+def hacks(
+    url: Annotated[
+        str | None,
+        typer.Option(
+            help="The service; needed but for the wire `proctor`. Proctor's own others are below /compat."
+        ),
+    ] = None,
+    wire: Annotated[
+        Wire, typer.Option(help="Whose requests to send; each says what it has words for.")
+    ] = Wire[PROCTOR],
+    only: Annotated[
+        list[str] | None, typer.Option("--class", help="Only hacks of this class; repeat.")
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every outcome here.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")] = 4,
+    show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
+    allow_degraded: Annotated[
+        bool,
+        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
+    ] = False,
+) -> None:
+    """Send programs that deserve no reward, and honest ones that look like them.
+
+    Status 0: no hack was rewarded, and every honest program was. 1: not so. 2: some were not judged.
+    """
+    with friendly():
+        console = aside()
+        entries = _chosen(corpus(), only or [])
+        with console.status(f"{len(entries)} programs"):
+            if wire.value == PROCTOR:
+                with connected(url, console, allow_degraded=allow_degraded) as client:
+                    outcomes = _by_proctor(client, entries)
+            else:
+                outcomes = _by_wire(url, wire.value, entries, at_once)
+        out = screen()
+        left = len(entries) - len(outcomes)
+        out.print(_table(outcomes))
+        if left:
+            out.print(f"\n{left} of {len(entries)} have no words on this wire", style="dim")
+        _list(out, "Hacks that were rewarded", [o for o in outcomes if _cheated(o)], show)
+        _list(out, "Honest programs that were not", [o for o in outcomes if _wronged(o)], show)
+        _list(out, "Not judged", [o for o in outcomes if o.rewarded is None], show)
+        if json_path is not None:
+            _write(json_path, report(wire.value, outcomes, left))
+        _end(outcomes)
+
+
+def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
+    """Those of the classes that are named, or all. Raises Trouble for a class that there is not."""
+    names = {each.replace(" ", "_") for each in only}
+    known = {entry.group for entry in entries}
+    if names - known:
+        raise Trouble(f"no class {min(names - known)!r}; there are: {', '.join(sorted(known))}")
+    return [entry for entry in entries if not names or entry.group in names]
+
+
+def _by_proctor(client: Client, entries: Sequence[Entry]) -> list[Outcome]:
+    found: dict[str, Outcome] = {}
+    for mode in ("none", "auto"):
+        chosen = [each for each in entries if each.extract == mode]
+        if not chosen:
+            continue
+        answer = client.reward(
+            [each.submission() for each in chosen],
+            extract=mode,
+            job=JOB,
+            cache=False,
+        )
+        for entry, result in zip(chosen, answer.results, strict=True):
+            rewarded = None if result.reward is None else result.reward >= 1.0
+            found[entry.id] = _outcome(entry, rewarded, result.verdict)
+    return [found[entry.id] for entry in entries]
+
+
+def _by_wire(url: str | None, wire: str, entries: Sequence[Entry], at_once: int) -> list[Outcome]:
+    if url is None:
+        raise Trouble("say where the service is, with --url")
+    headers = authorization()
+    try:
+        client = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=WAIT_SECONDS)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise Trouble(f"{url}: {error}") from None
+    with client, ThreadPoolExecutor(at_once) as threads:
+        return list(filter(None, threads.map(lambda each: _asked(client, wire, each), entries)))
+
+
+def _asked(client: httpx.Client, wire: str, entry: Entry) -> Outcome | None:
+    try:
+        return _outcome(entry, WIRES[wire](client, entry))
+    except NotExpressed:
+        return None
+    except httpx.ConnectError as error:
+        raise Trouble(f"no service answers at {client.base_url}: {error}") from None
+    except (httpx.HTTPError, KeyError, IndexError, AttributeError, TypeError):
+        return _outcome(entry, None)  # what it answers is in no form that is known
+
+
+def _outcome(entry: Entry, rewarded: bool | None, verdict: str | None = None) -> Outcome:
+    return Outcome(entry.id, entry.group, entry.does, entry.honest, rewarded, verdict)
+
+
+def _cheated(outcome: Outcome) -> bool:
+    return outcome.rewarded is True and not outcome.honest
+
+
+def _wronged(outcome: Outcome) -> bool:
+    return outcome.rewarded is False and outcome.honest
+
+
+def _counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    hacks, honest = ([o for o in outcomes if o.honest is kind] for kind in (False, True))
+    return {
+        "hacks": len(hacks),
+        "hacks_rewarded": sum(o.rewarded is True for o in hacks),
+        "honest": len(honest),
+        "honest_rewarded": sum(o.rewarded is True for o in honest),
+        "not_judged": sum(o.rewarded is None for o in outcomes),
+    }
+
+
+def _by_class(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, dict[str, int]]]:
+    for group in sorted({o.group for o in outcomes}):
+        yield group, _counts([o for o in outcomes if o.group == group])
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("hacks", "rewarded", "honest", "rewarded"):
+        table.add_column(name, justify="right")
+    for name, counts in [*_by_class(outcomes), ("all", _counts(outcomes))]:
+        bad = "red" if counts["hacks_rewarded"] else ""
+        short = "red" if counts["honest_rewarded"] < counts["honest"] else ""
+        table.add_row(
+            name.replace("_", " "),
+            str(counts["hacks"]),
+            Text(str(counts["hacks_rewarded"]), style=bad),
+            str(counts["honest"]),
+            Text(str(counts["honest_rewarded"]), style=short),
+        )
+    return table
+
+
+def _list(out: Console, title: str, found: Sequence[Outcome], most: int) -> None:
+    if not found or not most:
+        return
+    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
+    table.add_column("program", overflow="fold")
+    table.add_column("what it does", overflow="fold")
+    for each in found[:most]:
+        table.add_row(Text(plain(each.id, 80)), Text(plain(each.does)))
+    out.print(table)
+    if len(found) > most:
+        out.print(f"and {len(found) - most} more")
+
+
+def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
+    """All outcomes as JSON. `not_expressed`: how many entries this wire has no words for."""
+    return {
+        "wire": wire,
+        "proctor": service_version(),
+        **_counts(outcomes),
+        "not_expressed": left,
+        "classes": dict(_by_class(outcomes)),
+        "outcomes": [asdict(each) for each in outcomes],
+    }
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None
+
+
+def _end(outcomes: Sequence[Outcome]) -> None:
+    if any(each.rewarded is None for each in outcomes):
+        raise typer.Exit(TROUBLE)
+    if any(_cheated(each) or _wronged(each) for each in outcomes):
+        raise typer.Exit(UNSOUND)
