@@ -110,6 +110,8 @@ class Group:
         for name in (*names, names[0]):
             with contextlib.suppress(OSError):
                 (directory / name).write_text(str(limit_bytes))
+        with contextlib.suppress(OSError):  # buffers of TCP and UDP, counted by themselves
+            (directory / "memory.kmem.tcp.limit_in_bytes").write_text(str(limit_bytes))
         if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
             raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import Protocol
 
 from proctor_service.sandbox.backends.local.streams import Stream
-from proctor_service.sandbox.backends.local.watch import Look
+from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
 from proctor_service.sandbox.interface import Ending, Hear, Limits, StreamName
 
 _CHUNK = 1 << 16
@@ -18,12 +17,28 @@ Report = tuple[int, float, int]
 """wait(2)'s status, seconds of CPU time, kilobytes at its peak."""
 
 
-class Pipes(Protocol):
-    """Our ends of a command's pipes: non-blocking, and closed by the execution."""
+class Pipes:
+    """The pipes of a command: our ends, which do not block, and what goes to the sandbox."""
 
-    stdin: int
-    stdout: int
-    stderr: int
+    def __init__(self) -> None:
+        self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
+        self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    def theirs(self) -> list[int]:
+        """stdin, stdout and stderr of the command; then copies of our ends of the last two.
+
+        Whoever sends them closes them.
+        """
+        return [
+            self.stdin_read,
+            self.stdout_write,
+            self.stderr_write,
+            os.dup(self.stdout),
+            os.dup(self.stderr),
+        ]
 
 
 class Execution:
@@ -49,6 +64,7 @@ class Execution:
         self.cpu_seconds = 0.0
         self.active_seconds = 0.0
         self.idle_seconds = 0.0
+        self._unseen_seconds = 0.0
         self.kills_before = 0
         self.stopped_for: Ending | None = None
         self._stopped_at_active = 0.0
@@ -83,6 +99,7 @@ class Execution:
         self.idle_seconds += idle
         alone_or_contended = share == 1 or look.contended
         self.active_seconds += min(interval, used + idle) if alone_or_contended else interval
+        self._unseen_seconds += look.unseen_seconds
 
     def overrun(self) -> Ending | None:
         """The limit that it is over, if it is over one and was not stopped yet."""
@@ -90,9 +107,13 @@ class Execution:
             return None
         if self.out.total + self.err.total > self._flood_bytes:
             return "output_limit"
+        unseen = self._unseen_seconds / UNSEEN_TIMES
         if self._timeout_seconds is not None:
-            return "wall_limit" if self.active_seconds > self._timeout_seconds else None
+            late = max(self.active_seconds, unseen) > self._timeout_seconds
+            return "wall_limit" if late else None
         if self.cpu_seconds > self.limits.cpu_seconds:
+            return "cpu_limit"
+        if unseen > self.limits.cpu_seconds + self.limits.wall_seconds:
             return "cpu_limit"
         return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
 

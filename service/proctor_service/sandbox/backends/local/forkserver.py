@@ -27,7 +27,9 @@ from . import jail, kernel
 CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
 LIMITS_BYTES = 64
 LOCKED = b"+"  # a sandbox's first word, before anything hostile can speak
+THREAD_MB = 2  # addresses of a thread's stack, where they are what is limited
 _WARM_ROUNDS = 10
+_PENDING_SIGNALS = 4096
 
 
 def main(
@@ -44,18 +46,23 @@ def main(
     if config["user_namespace"]:
         jail.map_user(uid, int(str(config["outer_uid"])), int(str(config["outer_gid"])))
     if contained:
-        jail.settle_namespaces()
+        jail.settle_namespaces(bool(config["user_namespace"]))
         jail.build_root(config)
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if os.geteuid() == 0 or contained:
         kernel.drop_bounding_set()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+    if not config["memory_counted"]:
+        kernel.make_threads_lean(THREAD_MB)
     for name, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 1 << 16),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),  # timers, too
     ):
+        most = resource.getrlimit(name)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(name, (value, value))
     if contained:
         _warm(warm_up, uid)

@@ -20,6 +20,23 @@ _ETC_COPIED = (
 _ETC_BOUND = ("ld.so.conf.d", "alternatives")
 _INODES = 16_384
 _DEVICES = ("null", "zero", "full", "random", "urandom")
+_SYSCTLS = {
+    "net/ipv4/tcp_max_tw_buckets": "0",  # masked: a port may then stay taken for a minute
+    # Buffers no larger than other sockets have: `memory.exceeds` goes by it.
+    "net/ipv4/tcp_rmem": "4096 131072 131072",
+    "net/ipv4/tcp_wmem": "4096 16384 131072",
+}
+# In a user namespace what counts by user counts for the service's own user too, and so for all its
+# sandboxes together: none may take it from the others. Nor does it need namespaces of these kinds.
+_USER_SYSCTLS = {
+    "user/max_inotify_instances": "8",
+    "user/max_inotify_watches": "4096",
+    "user/max_user_namespaces": "0",
+    "user/max_net_namespaces": "0",
+    "user/max_cgroup_namespaces": "0",
+    "user/max_time_namespaces": "0",
+    "user/max_fanotify_groups": "0",
+}
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
@@ -30,17 +47,19 @@ def map_user(uid: int, outer_uid: int, outer_gid: int) -> None:
     _write("/proc/self/gid_map", f"{uid} {outer_gid} 1")
 
 
-def settle_namespaces() -> None:
+def settle_namespaces(user_namespace: bool) -> None:
     """Makes the new namespaces a forkserver's own; its sandboxes share that of the network.
 
     The network namespace is the one that costs most to make. It holds nothing once a sandbox is dead:
     TIME_WAIT is what it could remember, so it gets none.
     """
     kernel.bring_loopback_up()
-    try:
-        _write("/proc/sys/net/ipv4/tcp_max_tw_buckets", "0")
-    except OSError:
-        pass  # a masked /proc/sys: a port may then stay taken for a minute
+    sysctls = {**_SYSCTLS, **_USER_SYSCTLS} if user_namespace else _SYSCTLS
+    for name, value in sysctls.items():
+        try:
+            _write(f"/proc/sys/{name}", value)
+        except OSError:
+            pass  # a masked /proc/sys, or a file that is not a namespace's own
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
 
 

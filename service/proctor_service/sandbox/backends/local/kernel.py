@@ -23,6 +23,7 @@ MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
+_M_ARENA_MAX, _PTHREAD_ATTR_BYTES = -8, 64
 LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
 
 _NUMBERS = {
@@ -150,6 +151,19 @@ def give_memory_back() -> None:
     trim = getattr(libc, "malloc_trim", None)  # glibc has it, musl has not
     if trim is not None:
         trim(ctypes.c_size_t(0))
+
+
+def make_threads_lean(stack_mb: int) -> None:
+    """Gives new threads a smaller stack, and has them share what malloc takes memory from.
+
+    For where addresses are what is limited: by itself a thread takes 8 MB of them, and 64 MB for malloc.
+    """
+    attributes = ctypes.create_string_buffer(_PTHREAD_ATTR_BYTES)
+    if hasattr(libc, "mallopt") and hasattr(libc, "pthread_setattr_default_np"):  # glibc's
+        libc.mallopt(_M_ARENA_MAX, 2)
+        libc.pthread_attr_init(attributes)
+        libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(stack_mb << 20))
+        libc.pthread_setattr_default_np(attributes)
 
 
 def bring_loopback_up() -> None:

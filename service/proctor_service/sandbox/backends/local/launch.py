@@ -20,6 +20,7 @@ from pathlib import Path
 from proctor_service.errors import StartError
 from proctor_service.languages import SANDBOX_PATH
 from proctor_service.sandbox.backends.local import bundle, cgroups, kernel, seccomp
+from proctor_service.sandbox.backends.local.abilities import kernel_checks
 from proctor_service.sandbox.backends.local.nursery import Launch
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.settings import Settings
@@ -230,6 +231,9 @@ def _namespaces(uid: int) -> tuple[list[Check], bool]:
             "a kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
             required=True,
             guards=True,
+        ),
+        *kernel_checks(
+            wanted if as_root else wanted | kernel.NEWUSER if as_user else 0,
         ),
     ], as_user
 

@@ -14,7 +14,8 @@ _CHUNK = 1 << 16
 _LEAST_OF_MORE = 1 << 11  # the kernel gives a page at a time, cut between two lines or words
 
 
-def _read(path: str) -> bytes:
+def read(path: str) -> bytes:
+    """What a file of /proc holds now; nothing when its process is gone, or keeps it to itself."""
     # Without a file object: thousands are read a second where many sandboxes run.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -34,7 +35,7 @@ def _read(path: str) -> bytes:
 
 def pid_of(pidfd: int) -> int | None:
     """The pid that a pidfd has in this pid namespace; None when its process is gone."""
-    for line in _read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
+    for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
             return pid if pid > 0 else None
@@ -48,7 +49,7 @@ def tree(pid: int) -> list[int]:
         current = todo.pop()
         found.append(current)
         for thread in threads(current):
-            children = _read(f"/proc/{current}/task/{thread}/children")
+            children = read(f"/proc/{current}/task/{thread}/children")
             todo += [int(child) for child in children.split()]
     return found
 
@@ -68,13 +69,13 @@ def scheduled_seconds(thread: int) -> float:
 
 def schedule(thread: int) -> tuple[float, float]:
     """Seconds that a thread has run, and that it has waited for a core."""
-    words = _read(f"/proc/{thread}/schedstat").split()
+    words = read(f"/proc/{thread}/schedstat").split()
     return (int(words[0]) / 1e9, int(words[1]) / 1e9) if len(words) >= 2 else (0.0, 0.0)
 
 
 def any_is_runnable(pids: list[int]) -> bool:
     """Whether a thread of these processes runs, or waits for a core."""
-    stats = (_read(f"/proc/{pid}/task/{thread}/stat") for pid in pids for thread in threads(pid))
+    stats = (read(f"/proc/{pid}/task/{thread}/stat") for pid in pids for thread in threads(pid))
     return any(stat.rpartition(b")")[2].split()[:1] == [b"R"] for stat in stats)
 
 
@@ -82,7 +83,7 @@ def cpu_seconds(pids: list[int]) -> float:
     """CPU time of these processes and of the children that they have reaped."""
     total = 0
     for pid in pids:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         if len(fields) > 14:
             total += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
     return total * _TICK_SECONDS
@@ -105,13 +106,13 @@ def exceeds_memory(pids: list[int], limit_mb: float, *, sum_unknown: bool = Fals
 
 
 def _resident_bytes(pid: int) -> int:
-    words = _read(f"/proc/{pid}/statm").split()
+    words = read(f"/proc/{pid}/statm").split()
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
 
 def _proportional_bytes(pid: int) -> int | None:
     """None when it cannot be known; 0 once the process is gone."""
-    for line in _read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
     return None if _resident_bytes(pid) else 0

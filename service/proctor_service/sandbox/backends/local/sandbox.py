@@ -16,20 +16,20 @@ from collections.abc import Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost
-from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local import memory, procfs
 from proctor_service.sandbox.backends.local.cgroups import AWAKE, RESTING, Group
 from proctor_service.sandbox.backends.local.channel import Channel
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
-from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES
+from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, THREAD_MB
 from proctor_service.sandbox.backends.local.streams import Stream
-from proctor_service.sandbox.backends.local.watch import Look
+from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
 _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space that a bare interpreter takes up
 _FORKSERVER_PROCESSES = 1  # it counts against the same user's number
 _DESCRIPTORS = 1024
-_DESCRIPTORS_UNCOUNTED = 512  # where no cgroup counts the memory of pipes and sockets
+_DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts what the kernel keeps for them
 
 
 class LocalSandbox:
@@ -42,6 +42,7 @@ class LocalSandbox:
         group: Group | None,
         flood_bytes: int,
         memory_is_counted: bool,
+        contained: bool,
     ) -> None:
         channel, out, err, self._pidfd = descriptors
         self.id = name
@@ -50,6 +51,7 @@ class LocalSandbox:
         self._group = group
         self._flood_bytes = flood_bytes
         self._memory_is_counted = memory_is_counted
+        self._contained = contained
         self._channel = Channel(channel, partial(self.stop, "output_limit"))
         self._streams = (Stream(out), Stream(err))
         for descriptor in (out, err):
@@ -59,6 +61,7 @@ class LocalSandbox:
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
         self.idle_seconds = 0.0
+        self._unseen_seconds = 0.0
         self._cpu_before = 0.0
         self._kills_before = 0
 
@@ -91,7 +94,7 @@ class LocalSandbox:
         words = (
             math.ceil(limits.cpu_seconds) + 1,
             max(8, min(64, limits.memory_mb // 4)),
-            limits.memory_mb + _INTERPRETER_MB if uncounted else 0,
+            _address_space_mb(limits) if uncounted else 0,
             limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
             descriptors,
         )
@@ -153,6 +156,17 @@ class LocalSandbox:
         counted = None if self._group is None else self._group.cpu_seconds()
         return None if counted is None else counted - self._cpu_before
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether a cgroup counts its CPU time."""
+        return self._group is not None and self._group.cpu_seconds() is not None
+
+    def holds_too_much(self, pids: list[int], memory_mb: int, ours: int | None = None) -> bool:
+        """Whether its processes hold more, where no cgroup sees to it; `ours` is one that we started."""
+        if self._memory_is_counted:
+            return False
+        return memory.exceeds(pids, memory_mb, ours=ours, own_network=self._contained)
+
     def out_of_memory_kills(self) -> int:
         """How many of its processes the kernel has killed for memory."""
         kills = 0 if self._group is None else self._group.out_of_memory_kills()
@@ -173,11 +187,13 @@ class LocalSandbox:
         if limits is None:
             return
         self.idle_seconds += look.idle_seconds
-        if look.cpu_seconds > limits.cpu_seconds:
+        self._unseen_seconds += look.unseen_seconds
+        most_unseen = UNSEEN_TIMES * (limits.cpu_seconds + limits.wall_seconds)
+        if look.cpu_seconds > limits.cpu_seconds or self._unseen_seconds > most_unseen:
             self.stop("cpu_limit")
         elif self.idle_seconds > limits.wall_seconds and not look.starves:
             self.stop("wall_limit")
-        elif not self._memory_is_counted and procfs.exceeds_memory(look.pids, limits.memory_mb):
+        elif self.holds_too_much(look.pids, limits.memory_mb):
             self.stop("memory_limit")
 
     def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
@@ -267,3 +283,7 @@ class LocalSandbox:
         if stream.open:
             stream.open = False
             self._loop.remove_reader(stream.descriptor)
+
+
+def _address_space_mb(limits: Limits) -> int:
+    return limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes

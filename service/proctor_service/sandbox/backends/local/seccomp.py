@@ -16,8 +16,10 @@ import struct
 
 from proctor_service.sandbox.backends.local.syscalls import AARCH64, X86_64
 
+# Each group: why honest programs need it, and what keeps hostile ones from harm with it.
 _ALLOWED = (
-    # files: a sandbox reads a read-only system and writes to its own tmpfs
+    # Files. What is not a sandbox's own is read-only and owned by others; what is, is a tmpfs of
+    # limited size. mknod makes pipes; devices take a capability.
     """
     read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat
     openat2 creat close close_range stat fstat lstat newfstatat statx statfs fstatfs access
@@ -26,25 +28,33 @@ _ALLOWED = (
     chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
     symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown
     lchown fchownat umask utime utimes utimensat futimesat mknod mknodat sendfile
-    copy_file_range splice tee syncfs getxattr lgetxattr fgetxattr listxattr llistxattr
+    copy_file_range splice tee getxattr lgetxattr fgetxattr listxattr llistxattr
     flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+    """,
+    # Being told of changes to files: tail -f, node, watchers. Counted by user.
+    """
     inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
     """,
-    # memory: bounded by the cgroup, or by rlimits where there is none
+    # Memory, every program's. Bounded by the cgroup, or by an rlimit and the sweep where there is
+    # none; locked memory by an rlimit.
     """
     brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock mlockall
     munlockall membarrier get_mempolicy pkey_alloc pkey_free pkey_mprotect memfd_create
     """,
-    # processes and threads: bounded by pids; flags of clone are looked at below
+    # Processes and threads: subprocess, multiprocessing, shells, compilers. Bounded by the pids
+    # cgroup or an rlimit; reach those of their own pid namespace. Flags of clone are looked at below.
     """
     fork vfork clone execve execveat exit exit_group wait4 waitid getpid getppid gettid
     getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list get_robust_list
     rseq futex futex_waitv arch_prctl prctl kill tkill tgkill pidfd_open pidfd_send_signal
+    """,
+    # Who runs when: looking is free, and to step back is all that one may do, by oneself.
+    """
     sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr
     sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
     setpriority ioprio_get getcpu
     """,
-    # signals and time
+    # Signals, clocks that are read, timers. Queued signals and timers are bounded by an rlimit.
     """
     rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait
     rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause alarm signalfd signalfd4
@@ -52,36 +62,46 @@ _ALLOWED = (
     times getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun
     timer_delete timerfd_create timerfd_settime timerfd_gettime
     """,
-    # who and what am I
+    # Who and what am I: start-up code asks. Without a capability the rest changes nothing but to less.
     """
     getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid
     setregid setresuid setresgid setfsuid setfsgid capget uname sysinfo getrusage getrlimit
     setrlimit prlimit64 getrandom
     """,
-    # waiting for descriptors
+    # Waiting for descriptors: every event loop. Bounded by the number of descriptors.
     """
     poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
     epoll_pwait2 eventfd eventfd2 ioctl
     """,
-    # sockets: inside a network namespace with nothing but its own loopback; families are looked at below
+    # Sockets: programs that talk to themselves. In a network namespace with nothing but its own
+    # loopback; families and protocols are looked at below.
     """
     socket socketpair bind listen accept accept4 connect getsockname getpeername setsockopt
     getsockopt shutdown sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
     """,
 )
 
-# Known, and of no use to a program that only computes: reaching into other processes, the mount table,
-# namespaces, kernel keys and modules, clocks, raw scheduling, and a filter of one's own, which could
-# make calls of ours seem to work.
-_REFUSED = """
-    ptrace process_vm_readv process_vm_writev kcmp mount umount2 pivot_root chroot setns
-    unshare bpf perf_event_open userfaultfd keyctl add_key request_key open_by_handle_at
-    name_to_handle_at init_module finit_module delete_module kexec_load reboot swapon
-    swapoff settimeofday clock_settime adjtimex clock_adjtime acct quotactl syslog
-    sched_setaffinity sched_setscheduler sched_setparam sched_setattr ioprio_set seccomp
-    personality sethostname setdomainname setgroups capset mbind set_mempolicy move_pages
-    migrate_pages pidfd_getfd io_setup vmsplice
-"""
+# Known, and of no use to a program that only computes. Most of it would fail anyway, for want of a
+# capability or by a namespace; refusing it by name keeps hostile code from trying the kernel's checks.
+_REFUSED = (
+    # into other processes
+    "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd "
+    # the mount table, namespaces, files by handle, the file systems and disks of the host
+    "mount umount2 pivot_root chroot setns unshare open_by_handle_at name_to_handle_at quotactl "
+    "sync syncfs swapon swapoff acct "
+    # large parts of the kernel that take programs, rings or faults from a process
+    "bpf perf_event_open userfaultfd io_setup vmsplice "
+    # the kernel's keys, modules and messages, and the machine itself
+    "keyctl add_key request_key init_module finit_module delete_module kexec_load reboot syslog "
+    # clocks and names, which are everybody's
+    "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname "
+    # which core, how urgent, whose memory: for the service to say
+    "sched_setaffinity sched_setscheduler sched_setparam sched_setattr ioprio_set mbind "
+    "set_mempolicy move_pages migrate_pages "
+    # more privilege; a filter of one's own, which could make calls of ours seem to work; a kernel
+    # that behaves as another does
+    "setgroups capset seccomp personality"
+)
 
 # What a forkserver needs to make a sandbox, besides clone and prctl with any arguments.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset")
@@ -90,14 +110,19 @@ _ARCHITECTURES = {"x86_64": (0xC000_003E, X86_64), "aarch64": (0xC000_00B7, AARC
 _X32_BIT = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag that clone(2) knows
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+_PROTOCOLS = (0, 1, 6, 17, 58)  # the family's own, ICMP, TCP, UDP, ICMPv6
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
-_PRCTL_REFUSED = (22, 35, 59)  # PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH
+_TCP, _TCP_ULP = 6, 31
+_SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
+# PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE
+_PRCTL_REFUSED = (22, 35, 59, 62)
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
-_ALLOW, _KILL = 0x7FFF_0000, 0x8000_0000
-_EPERM, _ENOSYS, _EAFNOSUPPORT = (
-    0x0005_0000 | code for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT)
+_NR, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
+_ALLOW, _KILL, _NOTHING = 0x7FFF_0000, 0x8000_0000, 0x0005_0000  # the last: done, and nothing is
+_EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT = (
+    0x0005_0000 | code
+    for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 )
 
 Instruction = tuple[int, int, int, int]
@@ -108,26 +133,26 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
 
     A forkserver puts it on itself, and every sandbox inherits it. So it lets through what a forkserver
     does to make a sandbox (`_SETTING_UP`); `inner` takes that away. Where no cgroup counts memory, a
-    file in memory (memfd) would be memory that no limit sees, and is not to be had. Raises KeyError
-    for an architecture without a table.
+    file in memory (memfd) would be memory that no limit sees, and is not to be had; and sockets keep
+    the buffers that they are counted with. Raises KeyError for an architecture without a table.
     """
     arch, numbers = _ARCHITECTURES[machine]
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
-    looked_at = {"socket", "socketpair", "ioctl", "prlimit64", "setpriority"}
+    looked_at = {"socket", "socketpair", "setsockopt", "ioctl", "prlimit64", "setpriority"}
     allowed = allowed - looked_at | set(_SETTING_UP)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
-    families = _only(_ARG0, _FAMILIES, _EAFNOSUPPORT)
-    code += _looked_at(numbers, "socket", families)
-    code += _looked_at(numbers, "socketpair", families)
+    code += _looked_at(numbers, "socket", _families_and_protocols())
+    code += _looked_at(numbers, "socketpair", _families_and_protocols())
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
     code += _looked_at(numbers, "prlimit64", _only(_ARG0, (0,), _EPERM))  # one's own limits
     # Nor how far others step back: a stateful sandbox's first process, for one.
     itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
     code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])
+    code += _looked_at(numbers, "setsockopt", _socket_options(memory_is_counted))
     code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():
         if name in numbers and name not in _SETTING_UP:
@@ -171,6 +196,31 @@ def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instru
     for value in values:
         code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
     return [*code, (_RETURN, 0, 0, otherwise)]
+
+
+def _families_and_protocols() -> list[Instruction]:
+    """Asking for another protocol than these may make the kernel load a module for it."""
+    code: list[Instruction] = [(_LOAD, 0, 0, _ARG0)]
+    for place, family in enumerate(_FAMILIES):
+        code += [(_EQUAL, len(_FAMILIES) - place, 0, family)]
+    return [*code, (_RETURN, 0, 0, _EAFNOSUPPORT), *_only(_ARG2, _PROTOCOLS, _EPROTONOSUPPORT)]
+
+
+def _socket_options(memory_is_counted: bool) -> list[Instruction]:
+    """No protocol on top of TCP, such as the kernel's own TLS.
+
+    And where nobody counts their memory, sockets keep the buffers that they have by themselves: asking
+    for others succeeds, and changes nothing, as the kernel reserves itself anyway.
+    """
+    code: list[Instruction] = [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, 4, _TCP)]
+    code += [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 1, _TCP_ULP), (_RETURN, 0, 0, _EPERM)]
+    code += [(_RETURN, 0, 0, _ALLOW)]
+    if memory_is_counted:
+        return [*code, (_RETURN, 0, 0, _ALLOW)]
+    code += [(_EQUAL, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG2)]
+    for option in _BUFFER_OPTIONS:
+        code += [(_EQUAL, 0, 1, option), (_RETURN, 0, 0, _NOTHING)]
+    return [*code, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _no_bit_of(argument: int, bits: int) -> list[Instruction]:

@@ -168,7 +168,12 @@ class Slot:
             name = f"sb_{secrets.token_hex(12)}"
             launch = self._launch
             self.sandbox = LocalSandbox(
-                name, lent, self.group, launch.flood_bytes, launch.memory_is_counted
+                name,
+                lent,
+                self.group,
+                launch.flood_bytes,
+                launch.memory_is_counted,
+                launch.contained,
             )
             if int(rest) == self.disk_mb:
                 self._change("ready")

@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,9 +21,9 @@ from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, Sandb
 from proctor_service.inside.errands import MISSING, REFUSED
 from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
-from proctor_service.sandbox.backends.local.execution import Execution
+from proctor_service.sandbox.backends.local.execution import Execution, Pipes
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
-from proctor_service.sandbox.backends.local.watch import Look, Watch
+from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look, Watch
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits, Usage
 
 _UNTIMED_SECONDS = 1e8
@@ -60,6 +59,7 @@ class LocalStatefulSandbox:
         self._listener: asyncio.Task[None] | None = None
         self._cpu_base = 0.0
         self._background_base: float | None = None
+        self._background_busy = 0  # looks, a second apart
         self._is_alone = True  # its program, as far as is known
 
     # ------------------------------------------------------------ its life
@@ -158,12 +158,12 @@ class LocalStatefulSandbox:
     # ------------------------------------------------------------ runs
 
     async def _run(
-        self, kind: str, what: list[object], make: Callable[[int, _Pipes], Execution]
+        self, kind: str, what: list[object], make: Callable[[int, Pipes], Execution]
     ) -> Ended:
         if self._sandbox.is_over or self._listener is None or self._listener.done():
             raise await self._over()
         number = next(self._numbers)
-        pipes = _Pipes()
+        pipes = Pipes()
         execution = make(number, pipes)
         execution.kills_before = self._sandbox.out_of_memory_kills()
         self._begin(execution)
@@ -264,6 +264,11 @@ class LocalStatefulSandbox:
         """CPU time since the first of the commands that run now began."""
         return self._cpu_total() - self._cpu_base
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether a cgroup counts its CPU time."""
+        return self._sandbox.is_counted
+
     def on_look(self, look: Look) -> None:
         """Ends the commands whose time is up."""
         share = 1 / len(self._running)
@@ -274,8 +279,7 @@ class LocalStatefulSandbox:
                 self._tell_kill(execution, reason)
             if execution.is_overdue(_KILL_SECONDS):
                 self._sandbox.stop("wall_limit")
-        if not self._memory_is_counted and procfs.exceeds_memory(look.pids, self._limits.memory_mb):
-            self._sandbox.stop("memory_limit")
+        self._check_memory(look.pids)
 
     def look_at_memory(self) -> None:
         """Between commands, where nobody else counts: of what was left running, if anything was."""
@@ -284,18 +288,28 @@ class LocalStatefulSandbox:
             return
         pids = procfs.tree(pid)
         self._is_alone = len(pids) == 1
-        if procfs.exceeds_memory(pids, self._limits.memory_mb):
+        self._check_memory(pids)
+
+    def _check_memory(self, pids: list[int]) -> None:
+        if self._sandbox.holds_too_much(pids, self._limits.memory_mb, ours=pids[0]):
             self._sandbox.stop("memory_limit")
 
     def look_at_background(self) -> None:
-        """Between commands, what was left running may use as much CPU time as one command."""
+        """Between commands, what was left running may use as much CPU time as one command.
+
+        Where that is summed, it may be in processes that come and go: then looks at which one ran count.
+        """
         if self._running or self._sandbox.is_over:
             return
         total = self._cpu_total()
         if self._background_base is None:
-            self._background_base = total
-        elif total - self._background_base > self._limits.cpu_seconds:
-            self._background_base = total
+            self._background_base, self._background_busy = total, 0
+        if not self.is_counted:
+            pid = self.host_pid()
+            self._background_busy += pid is not None and procfs.any_is_runnable(procfs.tree(pid))
+        busy = self._background_busy / UNSEEN_TIMES
+        if max(total - self._background_base, busy) > self._limits.cpu_seconds:
+            self._background_base = None
             self._sandbox.send(b'["clear"]\n')
 
     def _cpu_total(self) -> float:
@@ -311,27 +325,3 @@ _OVER = {
     "output_limit": "the sandbox ended: too much output",
     "killed": "the sandbox was stopped",
 }
-
-
-class _Pipes:
-    """The pipes of a command: our ends, and what goes to the sandbox."""
-
-    def __init__(self) -> None:
-        self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
-        self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
-        self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
-        for descriptor in (self.stdin, self.stdout, self.stderr):
-            os.set_blocking(descriptor, False)
-
-    def theirs(self) -> list[int]:
-        """stdin, stdout and stderr of the command; then copies of our ends of the last two.
-
-        Whoever sends them closes them.
-        """
-        return [
-            self.stdin_read,
-            self.stdout_write,
-            self.stderr_write,
-            os.dup(self.stdout),
-            os.dup(self.stderr),
-        ]

@@ -20,12 +20,18 @@ from proctor_service.sandbox.backends.local import procfs
 
 _ASLEEP_SHARE = 0.95  # idle for this share of an interval: it needs no core
 _MOMENT_SECONDS = 0.04  # what ends within it is never looked at
+_MOST_THREADS = 10_000
 _REMEMBERED = 64  # intervals; longer waits for a core are rare
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
 _NOTHING_SECONDS = 0.001
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
+UNSEEN_TIMES = 3
+"""So many times its limits of time may be spent in processes of which nobody can tell what they used.
+
+An honest program on a busy machine has such processes too, so it is more than once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,8 @@ class Look:
 
     Of it `idle_seconds` in which nothing ran or waited for a core, less what was told as such before and
     was none; `used_seconds` of CPU time, over all cores. `contended`: something waited for a core lately.
-    `cpu_seconds` is CPU time since it was first watched.
+    `cpu_seconds` is CPU time since it was first watched. `unseen_seconds`: something ran or waited, nobody
+    can tell which, in processes that took their times along; 0 where a cgroup counts.
     """
 
     interval_seconds: float
@@ -43,6 +50,7 @@ class Look:
     contended: bool
     cpu_seconds: float
     pids: list[int]
+    unseen_seconds: float = 0.0
 
     @property
     def starves(self) -> bool:
@@ -65,6 +73,10 @@ class Watched(Protocol):
     def cpu_seconds(self) -> float | None:
         """CPU time since it is watched, where that is counted; else its processes' times are summed."""
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether a cgroup counts it."""
+
     def on_look(self, look: Look) -> None:
         """Told what was seen, unless it rests."""
 
@@ -79,6 +91,24 @@ class _Seen:
     idle: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     waited_lately: float = 0.0
     asleep: bool = False
+    ran: dict[int, float] = field(default_factory=dict)
+    ran_seconds: float = 0.0
+
+    def run_at_least(self, cpu_seconds: float, scheduled: dict[int, tuple[float, float]]) -> float:
+        """CPU time, where no cgroup counts it: what the processes' sum says, and never less than was seen.
+
+        The sum forgets processes that nobody waited for. A thread that a look has missed is remembered,
+        or all that it ever ran would count once more.
+        """
+        if not self.ran:
+            self.ran_seconds = cpu_seconds  # what ran before it was watched is not in it
+        else:
+            for thread, (ran, _) in scheduled.items():
+                self.ran_seconds += max(0.0, ran - self.ran.get(thread, 0.0))
+        if len(self.ran) > _MOST_THREADS:
+            self.ran.clear()
+        self.ran.update((thread, ran) for thread, (ran, _) in scheduled.items())
+        return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
 
     def take_back(self, seconds: float) -> float:
         """How much of the last seconds was taken for idle; from now on it is not any more."""
@@ -152,18 +182,23 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
     counted = sandbox.cpu_seconds()
     cpu = procfs.cpu_seconds(pids) if counted is None else counted
     scheduled = {t: procfs.schedule(t) for p in pids for t in procfs.threads(p)}
-    waited = active = longest = 0.0
+    if not sandbox.is_counted:
+        cpu = seen.run_at_least(cpu, scheduled)
+    waited = active = longest = lasting = 0.0
     for thread, (ran_until_now, waited_until_now) in scheduled.items():
         ran_before, waited_before = seen.scheduled.get(thread, (0.0, 0.0))
         waited += waited_until_now - waited_before
         its_own = ran_until_now - ran_before + waited_until_now - waited_before
         active += its_own
+        lasting += its_own if thread in seen.scheduled else 0.0
         longest = max(longest, its_own)
     # Threads that ended since the last look took their times along; the CPU time did not go.
     used = cpu - seen.cpu_seconds
     interval = now - seen.looked_at
     idle = min(interval, max(0.0, interval - max(used, active)))
-    mistaken = 0.0
+    mistaken = unseen = 0.0
+    if not sandbox.is_counted:
+        unseen = max(0.0, interval - idle - max(used, lasting, longest))
     if seen.scheduled:  # else those times are from before
         mistaken = seen.take_back(longest - interval)
         seen.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
@@ -172,4 +207,4 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
     seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
     seen.asleep = idle > _ASLEEP_SHARE * interval
     contended = seen.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
-    return Look(interval, idle - mistaken, used, contended, cpu, pids)
+    return Look(interval, idle - mistaken, used, contended, cpu, pids, unseen)

@@ -1,0 +1,126 @@
+"""A real service in a process of its own: as whoever runs the tests, or as an ordinary user.
+
+Its sandboxes have user ids that nothing else on the machine has, so whatever a hostile program could
+leave outside of them is known by its owner.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import httpx
+
+from harness import free_ports
+from hostile import ordinary_user
+
+WAIT_SECONDS = 60.0
+USERS = 4000  # as many user ids a service takes into use
+_PAUSE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Started:
+    """A service that runs: where it is, its process, and the user ids of its sandboxes outside.
+
+    `others`: processes of these users that there were before it.
+    """
+
+    url: str
+    pid: int
+    uids: range
+    others: frozenset[int]
+
+    def client(self, **options: Any) -> httpx.Client:
+        """A client for it; close it."""
+        return httpx.Client(base_url=self.url, timeout=2 * WAIT_SECONDS, trust_env=False, **options)
+
+
+@contextmanager
+def started_service(*, ordinary: bool) -> Iterator[Started]:
+    """Runs one until the block ends. `ordinary`: as a user without any privilege.
+
+    Fails, and says what the machine lacks, when it does not come up.
+    """
+    first = 16_000 + secrets.randbelow(40_000)
+    uids = range(first, first + USERS)
+    command = [
+        sys.executable,
+        "-m",
+        "proctor_service",
+        "serve",
+        "--end-with-parent",
+        str(os.getpid()),
+    ]
+    if ordinary and os.geteuid() == 0:
+        command = [sys.executable, ordinary_user.__file__, str(first), *command]
+    elif os.geteuid() != 0:
+        uids = range(os.getuid(), os.getuid() + 1)
+    others = frozenset(_processes_of(uids))
+    [port] = free_ports(1)
+    clean = {name: value for name, value in os.environ.items() if "PROCTOR_" not in name}
+    environment = {
+        **clean,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PROCTOR_PORT": str(port),
+        "PROCTOR_SANDBOX_UID": str(first),
+        "PROCTOR_CACHE_ENTRIES": "0",
+    }
+    with tempfile.TemporaryFile() as log, subprocess.Popen(
+        command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        start_new_session=True,
+    ) as child:  # fmt: skip
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: child.poll() is not None or _is_ready(url), "it is not ready")
+            assert child.poll() is None, f"the service did not start:\n{_said(log)}"
+            yield Started(url, child.pid, uids, others)
+            assert child.poll() is None, f"the service died:\n{_said(log)}"
+        finally:
+            child.terminate()
+            child.wait(WAIT_SECONDS)
+
+
+def until(condition: Any, otherwise: str) -> None:
+    """Looks again and again: another process has no event for us. Raises AssertionError."""
+    pause = threading.Event()
+    for _ in range(int(WAIT_SECONDS / _PAUSE_SECONDS)):
+        if condition():
+            return
+        pause.wait(_PAUSE_SECONDS)
+    raise AssertionError(f"{otherwise}, for {WAIT_SECONDS:g} s")
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=2, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def _processes_of(uids: range) -> Iterator[int]:
+    for path in Path("/proc").iterdir():
+        with suppress(FileNotFoundError):  # one that has ended meanwhile
+            if path.name.isdigit() and path.stat().st_uid in uids:
+                yield int(path.name)
+
+
+def _said(log: IO[bytes]) -> str:
+    log.seek(0)
+    return log.read()[-4000:].decode(errors="replace")
+
+
+def temporary_places() -> tuple[Path, ...]:
+    """Where everybody on a machine may write."""
+    places = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock", "/run")
+    return tuple(Path(place) for place in places if Path(place).is_dir())
