@@ -68,6 +68,8 @@ def lacks(ask: Ask, protection: str) -> bool:
         ("while True: pass", "cpu_limit", None),
         ("import time; time.sleep(1000)", "wall_limit", None),
         ("import threading; threading.Event().wait()", "wall_limit", None),
+        # A parent in vfork(2) looks as if it waited for the kernel.
+        ("import ctypes; c = ctypes.PyDLL(None)\nif not c.vfork(): c.pause()", "wall_limit", None),
         ("b = []\nwhile True: b.append(bytearray(1 << 24))", "memory_limit", None),
         ("while True: print('x' * 10000)", "output_limit", None),
     ],

@@ -2,10 +2,11 @@
 
 A moment counts as idle when the sandbox neither ran nor waited for a core in it. Time on a busy
 machine's run queue is therefore nobody's timeout. The kernel tells of a wait when it is over: what was
-taken for idle until then is taken back. Where no cgroup counts, CPU time and memory are
-summed over the sandbox's processes instead, each time it is looked at. What follows from a look is the
-sandbox's own business. Many processes take long to look at: then there are fewer looks, and never more
-than the service can spare.
+taken for idle until then is taken back. A wait for the kernel itself, in which an overloaded machine
+leaves everybody now and then, counts for a part: hostile code can bring it about. Where no cgroup
+counts, CPU time and memory are summed over the sandbox's processes instead, each time it is looked at.
+What follows from a look is the sandbox's own business. Many processes take long to look at: then there
+are fewer looks, and never more than the service can spare.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _REMEMBERED = 64  # intervals; longer waits for a core are rare
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
 _NOTHING_SECONDS = 0.001
+_BLOCKED_PART = 1 / 3
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
 UNSEEN_TIMES = 3
@@ -203,8 +205,10 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
         mistaken = seen.take_back(longest - interval)
         seen.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
         seen.waited_lately += waited
+    seen.asleep = idle > _ASLEEP_SHARE * interval
+    if idle > _BLOCKED_PART * interval and procfs.any_is_blocked(pids):
+        idle *= _BLOCKED_PART
     seen.idle.append((interval, idle))
     seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
-    seen.asleep = idle > _ASLEEP_SHARE * interval
     contended = seen.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
     return Look(interval, idle - mistaken, used, contended, cpu, pids, unseen)
