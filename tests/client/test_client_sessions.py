@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -299,7 +300,13 @@ def test_closing_drops_what_has_not_begun_in_threads() -> None:
             gates.gate("a").set()
             session.wait([first])
             third = session.submit(sandbox, ["c"])
-            threading.Timer(0, lambda: gates.gate("b").set()).start()
+
+            def go_on() -> None:
+                with suppress(CancelledError, TimeoutError):
+                    third.result(WAIT_SECONDS)
+                gates.gate("b").set()
+
+            threading.Thread(target=go_on).start()  # the closing itself waits for the second
         assert first.result().stdout == "a"
         assert second.done
         with pytest.raises(CancelledError):
