@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import platform
 import time
@@ -80,6 +81,8 @@ def serving(gateway: StandIn, **more: Any) -> Iterator[Service]:
     """A service on the stand-in."""
     gateway.order("start_seconds", START_SECONDS)
     with running_service(gateway.settings(**more), judge=None) as service:
+        gc.collect()
+        gc.freeze()  # as `proctor serve` does once it is up; here the tests' data is there, too
         yield service
 
 

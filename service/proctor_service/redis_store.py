@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 ANSWER_SECONDS = 1.0
 PAUSE_SECONDS = 5.0
+TRIES = 2
+"""A replica that was held up itself finds all its questions overdue, and need only ask again."""
 PREFIX = b"proctor:"
 
 
@@ -96,18 +98,20 @@ class RedisStore:
     async def _unless_away(self, ask: Callable[[], Awaitable[T]], otherwise: T) -> T:
         if self._clock() < self._paused_until:
             return otherwise
-        try:
-            async with asyncio.timeout(2 * ANSWER_SECONDS):
-                answer = await ask()
-        except (RedisError, OSError, TimeoutError) as error:
-            self._tell()
-            self._paused_until = self._clock() + PAUSE_SECONDS
-            if not self._away:
-                why = {"host": self._where, "why": type(error).__name__}
-                log.warning("Redis does not answer; this replica goes on by itself", extra=why)
-            self._away = True
-            return otherwise
-        return answer
+        failure: Exception | None = None
+        for _ in range(TRIES):
+            try:
+                async with asyncio.timeout(2 * ANSWER_SECONDS):
+                    return await ask()
+            except (RedisError, OSError, TimeoutError) as error:
+                failure = error
+        self._tell()
+        self._paused_until = self._clock() + PAUSE_SECONDS
+        if not self._away:
+            why = {"host": self._where, "why": type(failure).__name__}
+            log.warning("Redis does not answer; this replica goes on by itself", extra=why)
+        self._away = True
+        return otherwise
 
 
 def _key(name: bytes) -> bytes:

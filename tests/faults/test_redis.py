@@ -10,6 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
+from redis import Redis
 
 from fault_rig.programs import RedisServer, redis_server
 from fleet import Replica, fleet
@@ -214,6 +215,18 @@ def test_without_redis_each_goes_on_by_itself(
             redis.start()
         assert said(post(replica, "y", **{"Idempotency-Key": "back"})) == ["y 5"]
         assert "proctor_store_up 1.0" in replica.client.get("/metrics").text
+
+
+def test_one_question_that_is_overdue_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_store, "ANSWER_SECONDS", 1.0)
+    judge = Moody()
+    with redis_server() as redis, fleet(2, judge=judge, redis_url=redis.url) as (first, second):
+        with Redis.from_url(redis.url) as client:
+            client.execute_command("CLIENT", "PAUSE", "1300", "ALL")
+        assert said(post(first, "x")) == ["x 1"]
+        assert said(post(second, "x")) == ["x 1"]
+        for replica in (first, second):
+            assert "proctor_store_failures_total 0.0" in replica.client.get("/metrics").text
 
 
 def test_a_redis_that_was_never_there_keeps_nobody_from_starting() -> None:
