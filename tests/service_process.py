@@ -12,6 +12,8 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -20,6 +22,7 @@ import httpx
 
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60.0
+CGROUPS = Path("/sys/fs/cgroup")
 
 
 class ServiceProcess:
@@ -32,6 +35,7 @@ class ServiceProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self._settings = settings
         self._child: subprocess.Popen[bytes] | None = None
+        self._lives: list[int] = []
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
 
     @property
@@ -58,6 +62,7 @@ class ServiceProcess:
             stderr=self._log,
             start_new_session=True,
         )
+        self._lives.append(self._child.pid)
         turns = int(START_SECONDS / 0.02)
         with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
             while not _is_ready(http):  # another process has no event for us
@@ -95,6 +100,7 @@ class ServiceProcess:
         if self._child is not None:
             self._end(signal.SIGTERM)
         self._log.close()
+        remove_groups_of(self._lives)
 
     def _end(self, sign: signal.Signals) -> None:
         assert self._child is not None, "it does not run"
@@ -105,6 +111,19 @@ class ServiceProcess:
     def _last_words(self) -> str:
         self._log.seek(0)
         return self._log.read()[-4000:].decode(errors="replace")
+
+
+def remove_groups_of(pids: Iterable[int]) -> None:
+    """Removes the cgroups of services that were killed, as the next one to start would."""
+    turns = int(START_SECONDS / 0.02)
+    while left := [found for pid in pids for found in CGROUPS.rglob(f"proctor-{pid}-*")]:
+        for group in left:
+            for directory in (*group.glob("*/"), group):
+                with suppress(OSError):  # what is in it may not be gone yet
+                    directory.rmdir()
+        turns -= 1
+        assert turns > 0, f"these stay: {left}"
+        threading.Event().wait(0.02)
 
 
 def _is_ready(http: httpx.Client) -> bool:

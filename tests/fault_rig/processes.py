@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 
 from fault_rig.programs import WAIT_SECONDS, free_port, wait_until
+from service_process import remove_groups_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +26,7 @@ class Process:
         self.url = f"http://127.0.0.1:{self.port}"
         self.settings: dict[str, str] = {}
         self._child: subprocess.Popen[bytes] | None = None
+        self._lives: list[int] = []
         self._last_words = ""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
 
@@ -54,6 +56,7 @@ class Process:
             stderr=self._log,
             start_new_session=True,
         )  # fmt: skip
+        self._lives.append(self._child.pid)
         wait_until(lambda: self.is_ready() or not self.runs, "it is not ready")
         assert self.runs, self.said[-4000:]
 
@@ -86,6 +89,7 @@ class Process:
             self.kill()
         self._last_words = self.said
         self._log.close()
+        remove_groups_of(self._lives)
 
 
 def _environment() -> dict[str, str]:

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +29,7 @@ from proctor_service.cli.console import (
     aside,
     friendly,
     plain,
+    progress,
     screen,
     service_version,
 )
@@ -136,15 +136,7 @@ def _examine(
         for task in tasks
         for number, probe in enumerate(probes[task.place])
     ]
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
+    with progress(console) as bar:
         line = bar.add_task("references", total=len(references) + len(tries))
         extract: wire.Extract = "auto" if form == "jsonl" else "none"
         for attempt, result in _judged(client, references, extract):

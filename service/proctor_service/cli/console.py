@@ -15,6 +15,7 @@ import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proctor_client import ProctorError, UnauthorizedError
 from proctor_service.datasets import DatasetError
@@ -54,6 +55,18 @@ def settings_from(**flags: object) -> Settings:
         raise Trouble("\n".join(lines)) from None
     except SettingsError as error:
         raise Trouble(f"{error}: it must be JSON") from None
+
+
+def progress(console: Console) -> Progress:
+    """A bar that counts, and is gone when all is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
 
 
 def screen() -> Console:

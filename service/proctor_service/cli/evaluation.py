@@ -11,10 +11,17 @@ from typing import IO, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proctor_client import wire
-from proctor_service.cli.console import TROUBLE, UNSOUND, Trouble, aside, friendly, screen
+from proctor_service.cli.console import (
+    TROUBLE,
+    UNSOUND,
+    Trouble,
+    aside,
+    friendly,
+    progress,
+    screen,
+)
 from proctor_service.cli.judging import Attempt, attempts, judged
 from proctor_service.cli.tally import Tally
 from proctor_service.cli.target import connected
@@ -103,15 +110,7 @@ def _follow(
 ) -> Tally:
     """Takes the results as they come: into the tally, onto the bar and into the file."""
     tally = Tally()
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    with bar:
+    with progress(console) as bar:
         line = bar.add_task("judging", total=count)
         for attempt, result in results:
             tally.add(attempt, result)

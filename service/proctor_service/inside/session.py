@@ -27,7 +27,7 @@ import signal
 import socket
 from typing import Any, NoReturn
 
-from . import errands, snippet
+from . import becoming, errands, snippet
 from .channel import Channel
 
 _SET_DUMPABLE = 4
@@ -38,8 +38,6 @@ _FORK_TRIES = 30
 _DYING_SECONDS = 0.01
 _CHUNK = 1 << 16
 _MOST_CHANGES_BYTES = 1 << 16
-_CANNOT_START = 126
-_NOT_FOUND = 127
 
 
 def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
@@ -142,7 +140,7 @@ class _Session:
             if kind == "save":
                 self.let_go_on()
             self.settling[number] = outputs
-            self.tell(["exited", number, _CANNOT_START << 8, 0.0, 0])
+            self.tell(["exited", number, becoming.CANNOT_START << 8, 0.0, 0])
             return
         if pid == 0:
             self.become(kind, what, ends, theirs)
@@ -187,10 +185,10 @@ class _Session:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             if kind == "code":
                 snippet.run(work, 3)
-            _become_program(work)
+            becoming.become_program(work)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
-        os._exit(_CANNOT_START)
+        os._exit(becoming.CANNOT_START)
 
     def reap(self) -> None:
         for _ in range(_MOST_REAPED):
@@ -254,18 +252,6 @@ class _Session:
         self.poll.unregister(descriptor)
         self.left_behind.remove(descriptor)
         os.close(descriptor)
-
-
-def _become_program(argv: list[str]) -> NoReturn:
-    """Becomes another program; exit codes are a shell's."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs expect them
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvp(argv[0], argv)
-    except (OSError, ValueError) as error:
-        os.write(2, f"{argv[0]}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        os._exit(_NOT_FOUND if missing else _CANNOT_START)
 
 
 def _signal_all(number: int) -> None:

@@ -16,14 +16,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from proctor_service.errors import (
-    FileMissing,
     FileRefused,
     SandboxEnded,
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.inside.errands import MISSING, REFUSED
 from proctor_service.sandbox.backends.aviato.execution import Execution
+from proctor_service.sandbox.errands import check_errand
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
 _LOOK_SECONDS = 20.0
@@ -80,12 +79,12 @@ class AviatoStatefulSandbox:
 
     async def write_file(self, path: str, data: bytes) -> None:
         """See `StatefulSandbox.write_file`."""
-        _check(await self._errand("write", [path], stdin=data))
+        check_errand(await self._errand("write", [path], stdin=data))
 
     async def read_file(self, path: str, max_bytes: int) -> bytes:
         """See `StatefulSandbox.read_file`."""
         ended = await self._errand("read", [path, max_bytes], max_bytes)
-        _check(ended)
+        check_errand(ended)
         if ended.truncated:
             raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
         return ended.stdout
@@ -94,7 +93,7 @@ class AviatoStatefulSandbox:
         """See `StatefulSandbox.snapshot`."""
         most = self._limits.disk_mb << 20
         ended = await self._errand("save", [most], int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES)
-        _check(ended)
+        check_errand(ended)
         if ended.truncated:
             raise FileRefused("the sandbox's files do not fit an archive of their size")
         return ended.stdout
@@ -196,14 +195,3 @@ async def _kill(execution: Execution) -> None:
     with contextlib.suppress(TimeoutError, SandboxLost):
         async with asyncio.timeout(_KILL_SECONDS):
             await execution.ended()
-
-
-def _check(ended: Ended) -> None:
-    if ended.exit_code == 0:
-        return
-    why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
-    if ended.exit_code == MISSING:
-        raise FileMissing(why)
-    if ended.exit_code == REFUSED:
-        raise FileRefused(why)
-    raise FileRefused(f"the sandbox has no means left for it: {why}")

@@ -101,19 +101,19 @@ def cpu_seconds(pids: list[int]) -> float:
     return total * _TICK_SECONDS
 
 
-def exceeds_memory(pids: list[int], limit_mb: float, *, sum_unknown: bool = False) -> bool:
+def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     """Whether these processes together hold more than `limit_mb`.
 
     Pages that a fork shares count once for each process in the cheap sum, so what is over the limit by
     it is looked at again, with shared pages divided among their holders (smaps_rollup). Where that is
-    not ours to read, what the largest holds is the most that is certain; `sum_unknown` counts all.
+    not ours to read, the cheap sum counts.
     """
     resident = sum(_resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
         return False
     shares = [_proportional_bytes(pid) for pid in pids]
     if None in shares:
-        return sum_unknown or max(_resident_bytes(pid) for pid in pids) > limit_mb * (1 << 20)
+        return True
     return sum(share or 0 for share in shares) > limit_mb * (1 << 20)
 
 

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
-from proctor_service.inside.errands import MISSING, REFUSED
+from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
 from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.execution import Execution, Pipes
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look, Watch
+from proctor_service.sandbox.errands import check_errand
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits, Usage
 
 _UNTIMED_SECONDS = 1e8
@@ -112,12 +112,12 @@ class LocalStatefulSandbox:
 
     async def write_file(self, path: str, data: bytes) -> None:
         """See `StatefulSandbox.write_file`."""
-        self._check_errand(await self._errand("write", [path], stdin=data))
+        check_errand(await self._errand("write", [path], stdin=data))
 
     async def read_file(self, path: str, max_bytes: int) -> bytes:
         """See `StatefulSandbox.read_file`."""
         ended = await self._errand("read", [path, max_bytes], max_bytes)
-        self._check_errand(ended)
+        check_errand(ended)
         if ended.truncated:
             raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
         return ended.stdout
@@ -127,7 +127,7 @@ class LocalStatefulSandbox:
         most = self._limits.disk_mb << 20
         room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
         ended = await self._errand("save", [most], room)
-        self._check_errand(ended)
+        check_errand(ended)
         if ended.truncated:
             raise FileRefused("the sandbox's files do not fit an archive of their size")
         return ended.stdout
@@ -144,16 +144,6 @@ class LocalStatefulSandbox:
                 _ERRAND_SECONDS + _ERRAND_SECONDS_PER_MB * limits.disk_mb, None,
             ),
         )  # fmt: skip
-
-    def _check_errand(self, ended: Ended) -> None:
-        if ended.exit_code == 0:
-            return
-        why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
-        if ended.exit_code == MISSING:
-            raise FileMissing(why)
-        if ended.exit_code == REFUSED:
-            raise FileRefused(why)
-        raise FileRefused(f"the sandbox has no means left for it: {why}")
 
     # ------------------------------------------------------------ runs
 

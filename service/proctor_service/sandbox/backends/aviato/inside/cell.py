@@ -14,7 +14,7 @@ import resource
 import signal
 from typing import Any, NoReturn
 
-from .....inside import errands, program, snippet
+from .....inside import becoming, errands, program, snippet
 from ...local import kernel
 
 CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
@@ -23,7 +23,6 @@ LOCKED = b"+"  # a program's first word, before anything hostile can speak
 UNFILTERED = b"~"  # the same, where the kernel takes no system call filter
 _DESCRIPTORS = 1024
 _CHUNK = 1 << 16
-_NOT_FOUND, _CANNOT_START = 127, 126
 
 
 def become(
@@ -153,7 +152,7 @@ def _obey() -> None:
         os._exit(0)
     if kind == "code":
         snippet.run(what[0], CHANNEL)
-    _become_program(what)
+    becoming.become_program(what)
 
 
 def _feed_stdin(size: int) -> None:
@@ -172,15 +171,3 @@ def _feed_stdin(size: int) -> None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.dup2(descriptor, 0)
     os.close(descriptor)
-
-
-def _become_program(argv: list[str]) -> NoReturn:
-    """Becomes another program; exit codes are a shell's."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs expect them
-        signal.signal(number, signal.SIG_DFL)
-    try:
-        os.execvp(argv[0], argv)
-    except (OSError, ValueError) as error:
-        os.write(2, f"{argv[0]}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        os._exit(_NOT_FOUND if missing else _CANNOT_START)

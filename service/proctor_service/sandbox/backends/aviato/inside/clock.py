@@ -38,7 +38,7 @@ class Clock:
         progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
         interval = now - self._at
         # The kernel adds up a wait for a core only when it is over.
-        rests = self.resting or any(map(_wants_a_core, threads))
+        rests = self.resting or procfs.any_is_runnable(pids)
         idle = 0.0 if rests else min(interval, max(0.0, interval - progress))
         self.idle_seconds += idle
         self.used_seconds += min(interval, idle + ran)
@@ -53,12 +53,3 @@ class Clock:
         if self.cpu_seconds > limits["cpu_seconds"]:
             return "cpu_limit"
         return "wall_limit" if self.idle_seconds > limits["wall_seconds"] else None
-
-
-def _wants_a_core(thread: int) -> bool:
-    """Whether it runs or waits for a core at this moment."""
-    try:
-        with open(f"/proc/{thread}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"R"
-    except (OSError, IndexError):
-        return False

@@ -104,7 +104,7 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
     at as that user, once they seem to be over the limit. Who prevents that, shares nothing.
     """
     if uid is None:
-        return procfs.exceeds_memory(pids, limit_mb, sum_unknown=True)
+        return procfs.exceeds_memory(pids, limit_mb)
     if sum(map(_resident_bytes, pids)) <= limit_mb * (1 << 20):
         return False
     pid = os.fork()
@@ -113,7 +113,7 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
         try:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            code = int(procfs.exceeds_memory(pids, limit_mb, sum_unknown=True))
+            code = int(procfs.exceeds_memory(pids, limit_mb))
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1] != 0
