@@ -46,7 +46,7 @@ def test_endings_are_told_apart() -> None:
                 "import time; time.sleep(99)",
                 "b = []\\nwhile True: b.append(bytearray(1 << 24))",
             ):
-                done = await place.script(source, cpu_seconds=1, wall_seconds=1)
+                done = await place.script(source, cpu_seconds=1, wall_seconds=1, memory_mb=128)
                 # An allocation that the rlimit refuses is a MemoryError; the sweep may be quicker.
                 print(done.ended.ending.replace("exited", str(done.ended.exit_code)))
             print(place.backend.traits.degraded)

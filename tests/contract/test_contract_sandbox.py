@@ -78,7 +78,7 @@ def test_how_a_program_ends_is_told_apart(
     ask: Ask, source: str, ending: str, code: int | None
 ) -> None:
     async def question(place: Place) -> None:
-        finished = await place.script(source, cpu_seconds=1, wall_seconds=1)
+        finished = await place.script(source, cpu_seconds=1, wall_seconds=1, memory_mb=128)
         found = (finished.ended.ending, finished.ended.exit_code)
         if ending == "memory_limit" and place.lacks("memory_cgroup"):
             # An rlimit refuses it: a MemoryError; a look at its size may be quicker.

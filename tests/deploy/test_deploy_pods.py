@@ -29,12 +29,15 @@ from pathlib import Path
 token = json.loads(Path("/etc/proctor/tokens.json").read_text())["trainer"]
 with Client("http://127.0.0.1:8080", token=token, timeout_seconds=60) as proctor:
     answer = proctor.reward(json.loads(sys.argv[1]), grader={"kind": "exec"}, extract="none",
-                            limits={"cpu_seconds": 1, "wall_seconds": 1}, cache=False)
+                            limits=json.loads(sys.argv[2]), cache=False)
     with proctor.sandbox() as sandbox:
         sandbox.exec(code="open('kept', 'w').write('kept')")
         kept = sandbox.exec(code="print(open('kept').read())").stdout
 print(json.dumps({"results": [r.model_dump() for r in answer.results], "kept": kept}))
 """
+
+# Time for a slow machine to fill the memory: what is over two limits has run out of time.
+LIMITS = {"cpu_seconds": 5, "wall_seconds": 5, "memory_mb": 256}
 
 FORKS = """
 import os, time
@@ -116,7 +119,7 @@ def pod(objects: Iterable[Json], **more: str) -> Pod:
 def ask(running_pod: Any) -> Mapping[str, Any]:
     """What comes of all the endings, asked for within the pod; the client waits until it is up."""
     said = running_pod.exec("/app/bin/python", "-I", "-c", ASK, json.dumps(
-        [{"completion": source} for source in ENDINGS]))  # fmt: skip
+        [{"completion": source} for source in ENDINGS]), json.dumps(LIMITS))  # fmt: skip
     found: Mapping[str, Any] = json.loads(said)
     return found
 
