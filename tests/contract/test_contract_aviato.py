@@ -25,8 +25,6 @@ from proctor_service.sandbox.backends import doctor, make_backend
 from proctor_service.sandbox.backends.local import seccomp
 from proctor_service.sandbox.interface import Command, Job
 
-PAUSE = "import time\ntime.sleep(0.8)"
-
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[StandIn]:
@@ -284,28 +282,6 @@ print(job, found)
     async def question(place: Place) -> None:
         finished = await place.script(source)
         assert finished.ended.stdout == b"True set()\n", finished
-
-    ask(question)
-
-
-def test_idle_time_counts_only_while_somebody_waits_for_the_program(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        limits = replace(LIMITS, wall_seconds=0.6)
-        async with place.backend.lease(limits) as sandbox:
-            source = "def f(): return 7"
-            job = message("python", mode="serve", source=source, files={})
-            sandbox.begin(Job(job, limits))
-            assert await sandbox.receive() == b'["loaded"]'
-            await place.script(PAUSE)  # as long as a second sandbox may take
-            sandbox.hang_up()
-            ended = await sandbox.ended()
-            assert (ended.ending, ended.exit_code) == ("exited", 0)
-            assert ended.usage.idle_seconds < 0.6
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(Job(job, limits))
-            assert await sandbox.receive() == b'["loaded"]'
-            assert await sandbox.receive() is None
-            assert (await sandbox.ended()).ending == "wall_limit"
 
     ask(question)
 

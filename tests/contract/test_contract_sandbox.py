@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,31 @@ def test_disk_limits_of_many_sizes_at_once(ask: Ask) -> None:
             assert finished.ended.stdout == f"{disk_mb}\n".encode()
 
         await asyncio.gather(*(one(number) for number in range(32)))
+
+    ask(question)
+
+
+def test_who_takes_turns_idles_in_its_own_alone(ask: Ask) -> None:
+    async def question(place: Place) -> None:
+        limits = replace(LIMITS, wall_seconds=0.6)
+        job = message("python", mode="serve", source="def f(): return 7", files={})
+        async with place.backend.lease(limits) as sandbox:
+            sandbox.begin(Job(job, limits, takes_turns=True))
+            assert await sandbox.receive() == b'["loaded"]'
+            await place.script("import time\ntime.sleep(1.2)")
+            sandbox.hang_up()
+            ended = await sandbox.ended()
+            assert (ended.ending, ended.exit_code) == ("exited", 0)
+            assert ended.usage.idle_seconds < 0.6
+        async with place.backend.lease(limits) as sandbox:
+            sandbox.begin(Job(job, limits))
+            assert await sandbox.receive() == b'["loaded"]'
+            assert await sandbox.receive() is None
+            assert (await sandbox.ended()).ending == "wall_limit"
+        sleeping = message("python", mode="serve", source="import time\ntime.sleep(60)", files={})
+        async with place.backend.lease(limits) as sandbox:
+            sandbox.begin(Job(sleeping, limits, takes_turns=True))
+            assert (await sandbox.ended()).ending == "wall_limit"
 
     ask(question)
 

@@ -290,6 +290,43 @@ def test_limits_of_a_submission_count_for_it_alone(service: Service) -> None:
     ]
 
 
+NAP = "import os, time\ndef f(seconds):\n    time.sleep(seconds)\n    return seconds"
+LINES = """
+import os, stat, time
+def f(seconds):
+    for number in range(3, 64):
+        try:
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                channel = number
+        except OSError: pass
+    while True:
+        {deed}
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "test", "expected"),
+    [
+        # Longer than the limit, but neither the tests nor the submission.
+        (NAP, "import time\ntime.sleep(0.6)\nassert f(0.6)", {"passed"}),
+        (NAP, "f(60)", {"timeout"}),
+        (NAP, "while True: f(0.2)", {"timeout"}),
+        (NAP, "import time\ntime.sleep(60)", {"timeout"}),
+        (NAP, "import time\nwhile True:\n    f(0)\n    time.sleep(0.2)", {"timeout"}),
+        # Whose turn it is can't be forged.
+        (LINES.format(deed="os.write(channel, b'[1]\\n')"), "f(1)", {"runtime_error", "timeout"}),
+        (LINES.format(deed="os.write(channel, b'!\\n')"), "f(1)", {"runtime_error", "timeout"}),
+        (LINES.format(deed="os.closerange(3, 64)"), "f(1)", {"early_exit", "timeout"}),
+    ],
+)
+def test_idle_time_counts_for_whose_turn_it_is(
+    service: Service, source: str, test: str, expected: set[str]
+) -> None:
+    grader = {"kind": "asserts", "tests": [test]}
+    assert one(service, source, grader, limits={"wall_seconds": 1})["verdict"] in expected
+
+
 def test_what_is_cut_says_so(service: Service) -> None:
     source = "import sys\nprint('o' * 5000)\nprint('e' * 5000, file=sys.stderr)"
     whole, cut = judge(

@@ -25,7 +25,7 @@ from proctor_service.judge.separation import parse
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Job, Sandbox
 
-_REPORT = b"!"
+_REPORT = b"!"  # said aside: the tests go on
 # What the tests' room asks of its own accord, before it uses anything of the submission's.
 _PREPARATIONS = (b'"names"', b'"imports"', b'"define"')
 
@@ -65,7 +65,7 @@ class _Reports:
 async def judge(submission: Submission, grader: AssertsGrader, backend: Backend) -> Judgement:
     """Runs the tests as they are. Raises InvalidTask when the setup fails by itself, and Unfit."""
     async with backend.lease(room_for(submission.limits, submission.state)) as room_a:
-        job = Job(python_message(submission, "serve"), submission.limits)
+        job = Job(python_message(submission, "serve"), submission.limits, takes_turns=True)
         begin(room_a, job, submission.state)
         first = await room_a.receive()
         lines = () if first is None else (first,)
@@ -96,7 +96,7 @@ def _tests_job(submission: Submission, grader: AssertsGrader) -> Job:
         imports=_imports(submission.source),
         reveal=grader.reveal,
     )
-    return Job(job, submission.limits)
+    return Job(job, submission.limits, takes_turns=True)
 
 
 def _imports(source: str) -> list[str]:

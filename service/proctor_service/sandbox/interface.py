@@ -90,12 +90,15 @@ class Job:
     """What a sandbox is to do: the first line on the channel, and the limits.
 
     `message` is a JSON line for the program that waits inside. `keep_stdout_bytes` raises what is kept
-    of stdout above `Limits.output_kb`, where stdout is the answer.
+    of stdout above `Limits.output_kb`, where stdout is the answer. `takes_turns`: after each line that
+    the program says, it waits for one, and until that is sent its idling is nobody's fault; a line that
+    begins with `!` is said aside.
     """
 
     message: bytes
     limits: Limits
     keep_stdout_bytes: int = 0
+    takes_turns: bool = False
 
 
 class Sandbox(Protocol):

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import cwsandbox
+
 from proctor_service.errors import Failure, SandboxUnavailable, StartError
 from proctor_service.sandbox.backends.aviato import bundle
 from proctor_service.sandbox.backends.aviato.bundle import Image, Walls
@@ -254,7 +256,9 @@ class AviatoBackend:
         try:
             process = remote.exec([plan.python, "-c", bundle.PROBE], plan.start_seconds)
             assert process.stdin is not None
-            await process.stdin.write(await asyncio.to_thread(bundle.question, plan.languages))
+            question = await asyncio.to_thread(bundle.question, plan.languages)
+            with contextlib.suppress(cwsandbox.SandboxExecutionError):  # how it ended says more
+                await process.stdin.write(question)
             answer = await process
             if answer.returncode != 0:
                 raise StartError(f"{plan.image} will not do: {answer.stderr.strip()[-500:]}")

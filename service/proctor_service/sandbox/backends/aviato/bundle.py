@@ -24,7 +24,7 @@ from proctor_service.sandbox.backends.local import bundle, seccomp
 _SERVICE = Path(__file__).parents[3]
 _ROOT = "proctor"  # the package that the modules are in, there
 _MODULES = ("inside/*.py", "sandbox/backends/aviato/inside/*.py")
-_LEAVES = ("sandbox/backends/local/kernel.py", "sandbox/backends/local/procfs.py")
+_LEAVES = tuple(f"sandbox/backends/local/{name}.py" for name in ("kernel", "procfs", "turns"))
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # of pygments' several hundred
 _OLDEST = (3, 11)

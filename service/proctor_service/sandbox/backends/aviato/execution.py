@@ -77,16 +77,19 @@ class Execution:
         timeout_seconds: float | None = None,
         hear: Hear | None = None,
         still: bool = False,
+        takes_turns: bool = False,
     ) -> None:
         """Tells the warden the limits, which count from here, and the word for its report.
 
         `still`: what else runs in the sandbox as the program's user stops until it has ended.
+        `takes_turns`: see `Job`.
         """
         self._limits = limits
         self._hear = hear
         order = {
             "word": self._word,
             "still": still,
+            "takes_turns": takes_turns,
             "keep_stdout_bytes": max(limits.output_kb << 10, keep_stdout_bytes),
             "limits": {
                 "cpu_seconds": limits.cpu_seconds,

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from proctor_service.sandbox.backends.local.forkserver import LOCKED
+from proctor_service.sandbox.backends.local.turns import Turns
 
 _CHUNK = 1 << 16
 _UNREAD_BYTES = 64 << 20  # values are bounded to less where they are encoded
@@ -26,6 +27,7 @@ class Channel:
     def __init__(self, descriptor: int, on_flood: Callable[[], None]) -> None:
         self.open = True
         self.locked = False
+        self.turns: Turns | None = None
         self._on_flood = on_flood
         self._loop = asyncio.get_running_loop()
         self._socket = socket.socket(fileno=descriptor)
@@ -49,6 +51,8 @@ class Channel:
         `descriptors` go along, and are closed here once they are on their way.
         """
         given = list(descriptors)
+        if self.turns is not None:
+            self.turns.given()
         if not self.open:
             _close_all(given)
             return
@@ -71,6 +75,8 @@ class Channel:
     def hang_up(self) -> None:
         """No more lines will come; those under way still arrive."""
         self._hung_up = True
+        if self.turns is not None:
+            self.turns.given()
         if self.open and not self._unsent:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
@@ -119,6 +125,8 @@ class Channel:
         if not self.locked:
             self.locked = data.startswith(LOCKED)
             data = data[len(LOCKED) :] if self.locked else data
+        if self.turns is not None:
+            self.turns.heard(data)
         self._unread_bytes += len(data)
         self._received += data
         if b"\n" in data:

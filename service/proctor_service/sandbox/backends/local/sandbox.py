@@ -22,6 +22,7 @@ from proctor_service.sandbox.backends.local.channel import Channel
 from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, THREAD_MB
 from proctor_service.sandbox.backends.local.streams import Stream
+from proctor_service.sandbox.backends.local.turns import Turns
 from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
@@ -82,6 +83,7 @@ class LocalSandbox:
         out.room = max(job.limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = job.limits.output_kb << 10
         self.started_at = time.monotonic()
+        self._channel.turns = Turns() if job.takes_turns else None
         self._channel.listen()
         for stream in self._streams:
             self._loop.add_reader(stream.descriptor, self._on_output, stream)
@@ -150,6 +152,11 @@ class LocalSandbox:
     def resting(self) -> bool:
         """Whether it does nothing of which its limits count the time."""
         return self._limits is None
+
+    @property
+    def turns(self) -> Turns | None:
+        """Whose turn it is, where it takes turns with somebody."""
+        return self._channel.turns
 
     def cpu_seconds(self) -> float | None:
         """CPU time so far, where a cgroup counts it."""

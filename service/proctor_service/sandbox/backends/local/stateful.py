@@ -246,6 +246,11 @@ class LocalStatefulSandbox:
         """Whether no command runs."""
         return not self._running
 
+    @property
+    def turns(self) -> None:
+        """It takes turns with nobody."""
+        return None
+
     def host_pid(self) -> int | None:
         """Its first process."""
         return self._sandbox.host_pid()

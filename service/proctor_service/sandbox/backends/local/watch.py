@@ -3,7 +3,8 @@
 A moment counts as idle when the sandbox neither ran nor waited for a core in it. Time on a busy
 machine's run queue is therefore nobody's timeout. The kernel tells of a wait when it is over: what was
 taken for idle until then is taken back. A wait for the kernel itself, in which an overloaded machine
-leaves everybody now and then, counts for a part: hostile code can bring it about. Where no cgroup
+leaves everybody now and then, counts for a part: hostile code can bring it about. Where two sandboxes
+take turns, each idles in its own turns alone, and the service's own delays are nobody's. Where no cgroup
 counts, CPU time and memory are summed over the sandbox's processes instead, each time it is looked at.
 What follows from a look is the sandbox's own business. Many processes take long to look at: then there
 are fewer looks, and never more than the service can spare.
@@ -12,12 +13,14 @@ are fewer looks, and never more than the service can spare.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.turns import Turns
 
 _ASLEEP_SHARE = 0.95  # idle for this share of an interval: it needs no core
 _MOMENT_SECONDS = 0.04  # what ends within it is never looked at
@@ -30,9 +33,9 @@ _BLOCKED_PART = 1 / 3
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
 UNSEEN_TIMES = 3
-"""So many times its limits of time may be spent in processes of which nobody can tell what they used.
+"""So many times its limits of time may be spent in ways of which nobody can tell whose they were.
 
-An honest program on a busy machine has such processes too, so it is more than once.
+An honest program on a busy machine has such times too, so it is more than once.
 """
 
 
@@ -42,8 +45,9 @@ class Look:
 
     Of it `idle_seconds` in which nothing ran or waited for a core, less what was told as such before and
     was none; `used_seconds` of CPU time, over all cores. `contended`: something waited for a core lately.
-    `cpu_seconds` is CPU time since it was first watched. `unseen_seconds`: something ran or waited, nobody
-    can tell which, in processes that took their times along; 0 where a cgroup counts.
+    `cpu_seconds` is CPU time since it was first watched. `unseen_seconds`: nobody can tell whose they
+    were. Processes that took their times along ran or waited in them, where no cgroup counts; or what
+    was said may have waited for the service.
     """
 
     interval_seconds: float
@@ -76,6 +80,10 @@ class Watched(Protocol):
         """CPU time since it is watched, where that is counted; else its processes' times are summed."""
 
     @property
+    def turns(self) -> Turns | None:
+        """Whose turn it is, where it takes turns with somebody."""
+
+    @property
     def is_counted(self) -> bool:
         """Whether a cgroup counts it."""
 
@@ -95,6 +103,9 @@ class _Seen:
     asleep: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
+    rested_seconds: float = 0.0
+    turns: int = 0
+    service_seconds: float = 0.0
 
     def run_at_least(self, cpu_seconds: float, scheduled: dict[int, tuple[float, float]]) -> float:
         """CPU time, where no cgroup counts it: what the processes' sum says, and never less than was seen.
@@ -111,6 +122,20 @@ class _Seen:
             self.ran.clear()
         self.ran.update((thread, ran) for thread, (ran, _) in scheduled.items())
         return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
+
+    def in_its_turns(
+        self, turns: Turns, idle_seconds: float, service_seconds: float
+    ) -> tuple[float, float]:
+        """Of a sandbox's idle time what was its own, and what may have been the service's delay.
+
+        Nobody can tell when a line was said: it is heard when the service, which may be waiting for a
+        core itself, comes to it.
+        """
+        rested, ended = turns.rested_seconds(), turns.ended
+        idle = max(0.0, idle_seconds - (rested - self.rested_seconds))
+        late = min(idle, service_seconds - self.service_seconds) if ended > self.turns else 0.0
+        self.rested_seconds, self.turns, self.service_seconds = rested, ended, service_seconds
+        return idle - late, late
 
     def take_back(self, seconds: float) -> float:
         """How much of the last seconds was taken for idle; from now on it is not any more."""
@@ -163,6 +188,7 @@ class Watch:
     async def look(self) -> None:
         """One sweep over what has run for more than a moment."""
         pace = Pace()
+        service_seconds = procfs.scheduled_seconds(threading.get_native_id())
         for sandbox in list(self._running):
             await pace.rest()
             now = time.monotonic()
@@ -175,11 +201,12 @@ class Watch:
                 continue
             seen = self._seen.get(sandbox)
             if seen is None:
-                seen = self._seen[sandbox] = _Seen(sandbox.started_at)
-            sandbox.on_look(_look_at(sandbox, pid, seen, now))
+                seen = _Seen(sandbox.started_at, service_seconds=service_seconds)
+                self._seen[sandbox] = seen
+            sandbox.on_look(_look_at(sandbox, pid, seen, now, service_seconds))
 
 
-def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
+def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float, service_seconds: float) -> Look:
     pids = procfs.tree(pid)
     counted = sandbox.cpu_seconds()
     cpu = procfs.cpu_seconds(pids) if counted is None else counted
@@ -206,6 +233,9 @@ def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float) -> Look:
         seen.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
         seen.waited_lately += waited
     seen.asleep = idle > _ASLEEP_SHARE * interval
+    if sandbox.turns is not None:
+        idle, late = seen.in_its_turns(sandbox.turns, idle, service_seconds)
+        unseen += late
     if idle > _BLOCKED_PART * interval and procfs.any_is_blocked(pids):
         idle *= _BLOCKED_PART
     seen.idle.append((interval, idle))

@@ -10,13 +10,15 @@ import resource
 from typing import Any
 
 from ...local import procfs
+from ...local.turns import Turns
 
 
 class Clock:
-    """`resting`: the program waits for the service, and that is no idling of its own."""
+    """Where a program takes `turns`, what passes in somebody else's is no idling of its own."""
 
     def __init__(self) -> None:
-        self.resting = False
+        self.turns: Turns | None = None
+        self._rested_seconds = 0.0
         self.looks = 0
         self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
         self._scheduled: dict[int, float] = {}
@@ -38,8 +40,11 @@ class Clock:
         progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
         interval = now - self._at
         # The kernel adds up a wait for a core only when it is over.
-        rests = self.resting or procfs.any_is_runnable(pids)
-        idle = 0.0 if rests else min(interval, max(0.0, interval - progress))
+        idle = 0.0 if procfs.any_is_runnable(pids) else min(interval, max(0.0, interval - progress))
+        if self.turns is not None:
+            rested = self.turns.rested_seconds()
+            idle = max(0.0, idle - (rested - self._rested_seconds))
+            self._rested_seconds = rested
         self.idle_seconds += idle
         self.used_seconds += min(interval, idle + ran)
         self.cpu_seconds = max(cpu, self.cpu_seconds)

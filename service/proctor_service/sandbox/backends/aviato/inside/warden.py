@@ -6,7 +6,6 @@ process, and cannot be traced. Standard library only; this file goes into the re
 
 From the service, a line each:   c configuration   l a line for the program   b bytes for it, base64
                                  h no more lines   k, f end it: nobody needs it, it floods
-                                 p, r its clock rests, runs on
 To the service, base64 behind:   + ready           - not to be had            l what it says on its channel
                                  o its stdout      e its stderr              . how it ended
 """
@@ -25,6 +24,7 @@ from collections import deque
 from typing import Any, NoReturn
 
 from ...local import kernel
+from ...local.turns import Turns
 from . import cell, place, processes
 from .clock import Clock
 
@@ -157,6 +157,9 @@ class _Warden:
         return bool(data)
 
     def obey(self, kind: bytes, rest: bytes) -> None:
+        turns = self.clock.turns
+        if turns is not None and kind in (b"l", b"b", b"h"):
+            turns.given()
         if kind == b"c":
             self.configure(json.loads(rest))
         elif kind == b"l":
@@ -168,8 +171,6 @@ class _Warden:
             self.pass_on()
         elif kind in (b"k", b"f"):
             self.stop("killed" if kind == b"k" else "output_limit")
-        elif kind in (b"p", b"r"):
-            self.clock.resting = kind == b"p"
 
     def configure(self, order: dict[str, Any]) -> None:
         self.word = order["word"]
@@ -178,6 +179,7 @@ class _Warden:
         out.room, err.room = order["keep_stdout_bytes"], self.limits["output_kb"] << 10
         self.streams[0].room = self.limits["flood_bytes"]
         self.started = time.monotonic()
+        self.clock.turns = Turns() if order["takes_turns"] else None
         self.clock.start(self.started)
         if order["still"] and self.uid is not None:
             self.stilled = True
@@ -223,6 +225,8 @@ class _Warden:
             stream.open = False
             self.poll.unregister(descriptor)
             return False
+        if stream.kind == b"l" and self.clock.turns is not None:
+            self.clock.turns.heard(data)
         stream.total += len(data)
         kept = data[: stream.room]
         stream.room -= len(kept)
