@@ -291,6 +291,8 @@ def test_limits_of_a_submission_count_for_it_alone(service: Service) -> None:
 
 
 NAP = "import os, time\ndef f(seconds):\n    time.sleep(seconds)\n    return seconds"
+NAPS = "lambda: __import__('time').sleep(60)"
+FAILS = {"runtime_error", "timeout", "early_exit"}
 LINES = """
 import os, stat, time
 def f(seconds):
@@ -314,10 +316,21 @@ def f(seconds):
         (NAP, "while True: f(0.2)", {"timeout"}),
         (NAP, "import time\ntime.sleep(60)", {"timeout"}),
         (NAP, "import time\nwhile True:\n    f(0)\n    time.sleep(0.2)", {"timeout"}),
+        (
+            NAP,
+            f"import threading\nthreading.Thread(target={NAPS}).start()\nassert f(1)",
+            {"passed"},
+        ),
         # Whose turn it is can't be forged.
-        (LINES.format(deed="os.write(channel, b'[1]\\n')"), "f(1)", {"runtime_error", "timeout"}),
-        (LINES.format(deed="os.write(channel, b'!\\n')"), "f(1)", {"runtime_error", "timeout"}),
-        (LINES.format(deed="os.closerange(3, 64)"), "f(1)", {"early_exit", "timeout"}),
+        (
+            "import time\n" + LINES.format(deed="os.write(channel, b'[1]\\n')") + "f(1)",
+            "f(1)",
+            FAILS,
+        ),
+        (LINES.format(deed="os.write(channel, b'[1]\\n'); break") + "f(1)", "f(1)", FAILS),
+        (LINES.format(deed="os.write(channel, b'[1]\\n')"), "f(1)", FAILS),
+        (LINES.format(deed="os.write(channel, b'!\\n')"), "f(1)", FAILS),
+        (LINES.format(deed="os.closerange(3, 64)"), "f(1)", FAILS),
     ],
 )
 def test_idle_time_counts_for_whose_turn_it_is(

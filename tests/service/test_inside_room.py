@@ -275,6 +275,51 @@ STREAM_TESTS = [
     "    assert line() == 'a' and line() == 'b'",
 ]
 
+AROUND = """
+import os, random, time
+from dataclasses import dataclass, field
+def roll(): return random.randint(1, 6)
+def draw(): return [random.random() for _ in range(3)]
+def home(): return os.environ.get('HOME_OF_TESTS'), os.getenv('PATH') is not None
+def shout(s): print(s.upper())
+def wait(): time.sleep(1000); return time.time()
+async def add(a, b): return a + b
+def count():
+    yield 1
+async def tick():
+    yield 1
+@dataclass
+class P:
+    x: int
+    y: list = field(default_factory=list)
+"""
+AROUND_TESTS = [
+    "import random\nrandom.seed(42)\nassert [roll() for _ in range(5)] == [6, 1, 1, 6, 3]",
+    "import random\nrandom.seed(7)\nexpected = [random.random() for _ in range(3)]\nrandom.seed(7)\n"
+    "assert draw() == expected",
+    "import random\nrandom.seed('text')\na = draw()\nrandom.seed(a='text')\nassert draw() == a != draw()",
+    "import os\nassert home() == (None, True)\nos.environ['HOME_OF_TESTS'] = 'here'\n"
+    "assert home() == ('here', True)\ndel os.environ['HOME_OF_TESTS']\nassert home() == (None, True)",
+    "import os\nfrom unittest.mock import patch\n"
+    "with patch.dict(os.environ, {'HOME_OF_TESTS': 'a'}, clear=True): assert home() == ('a', False)\n"
+    "assert home() == (None, True)",
+    "from unittest.mock import patch\nwith patch('builtins.print') as p: shout('a')\n"
+    "p.assert_called_once_with('A')",
+    "from unittest.mock import patch\nwith patch('time.sleep') as s, patch('time.time', return_value=5):\n"
+    "    assert wait() == 5\ns.assert_called_once_with(1000)",
+    "from unittest.mock import patch\nwith patch('random.randint', side_effect=[4, 2]):\n"
+    "    assert (roll(), roll()) == (4, 2)\nassert roll() in range(1, 7)",
+    "import asyncio, inspect, types\nassert asyncio.iscoroutinefunction(add)\n"
+    "assert inspect.iscoroutinefunction(add) and not inspect.iscoroutinefunction(roll)\n"
+    "assert inspect.isgeneratorfunction(count) and inspect.isasyncgenfunction(tick)\n"
+    "assert inspect.isfunction(roll) and isinstance(roll, types.FunctionType)\n"
+    "assert not inspect.isfunction(P) and not isinstance(P(1), types.FunctionType)",
+    "import dataclasses\np = P(1, [2])\nassert dataclasses.asdict(p) == {'x': 1, 'y': [2]}\n"
+    "assert dataclasses.astuple(p) == (1, [2]) and dataclasses.is_dataclass(P)\n"
+    "assert [f.name for f in dataclasses.fields(P)] == ['x', 'y']\n"
+    "assert dataclasses.replace(p, x=5) == P(5, [2])",
+]
+
 
 @pytest.mark.parametrize(
     ("source", "tests"),
@@ -286,6 +331,7 @@ STREAM_TESTS = [
         pytest.param(MUTATION, MUTATION_TESTS, id="mutation"),
         pytest.param(CALLBACKS, CALLBACK_TESTS, id="callbacks"),
         pytest.param(STREAMS, STREAM_TESTS, id="streams"),
+        pytest.param(AROUND, AROUND_TESTS, id="around"),
     ],
 )
 def test_honest_code_can_rely_on(rooms: Rooms, source: str, tests: list[str]) -> None:

@@ -18,6 +18,7 @@ _USES = frozenset(
         *("eq", "ne", "lt", "le", "gt", "ge", "int", "float", "complex", "index", "bytes"),
         *("round", "trunc", "floor", "ceil", "enter", "exit", "aenter", "aexit", "aiter"),
         *("anext", "asend", "athrow", "aclose", "await", "send", "throw", "close", "signature"),
+        "code_flags",
         *("neg", "pos", "abs", "invert", "fspath"),
     ]
 )

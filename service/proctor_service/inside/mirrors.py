@@ -9,6 +9,7 @@ of the submission asks.
 
 import decimal
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +82,7 @@ class Instance(metaclass=Mirror):
         if name == "__signature__" and callable(self):
             return _signature(self)
         if name == "__code__" and callable(self):
-            return _Code(_signature(self))
+            return _Code(self)
         return peer_of(type(self)).request("get", self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -102,12 +103,21 @@ for _name, _method in COPIERS.items():
 
 
 class _Code:
-    """As much of a code object as code that curries functions looks at."""
+    """As much of a code object as tells what a function takes, and whether it is a coroutine's."""
 
-    def __init__(self, signature: Any) -> None:
-        plain = [p for p in signature.parameters.values() if int(p.kind) < 2]
-        self.co_argcount = len(plain)
-        self.co_varnames = tuple(signature.parameters)
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __getattr__(self, name: str) -> Any:
+        function = self._function
+        if name == "co_flags":
+            return peer_of(type(function)).request("code_flags", function)
+        parameters = _signature(function).parameters
+        if name == "co_argcount":
+            return len([p for p in parameters.values() if int(p.kind) < 2])
+        if name == "co_varnames":
+            return tuple(parameters)
+        raise AttributeError(name)
 
 
 def _signature(function: Any) -> Any:
@@ -190,6 +200,8 @@ def build(peer: Any, described: Described, policy: Policy) -> Any:
         "__doc__": Attribute("__doc__"),
     }
     members.update(policy(described))
+    if (described.module, described.name) == ("builtins", "function"):
+        members["__class__"] = property(lambda self: types.FunctionType)
     if described.data is not None:
         # A class that nobody trusts can't tell otherwise than its content does.
         for name in described.own:

@@ -129,6 +129,10 @@ _EXCEPTION_MODULES = frozenset(
         "tomllib",
     ]
 )
+# By these a data class knows its fields.
+_CONSTANTS = tuple(
+    ("dataclasses", name) for name in ("_FIELD", "_FIELD_CLASSVAR", "_FIELD_INITVAR", "MISSING")
+)
 _NEVER = frozenset(["attrgetter", "methodcaller", "call", "format", "format_map"])
 # Importing these does something.
 NEVER_MODULES = frozenset(
@@ -212,6 +216,8 @@ def resolve_plain(module: Any, name: Any) -> Any:
     """What a name of the untrusted side means here; ``Malformed`` if it may not be named."""
     if _type(module) is not _str or _type(name) is not _str:
         raise Malformed("not a name")
+    if (module, name) in _CONSTANTS:
+        return resolve_any(module, name)
     if not may_name(module, name):
         raise Malformed("a name that may not be used")
     found = resolve_any(module, name)
@@ -225,6 +231,9 @@ def resolve_plain(module: Any, name: Any) -> Any:
 
 def followed(value: Any) -> list[Any] | None:
     """The name of a value, if the side of the tests would follow it."""
+    for constant in _CONSTANTS if "dataclasses" in _modules else ():
+        if _lookup(*constant) is value:
+            return ["n", *constant]
     named = name_of(value)
     if named is None or not may_name(named[1], named[2]):
         return None

@@ -118,6 +118,11 @@ def _signature(function: Any) -> tuple[Any, ...]:
     return tuple((p.name, int(p.kind), p.default is not p.empty) for p in parameters)
 
 
+def _code_flags(function: Any) -> int:
+    flags = function.__code__.co_flags
+    return flags if type(flags) is int else 0
+
+
 def _throw(target: Any, error: BaseException) -> Any:
     return target.throw(error)
 
@@ -153,6 +158,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "del": delattr,
     "call": lambda target, args, kwargs: target(*args, **dict(kwargs)),
     "signature": _signature,
+    "code_flags": _code_flags,
 }
 
 

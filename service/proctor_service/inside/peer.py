@@ -8,8 +8,8 @@
 ``news`` is an object: ``u`` the shared containers that changed ([[reference, contents], ...]),
 ``k`` the key of the first container that this message shares, ``d`` the objects and ``m`` the
 containers that the sender has no more use for; a request may carry ``o`` (``out``: collect what is
-printed; ``in``: text for standard input; ``input``: what stands for ``input()``), and then an
-answer ``out`` and ``rest``, and ``trace``, where in the submission it failed.
+printed; ``in``: text for standard input; and what ``surroundings`` has), and then an answer ``out``
+and ``rest``, and ``trace``, where in the submission it failed.
 
 Both sides are alike: while one waits for its answer it serves requests of the other, so calls nest.
 The answer to a request that nobody waits for any more (a signal handler's exception ended the wait)
@@ -227,8 +227,9 @@ class Peer:
         updates = []
         for entry in changed:
             updates.append([entry.token, encoder.encode(_content(entry.base, entry.value))])
-        if "o" in news and "input" in news["o"]:
-            news["o"]["input"] = encoder.encode(news["o"]["input"])
+        replaced = news["o"].get("replaced", {}) if "o" in news else {}
+        for place in replaced:
+            replaced[place] = encoder.encode(replaced[place])
         body = encoder.encode(value)
         news.update({"u": updates, "d": self.stand_ins.dropped, "m": self.shared.unused()})
         mark = self.shared.next_key
@@ -258,8 +259,10 @@ class Peer:
         for target, content in news.get("u", ()):
             updates.append((self._container(target), decoder.decode(content)))
         options = news.get("o")
-        if type(options) is dict and "input" in options:
-            options["input"] = decoder.decode(options["input"])
+        replaced = options.get("replaced") if type(options) is dict else None
+        if type(replaced) is dict:
+            for place, wire in replaced.items():
+                replaced[place] = decoder.decode(wire)
         value = decoder.decode(body)
         self.shared.accept(decoder.kept, news["k"])
         for container, content in updates:

@@ -90,6 +90,11 @@ class Exam:
             self._side.judging.mention(number)
         self._side.judging.literals = found.literals
         self._peer.stops_are_expected = not found.loaded.isdisjoint(_STOPS)
+        texts = [self._setup, *self._tests]
+        if any("seed" in text for text in texts):
+            self._side.surroundings.watch_seeds(
+                numpy=any("np." in t or "numpy" in t for t in texts)
+            )
         shared = import_statements(self._setup)
         if shared:
             self._peer.request("imports", tuple(shared))
@@ -155,7 +160,7 @@ class Exam:
         exec(compile(tree, name, "exec", 0, True, 0), self._namespace)
         check = dict.get(self._namespace, "check")
         new = check is not before and self._entry_point and not _calls_check(tree)
-        if new and isinstance(check, types.FunctionType) and _takes_candidate(check):
+        if new and type(check) is types.FunctionType and _takes_candidate(check):
             outcome = check(self._candidate())
             if isinstance(outcome, types.CoroutineType):
                 drive(outcome)

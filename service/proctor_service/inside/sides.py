@@ -1,12 +1,11 @@
 """What is particular to each of the two interpreters: the submission's and the tests'."""
 
-import builtins
 import io
 import random
 import sys
 from typing import Any
 
-from . import guard, mirrors, names, showing
+from . import guard, mirrors, names, showing, surroundings
 from .encoding import derives
 from .operations import OPERATIONS
 from .peer import Gone, Peer
@@ -70,15 +69,15 @@ class SubmissionSide:
                 pass
 
     def _redirected(self, peer: Peer, operation: str, operands: Any, options: Any) -> Any:
-        before = sys.stdout, sys.stdin, builtins.input
+        before = sys.stdout, sys.stdin
         out = _StringIO() if options.get("out") else None
         source = _StringIO(options["in"]) if "in" in options else None
         if out is not None:
             sys.stdout = out
         if source is not None:
             sys.stdin = source
-        if "input" in options:
-            builtins.input = options["input"]
+        around = surroundings.Changes()
+        around.take(options)
         try:
             return self._perform(peer, operation, operands)
         finally:
@@ -86,7 +85,7 @@ class SubmissionSide:
                 sys.stdout = before[0]
             if source is not None and sys.stdin is source:
                 sys.stdin = before[1]
-            builtins.input = before[2]
+            around.put_back()
             options["collected"] = "" if out is None else out.getvalue()[:_MAX_TEXT]
             options["unread"] = None if source is None else source.read()
 
@@ -116,7 +115,8 @@ class TestSide:
     def __init__(self) -> None:
         self.signals: list[str] = []
         self.judging = Judging(self._signal)
-        self._stdout, self._stdin, self._input = sys.stdout, sys.stdin, builtins.input
+        self._stdout, self._stdin = sys.stdout, sys.stdin
+        self.surroundings = surroundings.Surroundings()
 
     def _signal(self, name: str) -> None:
         if name not in self.signals:
@@ -136,14 +136,12 @@ class TestSide:
         return names.resolve_plain(module, name)
 
     def options(self) -> dict[str, Any]:
-        """The standard streams that test code replaced."""
-        options: dict[str, Any] = {}
+        """The standard streams that test code replaced, and what else it changed."""
+        options = self.surroundings.news()
         if sys.stdout is not self._stdout:
             options["out"] = 1
         if sys.stdin is not self._stdin and type(sys.stdin) is _StringIO:
             options["in"] = sys.stdin.getvalue()[sys.stdin.tell() :]
-        if builtins.input is not self._input:
-            options["input"] = builtins.input
         return options
 
     def extras(self, options: Any) -> dict[str, Any]:

@@ -73,6 +73,7 @@ async def judge(submission: Submission, grader: AssertsGrader, backend: Backend)
         if not heard.loaded:
             if heard.forged:
                 room_a.kill()
+            room_a.hang_up()  # it is nobody else's turn
             finished = Run(lines, await room_a.ended(), room_a.id)
             check_fit(finished)
             return _not_loaded(finished, heard, len(grader.tests))
@@ -134,6 +135,7 @@ async def _converse(room_a: Sandbox, room_b: Sandbox, job: Job) -> _Reports:
                 break
     finally:
         relay.cancel()
+        room_b.hang_up()  # what it does from now on, it does in its own time
     return reports
 
 
