@@ -23,7 +23,7 @@ SUM = {
     "kind": "stdio",
     "cases": [{"stdin": "2 3\n", "stdout": "5\n"}, {"stdin": "4 5\n", "stdout": "9\n"}],
 }
-LIMITS = {"cpu_seconds": 2}  # for a compiler too, which here share two cores with the rest
+LIMITS = {"cpu_seconds": 4}  # for a compiler too, which here share two cores with the rest
 
 
 @dataclass(frozen=True)
