@@ -317,6 +317,41 @@ def test_who_takes_turns_idles_in_its_own_alone(ask: Ask) -> None:
     ask(question)
 
 
+CHANNEL = """
+import os, stat, time
+for number in range(3, 1024):
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode): channel = number
+    except OSError: pass
+def say(): os.write(channel, b"[1]\\n")
+time.sleep(0.2)
+say()
+time.sleep(0.2)
+"""
+
+
+def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(ask: Ask) -> None:
+    async def question(place: Place) -> None:
+        limits = replace(LIMITS, wall_seconds=0.6)
+        source = f"{CHANNEL}\nsay()\ntime.sleep(60)"
+        job = Job(
+            message("python", mode="serve", source=source, files={}), limits, takes_turns=True
+        )
+        async with place.backend.lease(limits) as sandbox:
+            sandbox.begin(job)
+            assert await sandbox.receive() == b"[1]"
+            sandbox.hang_up()
+            assert await sandbox.receive() == b"[1]"
+            assert (await sandbox.ended()).ending == "wall_limit"
+        async with place.backend.lease(limits) as sandbox:
+            sandbox.begin(job)
+            for _ in range(300):
+                sandbox.send(b'"' + b"x" * 10_000 + b'"\n')
+            assert (await sandbox.ended()).ending == "wall_limit"
+
+    ask(question)
+
+
 def test_killing_a_sandbox_is_no_ending_of_its_own(ask: Ask) -> None:
     async def question(place: Place) -> None:
         async with place.backend.lease(LIMITS) as sandbox:

@@ -292,11 +292,11 @@ def test_limits_of_a_submission_count_for_it_alone(service: Service) -> None:
 
 NAP = "import os, time\ndef f(seconds):\n    time.sleep(seconds)\n    return seconds"
 NAPS = "lambda: __import__('time').sleep(60)"
-FAILS = {"runtime_error", "timeout", "early_exit"}
+FAILS = {"failed", "runtime_error", "timeout", "early_exit"}
 LINES = """
 import os, stat, time
 def f(seconds):
-    for number in range(3, 64):
+    for number in range(3, 1024):
         try:
             if stat.S_ISSOCK(os.fstat(number).st_mode):
                 channel = number
@@ -304,6 +304,14 @@ def f(seconds):
     while True:
         {deed}
         time.sleep(0.02)
+"""
+
+# Questions, the answers to which it leaves unread until nobody can send it more.
+FLOOD = """
+        for number in range(30_000): os.write(channel, b'["q",%d,"",["t"],{"k":1}]\\n' % number)
+        while True:
+            os.write(channel, b'["q",0,"",["t"],{"k":1}]\\n')
+            time.sleep(0.02)
 """
 
 
@@ -330,7 +338,13 @@ def f(seconds):
         (LINES.format(deed="os.write(channel, b'[1]\\n'); break") + "f(1)", "f(1)", FAILS),
         (LINES.format(deed="os.write(channel, b'[1]\\n')"), "f(1)", FAILS),
         (LINES.format(deed="os.write(channel, b'!\\n')"), "f(1)", FAILS),
-        (LINES.format(deed="os.closerange(3, 64)"), "f(1)", FAILS),
+        (LINES.format(deed="os.closerange(3, 1024)"), "f(1)", FAILS),
+        # A room that no longer listens, or is no longer listened to, waits for nobody.
+        (LINES.format(deed=FLOOD), "f(1)", {"timeout"}),
+        *(
+            (LINES.format(deed=f"os.write(channel, b'{last}\\n[1]\\n')") + "f(1)", "f(1)", FAILS)
+            for last in ('["exit","load",0]', '["syntax","",""]', '["raised","load","","","",[]]')
+        ),
     ],
 )
 def test_idle_time_counts_for_whose_turn_it_is(

@@ -767,3 +767,20 @@ def shared():
 def test_a_forked_child_does_not_answer(rooms: Rooms) -> None:
     source = "import os\ndef f(x):\n    child = os.fork()\n    if child: os.waitpid(child, 0)\n    return x"
     rooms.passes(source, ["assert f(1) == 1", "assert f(2) == 2"])
+
+
+@pytest.mark.parametrize(
+    ("test", "runs"),
+    [
+        ("assert eval(text()) == 3", True),
+        ("ns = {}\nexec(text(), ns)", True),
+        ("import pickle\nassert pickle.loads(pickle.dumps(text())) == '1 + 2'", True),
+        ("from timeit import timeit\nassert timeit(lambda: text(), number=1) >= 0", True),
+        ("assert eval('1 + 2') == 3 and text() == '1 + 2'", False),
+        ("import re\nassert re.compile('1').match(text())", False),
+    ],
+)
+def test_what_may_run_the_submissions_code_is_said(rooms: Rooms, test: str, runs: bool) -> None:
+    reports = rooms.judge("def text(): return '1 + 2'", [test])
+    assert [report[2] for report in reports if report[0] == "test"] == ["passed"]
+    assert reports[-1] == ["done", {"objects": runs}]

@@ -5,6 +5,7 @@ may use them as such, and may not reach through them: not to a function's global
 frames, not into modules.
 """
 
+import sys
 import types
 from typing import Any
 
@@ -78,6 +79,8 @@ def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
         return
     if name.startswith(("_", *_FRAME_PREFIXES)) or name == "mro":
         raise Forbidden(f"{name} is not for the submission")
+    if _rules_a_mock(target, name):
+        raise Forbidden(f"{name} is for the tests")
     if operation != "get" and not _from_tests(target):
         raise Forbidden(f"{name} can't be set")
     if operation == "set" and _is_method(type(target), name):
@@ -85,6 +88,15 @@ def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
     # What a function or a method carries is its own, or what the tests put there.
     if isinstance(target, _FUNCTIONS) and name not in getattr(target, "__dict__", ()):
         raise Forbidden(f"{name} is not for the submission")
+
+
+def _rules_a_mock(target: Any, name: str) -> bool:
+    """Whether a name is one by which tests set up a mock or ask it, instead of calling it."""
+    mock: Any = sys.modules.get("unittest.mock")
+    if mock is None or not isinstance(target, mock.NonCallableMock):
+        return False
+    kinds = mock.MagicMock, mock.AsyncMock
+    return name == "method_calls" or any(hasattr(kind, name) for kind in kinds)
 
 
 def _is_method(cls: type, name: str) -> bool:

@@ -15,6 +15,14 @@ _LITERALS = (ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Set, ast.Dict)
 _PLAIN_METHODS = frozenset(
     name for kind in (str, bytes, int, float, list, dict, set, tuple) for name in dir(kind)
 )
+# What makes code of texts and bytes, which may be the submission's.
+_RUNNERS = frozenset(["eval", "exec", "compile"])
+_RUNNING_MODULES = frozenset(
+    [
+        *("pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"),
+        *("timeit", "doctest", "runpy", "code", "codeop", "subprocess"),
+    ]
+)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -23,7 +31,8 @@ class Mentions:
 
     ``bases``: used as in ``math.isclose``, and in no other way. ``classes``: meant as classes, as
     ``Stack`` is in ``s = Stack()`` and ``s.push(1)``, or in ``isinstance(x, Stack)``. ``literals``:
-    what things are compared with, and what functions are given.
+    what things are compared with, and what functions are given. ``runs``: it makes code of what is no
+    literal.
     """
 
     def __init__(self) -> None:
@@ -33,6 +42,7 @@ class Mentions:
         self.bases: set[str] = set()
         self.classes: set[str] = set()
         self.literals: list[Any] = []
+        self.runs = False
 
 
 def mentions(sources: Iterable[str]) -> Mentions:
@@ -52,6 +62,7 @@ def mentions(sources: Iterable[str]) -> Mentions:
                 (found.bases if id(node) in attributed else plain).add(node.id)
             elif isinstance(node, ast.Name):
                 stored.add(node.id)
+            found.runs = found.runs or _runs(node)
             found.bound.update(_bound(node))
             instances.update(_assigned(node))
     found.loaded = (found.bases | plain) - stored
@@ -77,6 +88,20 @@ def _parsed(source: str) -> ast.Module | None:
 def unknown(found: Mentions) -> set[str]:
     """The names that only the submission can have."""
     return {name for name in found.loaded - found.bound if not hasattr(builtins, name)}
+
+
+def _runs(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _RUNNING_MODULES
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] in _RUNNING_MODULES for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] in _RUNNING_MODULES
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return False
+    return node.func.id in _RUNNERS and not all(
+        isinstance(part, ast.Constant) for part in node.args[:1]
+    )
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

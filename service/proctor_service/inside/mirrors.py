@@ -13,12 +13,15 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .decoding import Opaque
 from .operations import COMPARISONS, COPIERS, FORWARDERS
 from .refusals import Malformed
 from .sharing import MUTABLE, contents, replace
 
 VALUES: tuple[type, ...] = (int, str, float, complex, bytes, tuple, frozenset, decimal.Decimal)
 _LOCAL = "__proctor_"
+# Code is made of these: ``unittest.mock`` does. A class of their own would say what it is.
+_TEXTS = frozenset(["__name__", "__qualname__", "__module__"])
 _MAX_NAMES = 5000
 # Methods of mutable containers that change nothing.
 _TELLING = frozenset(["count", "index", "isdisjoint", "issubset", "issuperset"])
@@ -83,10 +86,17 @@ class Instance(metaclass=Mirror):
             return _signature(self)
         if name == "__code__" and callable(self):
             return _Code(self)
-        return peer_of(type(self)).request("get", self, name)
+        if name == "__annotations__":
+            return _annotations(self)
+        value = peer_of(type(self)).request("get", self, name)
+        if name in _TEXTS and isinstance(value, str):
+            return str.__str__(value)
+        return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name.startswith("__") and name.endswith("__"):
+        # The interpreter says in these what was asked of whom, when one leaves `__getattr__`.
+        context = name in ("name", "obj") and isinstance(self, AttributeError)
+        if context or (name.startswith("__") and name.endswith("__")):
             super().__setattr__(name, value)
         else:
             peer_of(type(self)).request("set", self, name, value)
@@ -111,7 +121,8 @@ class _Code:
     def __getattr__(self, name: str) -> Any:
         function = self._function
         if name == "co_flags":
-            return peer_of(type(function)).request("code_flags", function)
+            flags = peer_of(type(function)).request("code_flags", function)
+            return flags if type(flags) is int else 0
         parameters = _signature(function).parameters
         if name == "co_argcount":
             return len([p for p in parameters.values() if int(p.kind) < 2])
@@ -129,6 +140,16 @@ def _signature(function: Any) -> Any:
         inspect.Parameter(name, kinds[kind], default=None if optional else empty)
         for name, kind, optional in parts
     )
+
+
+def _annotations(thing: Any) -> Any:
+    """Evaluated over there: a text would be evaluated here, by ``typing`` or ``inspect``."""
+    found = peer_of(type(thing)).request("annotations", thing)
+    if type(found) is not dict:
+        raise AttributeError("__annotations__")
+    return {
+        name: Opaque("str") if isinstance(value, str) else value for name, value in found.items()
+    }
 
 
 class Attribute:

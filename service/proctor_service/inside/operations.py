@@ -123,6 +123,14 @@ def _code_flags(function: Any) -> int:
     return flags if type(flags) is int else 0
 
 
+def _annotations(target: Any) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = _import_module("inspect").get_annotations(target, eval_str=True)
+    except Exception:
+        found = target.__annotations__
+    return dict(found)
+
+
 def _throw(target: Any, error: BaseException) -> Any:
     return target.throw(error)
 
@@ -159,6 +167,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda target, args, kwargs: target(*args, **dict(kwargs)),
     "signature": _signature,
     "code_flags": _code_flags,
+    "annotations": _annotations,
 }
 
 

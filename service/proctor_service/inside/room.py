@@ -7,7 +7,7 @@ reports to the service are lines that begin with ``!``; every other line is for 
     ["setup_failed", text]                            the setup is broken by itself
     ["test", index, outcome, message, extra]          passed, failed (an assertion), or raised
     ["signals", [names]]                              what the submission tried
-    ["done", {"objects": whether an outcome rested on the submission's own comparisons}]
+    ["done", {"objects": whether an outcome rested on the submission's own comparisons or code}]
 """
 
 import ast
@@ -89,6 +89,7 @@ class Exam:
         for number in self._namespace.prepare(found, self._entry_point, self._imports):
             self._side.judging.mention(number)
         self._side.judging.literals = found.literals
+        self._side.judging.delegated = found.runs
         self._peer.stops_are_expected = not found.loaded.isdisjoint(_STOPS)
         texts = [self._setup, *self._tests]
         if any("seed" in text for text in texts):

@@ -76,7 +76,7 @@ class Channel:
         """No more lines will come; those under way still arrive."""
         self._hung_up = True
         if self.turns is not None:
-            self.turns.given()
+            self.turns.left_alone()
         if self.open and not self._unsent:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
@@ -126,7 +126,7 @@ class Channel:
             self.locked = data.startswith(LOCKED)
             data = data[len(LOCKED) :] if self.locked else data
         if self.turns is not None:
-            self.turns.heard(data)
+            self.turns.heard(data, behind=bool(self._unsent))
         self._unread_bytes += len(data)
         self._received += data
         if b"\n" in data:

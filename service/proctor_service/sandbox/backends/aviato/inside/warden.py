@@ -158,8 +158,10 @@ class _Warden:
 
     def obey(self, kind: bytes, rest: bytes) -> None:
         turns = self.clock.turns
-        if turns is not None and kind in (b"l", b"b", b"h"):
+        if turns is not None and kind in (b"l", b"b"):
             turns.given()
+        elif turns is not None and kind == b"h":
+            turns.left_alone()
         if kind == b"c":
             self.configure(json.loads(rest))
         elif kind == b"l":
@@ -226,7 +228,7 @@ class _Warden:
             self.poll.unregister(descriptor)
             return False
         if stream.kind == b"l" and self.clock.turns is not None:
-            self.clock.turns.heard(data)
+            self.clock.turns.heard(data, behind=bool(self.unsent))
         stream.total += len(data)
         kept = data[: stream.room]
         stream.room -= len(kept)
