@@ -35,6 +35,8 @@ TOKEN = "a-token-for-prometheus"
 LOSES = "# its sandbox goes away"
 PASSES, FAILS, LEAVES = "print(1)", "assert False", "import os; os._exit(0)"
 BUSY = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass\n"
+FLOOD = [BUSY + source for source in (*(FAILS, PASSES) * 7, LEAVES)]
+HACKS = [BUSY + source for source in (LEAVES, LEAVES, LEAVES, FAILS, PASSES) * 3]
 CODE = "```python\ndef f(): return 1\n```"
 FLOODING = 20  # clients of 15 submissions: the queue stays above four fifths, with room for others
 MAX_QUEUED = 340
@@ -90,16 +92,18 @@ def use_a_sandbox(client: httpx.Client) -> None:
 
 
 @contextmanager
-def load(service: Service, policy_url: str) -> Iterator[None]:
-    """Keeps the service busy, until the block ends, with all that alerts and panels look at."""
+def load(service: Service, policy_url: str, hacked: threading.Event) -> Iterator[None]:
+    """Keeps the service busy, until the block ends, with all that alerts and panels look at.
+
+    Once `hacked` is set, far more programs cheat than before: the alert goes by the change.
+    """
     stop = threading.Event()
     failures: list[BaseException] = []
-    flood = [BUSY + source for source in (FAILS, LEAVES, PASSES) * 5]
 
     def repeat(act: Callable[[httpx.Client], None]) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         with httpx.Client(
-            base_url=service.url, headers=headers, timeout=60, trust_env=False
+            base_url=service.url, headers=headers, timeout=300, trust_env=False
         ) as client:
             try:
                 while not stop.wait(0.1):
@@ -107,8 +111,11 @@ def load(service: Service, policy_url: str) -> Iterator[None]:
             except BaseException as error:
                 failures.append(error)
 
+    def flood(client: httpx.Client) -> None:
+        reward(client, "floods", *(HACKS if hacked.is_set() else FLOOD), cache=False)
+
     acts: list[Callable[[httpx.Client], None]] = [
-        *[lambda client: reward(client, "floods", *flood, cache=False)] * FLOODING,
+        *[flood] * FLOODING,
         lambda client: reward(client, "collapsed", *[PASSES] * 5),
         lambda client: reward(client, "lost", *[LOSES] * 5, cache=False),
         lambda client: roll_out(client, policy_url),
@@ -123,16 +130,23 @@ def load(service: Service, policy_url: str) -> Iterator[None]:
     finally:
         stop.set()
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
     assert failures == []
 
 
 class Scene:
     """A service under load, another that is degraded, and a Prometheus that sees both."""
 
-    def __init__(self, seen_by: PrometheusServer, services: ExitStack) -> None:
+    def __init__(
+        self, seen_by: PrometheusServer, services: ExitStack, hacked: threading.Event
+    ) -> None:
         self.prometheus = seen_by
         self._services = services
+        self._hacked = hacked
+
+    def begin_to_hack(self) -> None:
+        """From now on most programs cheat."""
+        self._hacked.set()
 
     def close_services(self) -> None:
         """Ends both, and the load."""
@@ -156,8 +170,9 @@ def scene() -> Iterator[Scene]:
                 Target(degraded.url, TOKEN, "degraded", "proctor-1"),
             )
         )
-        services.enter_context(load(judged, policy.url))
-        yield Scene(seen_by, services)
+        hacked = threading.Event()
+        services.enter_context(load(judged, policy.url, hacked))
+        yield Scene(seen_by, services, hacked)
 
 
 def shows(samples: list[dict[str, Any]]) -> bool:
@@ -214,6 +229,7 @@ def test_the_autoscaler_gets_its_metrics(scene: Scene) -> None:
 
 def test_the_alerts_fire(scene: Scene) -> None:
     missing = set(alerts()) - NOT_CAUSED - AFTERWARDS
+    scene.begin_to_hack()
 
     def all_fired() -> bool:
         missing.difference_update(scene.prometheus.fired())
