@@ -290,7 +290,7 @@ def test_limits_of_a_submission_count_for_it_alone(service: Service) -> None:
     ]
 
 
-NAP = "import os, time\ndef f(seconds):\n    time.sleep(seconds)\n    return seconds"
+NAP = "import time\ndef f(seconds):\n    time.sleep(seconds)\n    return seconds"
 NAPS = "lambda: __import__('time').sleep(60)"
 FAILS = {"failed", "runtime_error", "timeout", "early_exit"}
 LINES = """
@@ -330,11 +330,7 @@ FLOOD = """
             {"passed"},
         ),
         # Whose turn it is can't be forged.
-        (
-            "import time\n" + LINES.format(deed="os.write(channel, b'[1]\\n')") + "f(1)",
-            "f(1)",
-            FAILS,
-        ),
+        (LINES.format(deed="os.write(channel, b'[1]\\n')") + "f(1)", "f(1)", FAILS),
         (LINES.format(deed="os.write(channel, b'[1]\\n'); break") + "f(1)", "f(1)", FAILS),
         (LINES.format(deed="os.write(channel, b'[1]\\n')"), "f(1)", FAILS),
         (LINES.format(deed="os.write(channel, b'!\\n')"), "f(1)", FAILS),

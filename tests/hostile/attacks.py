@@ -40,10 +40,7 @@ _ENDS = {
     ),
     "cpu": ({"timeout", "memory_limit"}, {"cpu_limit", "wall_limit", "memory_limit"}),
     "output_flood": ({"output_limit", "timeout"}, {"output_limit", "cpu_limit", "wall_limit"}),
-    "crash": (
-        {"runtime_error", "memory_limit", "timeout"},
-        {"signalled", "exited", "memory_limit", "cpu_limit"},
-    ),
+    "crash": ({"runtime_error", "memory_limit"}, {"signalled", "exited", "memory_limit"}),
 }  # fmt: skip
 
 

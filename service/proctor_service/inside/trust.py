@@ -38,7 +38,7 @@ class Judging:
         self._trusted: set[int] = set()
         self._suspected: set[int] = set()
         self._signal = signal
-        # Whether an outcome rested on what the submission's own classes said.
+        # Whether an outcome rested on what the submission's own classes said, or on its code.
         self.delegated = False
 
     def mention(self, number: int) -> None:

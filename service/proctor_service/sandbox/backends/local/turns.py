@@ -35,16 +35,22 @@ class Turns:
 
     def given(self) -> None:
         """Told that the program is given a line."""
-        if self._since is not None:
-            self._rested_seconds += time.monotonic() - self._since
-            self._since = None
+        self._add_up()
+        self._since = None
 
     def left_alone(self) -> None:
         """Told that the program is given no more: it waits for nobody from now on."""
         self.given()
         self._alone = True
 
-    def rested_seconds(self) -> float:
-        """How long it has been somebody else's turn, in all."""
-        current = 0.0 if self._since is None else time.monotonic() - self._since
-        return self._rested_seconds + current
+    def take_rested_seconds(self) -> float:
+        """How long it was somebody else's turn since this was last asked."""
+        self._add_up()
+        rested, self._rested_seconds = self._rested_seconds, 0.0
+        return rested
+
+    def _add_up(self) -> None:
+        if self._since is not None:
+            now = time.monotonic()
+            self._rested_seconds += now - self._since
+            self._since = now

@@ -103,7 +103,6 @@ class _Seen:
     asleep: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
-    rested_seconds: float = 0.0
     turns: int = 0
     service_seconds: float = 0.0
 
@@ -131,10 +130,10 @@ class _Seen:
         Nobody can tell when a line was said: it is heard when the service, which may be waiting for a
         core itself, comes to it.
         """
-        rested, ended = turns.rested_seconds(), turns.ended
-        idle = max(0.0, idle_seconds - (rested - self.rested_seconds))
-        late = min(idle, service_seconds - self.service_seconds) if ended > self.turns else 0.0
-        self.rested_seconds, self.turns, self.service_seconds = rested, ended, service_seconds
+        idle = max(0.0, idle_seconds - turns.take_rested_seconds())
+        told = turns.ended > self.turns
+        late = min(idle, service_seconds - self.service_seconds) if told else 0.0
+        self.turns, self.service_seconds = turns.ended, service_seconds
         return idle - late, late
 
     def take_back(self, seconds: float) -> float:

@@ -18,7 +18,6 @@ class Clock:
 
     def __init__(self) -> None:
         self.turns: Turns | None = None
-        self._rested_seconds = 0.0
         self.looks = 0
         self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
         self._scheduled: dict[int, float] = {}
@@ -42,9 +41,7 @@ class Clock:
         # The kernel adds up a wait for a core only when it is over.
         idle = 0.0 if procfs.any_is_runnable(pids) else min(interval, max(0.0, interval - progress))
         if self.turns is not None:
-            rested = self.turns.rested_seconds()
-            idle = max(0.0, idle - (rested - self._rested_seconds))
-            self._rested_seconds = rested
+            idle = max(0.0, idle - self.turns.take_rested_seconds())
         self.idle_seconds += idle
         self.used_seconds += min(interval, idle + ran)
         self.cpu_seconds = max(cpu, self.cpu_seconds)

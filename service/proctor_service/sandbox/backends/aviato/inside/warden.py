@@ -157,11 +157,6 @@ class _Warden:
         return bool(data)
 
     def obey(self, kind: bytes, rest: bytes) -> None:
-        turns = self.clock.turns
-        if turns is not None and kind in (b"l", b"b"):
-            turns.given()
-        elif turns is not None and kind == b"h":
-            turns.left_alone()
         if kind == b"c":
             self.configure(json.loads(rest))
         elif kind == b"l":
@@ -170,6 +165,8 @@ class _Warden:
             self.pass_on(binascii.a2b_base64(rest))
         elif kind == b"h":
             self.hung_up = True
+            if self.clock.turns is not None:
+                self.clock.turns.left_alone()
             self.pass_on()
         elif kind in (b"k", b"f"):
             self.stop("killed" if kind == b"k" else "output_limit")
@@ -192,6 +189,8 @@ class _Warden:
     def pass_on(self, data: bytes = b"") -> None:
         """To the program, as far as it takes it."""
         if data:
+            if self.clock.turns is not None:
+                self.clock.turns.given()
             self.unsent.append(memoryview(data))
         try:
             while self.unsent:
