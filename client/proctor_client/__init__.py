@@ -18,10 +18,13 @@ from proctor_client._calls import AnySubmission, RewardOptions
 from proctor_client._handle import Observer
 from proctor_client._rollout_calls import RolloutOptions
 from proctor_client._sandbox_calls import SandboxOptions
+from proctor_client._version import __version__
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.errors import (
+    BatchTooLargeError,
     BusyError,
+    ClientClosedError,
     DrainingError,
     ForbiddenError,
     InternalError,
@@ -65,8 +68,10 @@ __all__ = [
     "AsyncRolloutStream",
     "AsyncSandbox",
     "AsyncSession",
+    "BatchTooLargeError",
     "BusyError",
     "Client",
+    "ClientClosedError",
     "DrainingError",
     "ExecStream",
     "ForbiddenError",
@@ -96,6 +101,7 @@ __all__ = [
     "Session",
     "SessionStats",
     "UnauthorizedError",
+    "__version__",
     "environment_tags",
     "kubernetes_labels",
     "wire",

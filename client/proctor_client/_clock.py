@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from typing import Self
 
 
 class Clock:
@@ -29,6 +30,10 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         """Wait in this thread."""
         time.sleep(seconds)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """A copied client goes by the same clock."""
+        return self
 
     async def sleep_async(self, seconds: float) -> None:
         """Wait in this task."""

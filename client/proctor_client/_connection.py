@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 import httpx
+from pydantic import SecretStr
 
 from proctor_client._clock import Clock
 from proctor_client._flow import Policy
+from proctor_client._version import __version__
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+USER_AGENT = f"proctor-client/{__version__}"
+
+Token: TypeAlias = str | SecretStr | None
 
 
 class ClientOptions(TypedDict, total=False):
@@ -32,13 +37,15 @@ class Address:
     token that no header can carry. White space around the token, a file's last newline, is dropped.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: Token) -> None:
         self.url = httpx.URL(url)
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError("url: it must begin with http:// or https:// and name a host")
         if self.url.userinfo:
             # httpx would make Basic auth of it, in place of the token, and it would show in errors.
             raise ValueError("url: it must hold no user name or password; use `token`")
+        if isinstance(token, SecretStr):
+            token = token.get_secret_value()
         self.token = (token or "").strip()
         if not all("!" <= character <= "~" for character in self.token):
             # Checked here, because the errors of the HTTP library would print the whole header.
@@ -54,7 +61,7 @@ class Address:
 
     def headers(self) -> Mapping[str, str]:
         """The headers of every request."""
-        headers = {"User-Agent": "proctor-client"}
+        headers = {"User-Agent": USER_AGENT}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         return headers
@@ -62,7 +69,7 @@ class Address:
 
 def policy_of(address: Address, **fields: Any) -> Policy:
     """The policy with `fields`. Raises ValueError for one that makes no sense."""
-    policy = Policy(**fields, secret=address.token)
+    policy = Policy(**fields, secret=address.token, url=str(address.url))
     if policy.max_attempts < 1:
         raise ValueError("max_attempts: it must be 1 or more")
     if policy.retry_budget_seconds < 0:

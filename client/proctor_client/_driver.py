@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, TypeVar
 
-import httpx
-
 from proctor_client._clock import Clock
+from proctor_client._connections import AsyncConnections, Connections
 from proctor_client._exchange import AsyncExchange, Exchange
 from proctor_client._flow import Emit, Flow, Reply
 
@@ -22,9 +20,14 @@ T = TypeVar("T")
 class Driver:
     """For threads; one serves many."""
 
-    def __init__(self, http: httpx.Client, clock: Clock) -> None:
-        self._http = http
+    def __init__(self, connections: Connections, clock: Clock) -> None:
+        self._connections = connections
         self._clock = clock
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the service ever answered."""
+        return self._connections.has_answered
 
     def finish(self, flow: Flow[T]) -> T:
         """The one thing that the flow emits."""
@@ -33,12 +36,15 @@ class Driver:
 
     def drive(self, flow: Flow[T]) -> Generator[T, None, None]:
         """What the flow emits, as it comes."""
-        exchange = Exchange(self._http, self._clock)
+        self._connections.check_open()
+        exchange = Exchange(self._connections, self._clock)
         reply: Reply = None
         try:
             while True:
+                exchange.check_process()
                 step = flow.send(reply)
                 if isinstance(step, Emit):
+                    self._connections.has_answered = True
                     yield step.item
                     reply = None
                 else:
@@ -51,18 +57,20 @@ class Driver:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._connections.close()
 
 
 class AsyncDriver:
-    """For event loops. Each gets connections of its own, made by `connect` when it needs them."""
+    """For event loops; one serves many."""
 
-    def __init__(self, connect: Callable[[], httpx.AsyncClient], clock: Clock) -> None:
-        self._connect = connect
+    def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
+        self._connections = connections
         self._clock = clock
-        self._lock = threading.Lock()
-        self._http_by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
-        self._is_closed = False
+
+    @property
+    def has_answered(self) -> bool:
+        """As Driver.has_answered."""
+        return self._connections.has_answered
 
     async def finish(self, flow: Flow[T]) -> T:
         """As Driver.finish."""
@@ -71,12 +79,15 @@ class AsyncDriver:
 
     async def drive(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
         """As Driver.drive."""
-        exchange = AsyncExchange(self._http_of_this_loop(), self._clock)
+        self._connections.check_open()
+        exchange = AsyncExchange(self._connections, self._clock)
         reply: Reply = None
         try:
             while True:
+                exchange.check_process()
                 step = flow.send(reply)
                 if isinstance(step, Emit):
+                    self._connections.has_answered = True
                     yield step.item
                     reply = None
                 else:
@@ -89,26 +100,7 @@ class AsyncDriver:
 
     async def aclose(self) -> None:
         """Close this loop's connections, and have other loops that still run close theirs."""
-        with self._lock:
-            self._is_closed = True
-            clients, self._http_by_loop = self._http_by_loop, {}
-        for loop, http in clients.items():
-            if loop is asyncio.get_running_loop():
-                await http.aclose()
-            elif loop.is_running():
-                asyncio.run_coroutine_threadsafe(http.aclose(), loop)
-
-    def _http_of_this_loop(self) -> httpx.AsyncClient:
-        """Connections belong to the loop that made them; in another one they fail or hang."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._is_closed:
-                raise RuntimeError("this AsyncClient is closed")
-            for gone in [each for each in self._http_by_loop if each.is_closed()]:
-                del self._http_by_loop[gone]
-            if loop not in self._http_by_loop:
-                self._http_by_loop[loop] = self._connect()
-            return self._http_by_loop[loop]
+        await self._connections.aclose()
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

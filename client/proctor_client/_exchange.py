@@ -2,50 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import httpx
 
 from proctor_client._clock import Clock
-from proctor_client._flow import SOUND_STATUSES, Answer, Read, Reply, Send, Sleep
+from proctor_client._connections import AsyncConnections, Connections
+from proctor_client._flow import (
+    REQUEST_ID,
+    SOUND_STATUSES,
+    Answer,
+    Read,
+    Reply,
+    Send,
+    Sleep,
+)
 from proctor_client._trace import trace_headers
-from proctor_client.errors import from_transport
+from proctor_client.errors import ProctorConnectionError, from_transport
 
 
 class Exchange:
-    """Carries out the steps of one flow, one answer open at a time."""
+    """Carries out the steps of one flow, one answer open at a time, in the process that began it."""
 
-    def __init__(self, http: httpx.Client, clock: Clock) -> None:
-        self._http = http
+    def __init__(self, connections: Connections, clock: Clock) -> None:
+        self._connections = connections
         self._clock = clock
+        self._pid = os.getpid()
         self._response: httpx.Response | None = None
         self._chunks: Iterator[bytes] = iter(())
 
     def perform(self, step: Send | Read | Sleep) -> Reply:
-        """The reply to `step`; what the transport raises is one too, as a ProctorError."""
+        """The reply to `step`; what the transport raises is one too, as a ProctorError.
+
+        Raises ClientClosedError.
+        """
         if isinstance(step, Sleep):
             self._clock.sleep(step.seconds)
             return None
         try:
             return self._send(step) if isinstance(step, Send) else next(self._chunks, None)
         except httpx.RequestError as error:
-            return from_transport(error)
+            known = self._connections.has_answered
+            return from_transport(error, url=self._connections.url, known=known)
+        except RuntimeError:
+            self._connections.check_open()  # it was closed just now
+            raise
+
+    def check_process(self) -> None:
+        """Raises ProctorConnectionError in a child of its process, which has no part in it."""
+        _check_process(self._pid, self._connections.url)
 
     def close(self) -> None:
-        """Close the answer that is open, if there is one."""
-        if self._response is not None:
+        """Close the answer that is open, if there is one and it is this process's."""
+        if self._pid != os.getpid():
+            self._connections.inherited.append(self)
+        elif self._response is not None:
             self._response.close()
 
-    def _send(self, step: Send) -> Answer:
+    def _send(self, step: Send) -> Reply:
         self.close()
-        request = self._http.build_request(
-            step.method,
-            step.path,
-            headers={**step.headers, **trace_headers()},
-            content=step.content,
-            timeout=_timeout(step),
-        )
-        self._response = response = self._http.send(request, stream=True)
+        http = self._connections.http()
+        request = _request(http, step)
+        self._response = response = http.send(request, stream=True)
+        if not _is_answer_to(step, response.headers):
+            self.close()  # unread, so that the connection is not used again
+            self._connections.renew(http)
+            return _another_answer(self._connections.url)
+        self._connections.has_answered |= REQUEST_ID in response.headers
         self._chunks = response.iter_bytes()
         is_open = step.streams and response.status_code in SOUND_STATUSES
         return Answer(response.status_code, response.headers, b"" if is_open else response.read())
@@ -54,9 +78,10 @@ class Exchange:
 class AsyncExchange:
     """As Exchange, for an event loop."""
 
-    def __init__(self, http: httpx.AsyncClient, clock: Clock) -> None:
-        self._http = http
+    def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
+        self._connections = connections
         self._clock = clock
+        self._pid = os.getpid()
         self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
 
@@ -71,29 +96,59 @@ class AsyncExchange:
             assert self._chunks is not None
             return await anext(self._chunks, None)
         except httpx.RequestError as error:
-            return from_transport(error)
+            known = self._connections.has_answered
+            return from_transport(error, url=self._connections.url, known=known)
+        except RuntimeError:
+            self._connections.check_open()
+            raise
+
+    def check_process(self) -> None:
+        """As Exchange.check_process."""
+        _check_process(self._pid, self._connections.url)
 
     async def aclose(self) -> None:
         """As Exchange.close."""
-        if self._response is not None:
+        if self._pid != os.getpid():
+            self._connections.inherited.append(self)
+        elif self._response is not None:
             await self._response.aclose()
 
-    async def _send(self, step: Send) -> Answer:
+    async def _send(self, step: Send) -> Reply:
         await self.aclose()
-        request = self._http.build_request(
-            step.method,
-            step.path,
-            headers={**step.headers, **trace_headers()},
-            content=step.content,
-            timeout=_timeout(step),
-        )
-        self._response = response = await self._http.send(request, stream=True)
+        http = self._connections.http()
+        request = _request(http, step)
+        self._response = response = await http.send(request, stream=True)
+        if not _is_answer_to(step, response.headers):
+            await self.aclose()
+            self._connections.renew(http)
+            return _another_answer(self._connections.url)
+        self._connections.has_answered |= REQUEST_ID in response.headers
         self._chunks = response.aiter_bytes()
         is_open = step.streams and response.status_code in SOUND_STATUSES
         body = b"" if is_open else await response.aread()
         return Answer(response.status_code, response.headers, body)
 
 
-def _timeout(step: Send) -> httpx.Timeout:
-    """Waiting for a free connection is waiting for an answer: the pool is this side's business."""
-    return httpx.Timeout(step.read_seconds, connect=step.connect_seconds)
+def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
+    # Waiting for a free connection is waiting for an answer: the pool is this side's business.
+    return http.build_request(
+        step.method,
+        step.path,
+        headers={**step.headers, **trace_headers()},
+        content=step.content,
+        timeout=httpx.Timeout(step.read_seconds, connect=step.connect_seconds),
+    )
+
+
+def _is_answer_to(step: Send, headers: Mapping[str, str]) -> bool:
+    """Whether the answer repeats the request's id. Services before 0.2 repeat none."""
+    return headers.get(REQUEST_ID, step.headers[REQUEST_ID]) == step.headers[REQUEST_ID]
+
+
+def _another_answer(url: str) -> ProctorConnectionError:
+    return ProctorConnectionError(f"{url}: the answer is to another request", retryable=True)
+
+
+def _check_process(pid: int, url: str) -> None:
+    if pid != os.getpid():
+        raise ProctorConnectionError(f"{url}: this call was begun by another process, and is its")

@@ -14,6 +14,7 @@ the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
@@ -42,6 +43,8 @@ FIRST_WINDOW_SECONDS = 1.0
 LONGEST_WINDOW_SECONDS = 15.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
 SOUND_STATUSES = (200, 201, 204)
+REQUEST_ID = "proctor-request-id"
+"""The header that every answer repeats. Not `X-Request-Id`, which proxies set to ids of their own."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Policy:
     timeout_seconds: float = 30.0
     connect_timeout_seconds: float = 10.0
     secret: str = field(default="", repr=False)  # kept out of every message
+    url: str = ""  # for messages
 
 
 @dataclass(frozen=True)
@@ -161,13 +165,9 @@ class Patience:
                 error.add_note(f"Gave up after {self._failures} attempts.")
             raise error
         self._waited += wait
-        logging.getLogger("proctor_client").info(
-            "attempt %d of %s failed, next one in %.1f s: %s",
-            self._failures,
-            self._call.path,
-            wait,
-            error,
-        )
+        log = logging.getLogger("proctor_client")
+        message = "attempt %d of %s failed, next one in %.1f s: %s"
+        log.info(message, self._failures, self._call.path, wait, error)
         return wait
 
     def if_any(self, error: ProctorError | None) -> float | None:
@@ -238,7 +238,7 @@ def lines_flow(
                 return
             yield Emit(item)
         if chunk is None:
-            raise ProctorConnectionError("the stream ended early")
+            raise _ended_early(policy)
 
 
 def _answered(
@@ -298,8 +298,8 @@ def _read_results(
                 return from_problem(item, status=None, secrets=(policy.secret,))
             if isinstance(item, wire.Summary):
                 check_complete(seen | back.keys(), count)
-                # Reading to the end keeps the connection for the next call, and the service does
-                # not take us for a client that went away. What that read brings no longer matters.
+                # Reading to the end keeps the connection for the next call, and the service does not
+                # take us for a client that went away. What that read brings no longer matters.
                 yield Read()
                 return item
             check_index(item, count)
@@ -312,12 +312,12 @@ def _read_results(
             patience.note_progress()
             yield Emit(item)
         if chunk is None:
-            return ProctorConnectionError("the stream ended early", retryable=True)
+            return ProctorConnectionError(f"{policy.url}: the stream ended early", retryable=True)
 
 
 def _send(call: Call, policy: Policy, patience: Patience, *, streams: bool) -> Send:
     left = patience.attempt_seconds()
-    headers = {"Accept": call.accept}
+    headers = {"Accept": call.accept, REQUEST_ID: uuid.uuid4().hex}
     if call.content is not None:
         headers["Content-Type"] = call.content_type
     if call.key is not None:
@@ -339,10 +339,9 @@ def _failure(reply: Reply, call: Call, policy: Policy, clock: Clock) -> ProctorE
     assert isinstance(reply, Answer)
     if reply.status in SOUND_STATUSES:
         return None
-    return from_answer(
-        reply.status,
-        reply.body,
-        reply.headers,
-        now=clock.wall(),
-        secrets=(policy.secret, call.secret),
-    )
+    now, secrets = clock.wall(), (policy.secret, call.secret)
+    return from_answer(reply.status, reply.body, reply.headers, now=now, secrets=secrets)
+
+
+def _ended_early(policy: Policy, *, retryable: bool = False) -> ProctorError:
+    return ProctorConnectionError(f"{policy.url}: the stream ended early", retryable=retryable)

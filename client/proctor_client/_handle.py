@@ -1,15 +1,19 @@
 """What the handles of both kinds know of their sandbox, without I/O.
 
 A handle stands for one sandbox: its creation always has the same key, so that one which was broken
-off can be found again, and stopped.
+off can be found again, and stopped. The process that made a sandbox is the one that leaving a block
+stops it in: a forked child, and whoever gets a copy of the handle, only uses it.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
+from typing import Any
 
 from proctor_client import wire
 from proctor_client._flow import Flow
+from proctor_client._process import PerProcess
 from proctor_client._sandbox_calls import SandboxCalls, check_id, followed
 from proctor_client.stats import Outcome, Tally, outcome_of
 
@@ -43,9 +47,10 @@ class Handle:
     ) -> None:
         self._calls = calls
         self._order = order
-        self._key = str(uuid.uuid4())
+        self._key = PerProcess(_new_key)  # a child that starts this handle gets its own sandbox
         self._id = None if sandbox_id is None else check_id(sandbox_id)
         self._known: wire.Sandbox | None = None
+        self._maker_pid: int | None = None
         self._is_stopped = False
         self._tally = Tally()
         self._observer = observer or Observer()
@@ -80,6 +85,15 @@ class Handle:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy knows: it uses the same sandbox, and leaves its end to this handle."""
+        return {**self.__dict__, "_maker_pid": None, "_observer": Observer()}
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether to stop it when its block is left: this process made it, by this handle."""
+        return self._maker_pid == os.getpid()
+
     def _begins(self) -> bool:
         """Whether it is to be made now. Raises RuntimeError for one that was stopped."""
         if self._is_stopped:
@@ -90,11 +104,12 @@ class Handle:
 
     def _create(self, calls: SandboxCalls) -> Flow[wire.Sandbox]:
         assert self._order is not None, "one that was made elsewhere has its id"
-        return calls.create(self._order, self._key)
+        return calls.create(self._order, self._key.get())
 
     def _started(self, sandbox: wire.Sandbox) -> None:
         self._known = sandbox
         self._id = check_id(sandbox.id)
+        self._maker_pid = os.getpid()
         self._observer.on_created(self)
 
     def _ended(self) -> None:
@@ -115,3 +130,7 @@ class Handle:
         outcome = outcome_of(result)
         self._tally.executed(self.id, outcome)
         self._observer.on_exec(self, outcome)
+
+
+def _new_key() -> str:
+    return str(uuid.uuid4())

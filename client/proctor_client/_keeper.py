@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar, cast
 
 from proctor_client import wire
 from proctor_client._handle import Handle, Observer
+from proctor_client._process import PerProcess
 from proctor_client._requests import strings
 from proctor_client._sandbox_calls import SandboxOptions
 from proctor_client.reporting import Reporter, session_metrics
@@ -25,12 +25,12 @@ class Keeper(Observer, Generic[H]):
         self._reporter = reporter
         self._defaults = {name: value for name, value in defaults.items() if value is not None}
         self._tally = Tally()
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._live: dict[H, None] = {}
         self._is_closed = False
         self._has_reported_end = False
         self._last_told: tuple[int | None, SessionStats] = None, SessionStats()
-        self._numbers = itertools.count()
+        self._finished_count = 0
 
     @property
     def stats(self) -> SessionStats:
@@ -56,7 +56,7 @@ class Keeper(Observer, Generic[H]):
 
     def on_start(self, sandbox: Handle) -> None:
         """From here on it is ours to stop. Raises RuntimeError after the end."""
-        with self._lock:
+        with self._lock.get():
             self._check_open()
             self._live[cast(H, sandbox)] = None
 
@@ -70,7 +70,7 @@ class Keeper(Observer, Generic[H]):
 
     def on_end(self, sandbox: Handle) -> None:
         """Nothing is left to stop."""
-        with self._lock:
+        with self._lock.get():
             self._live.pop(cast(H, sandbox), None)
 
     def _options(self, options: SandboxOptions) -> SandboxOptions:
@@ -78,9 +78,14 @@ class Keeper(Observer, Generic[H]):
         tags = list(dict.fromkeys([*self._tags, *own]))
         return cast(SandboxOptions, {**self._defaults, **options, "tags": tags})
 
+    def _next_number(self) -> int:
+        """The number of the next execution that is done; under the lock of whoever counts."""
+        self._finished_count += 1
+        return self._finished_count
+
     def _end(self) -> list[H]:
         """The sandboxes that are to be stopped; no other one begins after this."""
-        with self._lock:
+        with self._lock.get():
             self._is_closed = True
             return list(self._live)
 

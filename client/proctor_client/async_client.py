@@ -11,7 +11,8 @@ import httpx
 from proctor_client import wire
 from proctor_client._calls import AnySubmission, Calls, RewardOptions
 from proctor_client._clock import Clock
-from proctor_client._connection import Address, ClientOptions, limits, policy_of
+from proctor_client._connection import Address, ClientOptions, Token, policy_of
+from proctor_client._connections import AsyncConnections, Connector
 from proctor_client._driver import AsyncDriver
 from proctor_client._handle import Observer
 from proctor_client._rollout_calls import AnyPolicy, AnyTask, RolloutCalls, RolloutOptions
@@ -32,7 +33,7 @@ class AsyncClient:
         self,
         url: str,
         *,
-        token: str | None = None,
+        token: Token = None,
         timeout_seconds: float = 30.0,
         connect_timeout_seconds: float = 10.0,
         max_attempts: int = 8,
@@ -52,8 +53,7 @@ class AsyncClient:
         self._calls = Calls(policy, clock)
         self._sandbox_calls = SandboxCalls(policy, clock)
         self._rollout_calls = RolloutCalls(policy, clock)
-        self._transport = transport
-        self._driver = AsyncDriver(self._connect, clock)
+        self._driver = AsyncDriver(AsyncConnections(Connector(self._address, transport)), clock)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -121,6 +121,11 @@ class AsyncClient:
         """As Client.health."""
         return await self._driver.finish(self._calls.health())
 
+    @property
+    def has_answered(self) -> bool:
+        """As Client.has_answered."""
+        return self._driver.has_answered
+
     async def aclose(self) -> None:
         """Close this loop's connections, and have other loops that still run close theirs."""
         await self._driver.aclose()
@@ -138,11 +143,3 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"AsyncClient({self._address!r})"
-
-    def _connect(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            base_url=self._address.url,
-            headers=self._address.headers(),
-            limits=limits(),
-            transport=self._transport,
-        )

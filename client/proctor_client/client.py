@@ -16,7 +16,8 @@ import httpx
 from proctor_client import wire
 from proctor_client._calls import AnySubmission, Calls, RewardOptions
 from proctor_client._clock import Clock
-from proctor_client._connection import Address, ClientOptions, limits, policy_of
+from proctor_client._connection import Address, ClientOptions, Token, policy_of
+from proctor_client._connections import Connections, Connector
 from proctor_client._driver import Driver
 from proctor_client._handle import Observer
 from proctor_client._rollout_calls import AnyPolicy, AnyTask, RolloutCalls, RolloutOptions
@@ -27,7 +28,9 @@ from proctor_client.streams import RewardStream, RolloutStream
 
 
 class Client:
-    """A client for threads; one may be shared by many.
+    """A client for threads; one may be shared by many, and used in forked processes and copies.
+
+    Each process makes connections of its own. Pickled, it holds the token.
 
     `token` is sent as a bearer token. `timeout_seconds` bounds the wait for an answer; for rewards
     it is the batch's `deadline_seconds` and some grace, if that is longer. `max_attempts` and
@@ -40,7 +43,7 @@ class Client:
         self,
         url: str,
         *,
-        token: str | None = None,
+        token: Token = None,
         timeout_seconds: float = 30.0,
         connect_timeout_seconds: float = 10.0,
         max_attempts: int = 8,
@@ -60,13 +63,7 @@ class Client:
         self._calls = Calls(policy, clock)
         self._sandbox_calls = SandboxCalls(policy, clock)
         self._rollout_calls = RolloutCalls(policy, clock)
-        http = httpx.Client(
-            base_url=self._address.url,
-            headers=self._address.headers(),
-            limits=limits(),
-            transport=transport,
-        )
-        self._driver = Driver(http, clock)
+        self._driver = Driver(Connections(Connector(self._address, transport)), clock)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -152,8 +149,13 @@ class Client:
         """Whether the process lives. Waits out a restart; `max_attempts=1` makes it a probe."""
         return self._driver.finish(self._calls.health())
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether the service ever answered this client, or the one that a fork copied it from."""
+        return self._driver.has_answered
+
     def close(self) -> None:
-        """Close the connections. A closed client can't be used again."""
+        """Close the connections. A closed client raises ClientClosedError for every call."""
         self._driver.close()
 
     def __enter__(self) -> Self:

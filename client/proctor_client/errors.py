@@ -2,6 +2,7 @@
 
     ProctorError                    the base, and itself for a reason that this client does not know
     ├── InvalidRequestError         invalid_request     also found here, before anything is sent
+    │   └── BatchTooLargeError      batch_too_large     more at once than the service ever takes
     ├── UnauthorizedError           unauthorized
     ├── ForbiddenError              forbidden
     ├── NotFoundError               not_found
@@ -18,7 +19,8 @@
     ├── InternalError               internal
     ├── ProctorConnectionError      connection          refused, reset, dropped: no whole answer
     ├── ProctorTimeoutError         timeout             no answer within the time allowed
-    └── ProtocolError               protocol            an answer that the contract does not have
+    ├── ProtocolError               protocol            an answer that the contract does not have
+    └── ClientClosedError           closed              the client was closed here
 
 None of these says anything about a submission. An item that the service could not judge is data,
 the `error` of its result; these are raised when there is no result at all.
@@ -32,8 +34,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import TypeGuard
 
@@ -41,6 +41,8 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
+from proctor_client._causes import is_name_or_tls
+from proctor_client._retry_after import retry_after
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _QUOTED_CHARACTERS = 120
@@ -82,6 +84,12 @@ class InvalidRequestError(ProctorError):
     """The request breaks the contract; the message names the field. Never retried."""
 
     reason = "invalid_request"
+
+
+class BatchTooLargeError(InvalidRequestError):
+    """The batch has more items than the service ever takes at once: send it in parts."""
+
+    reason = "batch_too_large"
 
 
 class UnauthorizedError(ProctorError):
@@ -189,12 +197,19 @@ class ProtocolError(ProctorError):
     reason = "protocol"
 
 
+class ClientClosedError(ProctorError, RuntimeError):
+    """The client was closed: nothing was sent."""
+
+    reason = "closed"
+
+
 def _by_reason(*classes: type[ProctorError]) -> Mapping[str, type[ProctorError]]:
     return MappingProxyType({each.reason: each for each in classes})
 
 
 CLASS_BY_REASON = _by_reason(
     InvalidRequestError,
+    BatchTooLargeError,
     UnauthorizedError,
     ForbiddenError,
     NotFoundError,
@@ -224,7 +239,7 @@ def from_answer(
     `Retry-After` that is a date; the answer's own `Date` goes first, since clocks differ. `secrets`
     are blotted out of the message, because a proxy may echo the request.
     """
-    asked = _retry_after_header(headers, time.time() if now is None else now)
+    asked = retry_after(headers, time.time() if now is None else now)
     try:
         problem = wire.ProblemBody.model_validate_json(body).error
     except ValidationError:
@@ -262,17 +277,24 @@ def from_problem(
     )
 
 
-def from_transport(cause: httpx.RequestError) -> ProctorError:
-    """The exception for what the transport raised, with `cause` as its cause."""
+def from_transport(
+    cause: httpx.RequestError, *, url: str = "", known: bool = False
+) -> ProctorError:
+    """The exception for what the transport raised, with `cause` as its cause; one line, with the URL.
+
+    `known`: the service has answered at this address before. Where it has not, a name that cannot
+    be resolved and TLS that does not come about are mistakes, which no retry mends.
+    """
     error: ProctorError
-    said = f"{type(cause).__name__}: {cause}" if str(cause) else type(cause).__name__
+    said = " ".join(f"{type(cause).__name__}: {cause}".removesuffix(": ").split())
+    said = f"{url}: {said}" if url else said
     if isinstance(cause, httpx.TimeoutException):
         error = ProctorTimeoutError(said, retryable=True)
     elif isinstance(cause, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         # Ours to blame: a URL without http://, a header that cannot be sent. It won't get better.
         error = ProctorConnectionError(said)
     elif isinstance(cause, httpx.TransportError):
-        error = ProctorConnectionError(said, retryable=True)
+        error = ProctorConnectionError(said, retryable=known or not is_name_or_tls(cause))
     else:
         error = ProtocolError(said)
     error.__cause__ = cause
@@ -316,25 +338,6 @@ def _blot(text: str, secrets: Sequence[str]) -> str:
     for secret in filter(None, secrets):
         text = text.replace(secret, "[secret]")
     return text
-
-
-def _retry_after_header(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds to wait by `Retry-After`, which is a number of seconds or an HTTP date."""
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value)
-    moment = _http_date(value)
-    if moment is None:
-        return None
-    return max(0.0, moment - (_http_date(headers.get("date", "")) or now))
-
-
-def _http_date(value: str) -> float | None:
-    try:
-        moment = parsedate_to_datetime(value)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _is_wait(seconds: float | None) -> TypeGuard[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -20,6 +21,7 @@ class _Numbered:
 
     def __init__(self, owner: object) -> None:
         self.owner = owner
+        self.pid = os.getpid()
 
     @property
     def done(self) -> bool:
@@ -39,8 +41,11 @@ class Pending(_Numbered):
         """How it ended, once it has. Raises what Sandbox.exec raises.
 
         Raises TimeoutError when that takes longer than `timeout_seconds`, and
-        concurrent.futures.CancelledError when the session was closed before it began.
+        concurrent.futures.CancelledError when the session was closed before it began. Raises
+        RuntimeError in a child that was forked meanwhile.
         """
+        if self.pid != os.getpid() and not self._future.done():
+            raise RuntimeError("this execution is another process's, which alone hears of its end")
         return self._future.result(timeout_seconds)
 
 
@@ -68,8 +73,10 @@ def distinct(owner: object, pending: Iterable[P], num_returns: int) -> tuple[lis
     if num_returns < 1:
         raise ValueError("num_returns: it must be 1 or more")
     found = list(dict.fromkeys(pending))
-    if any(each.owner is not owner for each in found):
-        raise ValueError("pending: some are of another session, which alone hears of their end")
+    if any(each.owner is not owner or each.pid != os.getpid() for each in found):
+        raise ValueError(
+            "pending: some are of another session or process, which alone hears of their end"
+        )
     return found, min(num_returns, len(found))
 
 

@@ -24,6 +24,7 @@ from typing import Self
 from proctor_client import wire
 from proctor_client._driver import AsyncDriver, Driver, to_the_end
 from proctor_client._handle import Handle, Observer
+from proctor_client._process import PerProcess
 from proctor_client._sandbox_calls import AnyGrader, AnyLimits, SandboxCalls, exec_request
 from proctor_client.errors import ProctorError, SandboxNotFoundError
 from proctor_client.streams import AsyncExecStream, ExecStream
@@ -43,11 +44,11 @@ class Sandbox(Handle):
     ) -> None:
         super().__init__(calls, order, sandbox_id=sandbox_id, observer=observer)
         self._driver = driver
-        self._lock = threading.RLock()  # of starting and stopping
+        self._lock = PerProcess(threading.RLock)  # of starting and stopping
 
     def start(self) -> Self:
         """Make the sandbox, if it is not there yet. Returns this handle."""
-        with self._lock:
+        with self._lock.get():
             if self._begins():
                 try:
                     self._started(self._driver.finish(self._create(self._calls)))
@@ -64,7 +65,7 @@ class Sandbox(Handle):
 
         Raises SandboxNotFoundError for one that the service does not know, unless `missing_ok`.
         """
-        with self._lock:
+        with self._lock.get():
             if self._id is None and missing_ok:
                 self._ended()
                 return False
@@ -161,8 +162,8 @@ class Sandbox(Handle):
         self.close()
 
     def _close(self) -> None:
-        with self._lock:
-            if self._is_stopped or self._order is None:
+        with self._lock.get():
+            if self._is_stopped or (self._id is not None and not self._is_ours):
                 return
             if self._id is not None:
                 try:
@@ -194,11 +195,11 @@ class AsyncSandbox(Handle):
     ) -> None:
         super().__init__(calls, order, sandbox_id=sandbox_id, observer=observer)
         self._driver = driver
-        self._lock = asyncio.Lock()
+        self._lock = PerProcess(asyncio.Lock)
 
     async def start(self) -> Self:
         """As Sandbox.start."""
-        async with self._lock:
+        async with self._lock.get():
             if self._begins():
                 try:
                     self._started(await self._driver.finish(self._create(self._calls)))
@@ -212,7 +213,7 @@ class AsyncSandbox(Handle):
 
     async def stop(self, *, missing_ok: bool = False) -> bool:
         """As Sandbox.stop."""
-        async with self._lock:
+        async with self._lock.get():
             if self._id is None and missing_ok:
                 self._ended()
                 return False
@@ -289,8 +290,8 @@ class AsyncSandbox(Handle):
         await self.close()
 
     async def _close(self) -> None:
-        async with self._lock:
-            if self._is_stopped or self._order is None:
+        async with self._lock.get():
+            if self._is_stopped or (self._id is not None and not self._is_ours):
                 return
             if self._id is not None:
                 try:

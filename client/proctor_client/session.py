@@ -16,12 +16,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
 from proctor_client import wire
 from proctor_client._driver import to_the_end
 from proctor_client._keeper import Keeper
+from proctor_client._process import PerProcess
 from proctor_client._sandbox_calls import AnyLimits, SandboxOptions, exec_request
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
@@ -55,8 +57,10 @@ class Session(Keeper[Sandbox]):
         reporter = Reporter(report_to, metrics_prefix)
         super().__init__(tags, reporter, ttl_seconds=ttl_seconds, limits=limits, job=job)
         self._client = client
-        self._changed = threading.Condition()
-        self._threads = ThreadPoolExecutor(max_parallel, thread_name_prefix="proctor-session")
+        self._changed = PerProcess(threading.Condition)
+        self._threads = PerProcess(
+            partial(ThreadPoolExecutor, max_parallel, thread_name_prefix="proctor-session")
+        )
 
     def sandbox(self, **options: Unpack[SandboxOptions]) -> Sandbox:
         """As Client.sandbox, with the session's defaults; `tags` are added to the session's."""
@@ -85,7 +89,7 @@ class Session(Keeper[Sandbox]):
         """As Sandbox.exec, in the background."""
         self._check_open()
         exec_request(command, code, stdin, timeout_seconds)  # what is wrong with it shows here
-        future = self._threads.submit(
+        future = self._threads.get().submit(
             sandbox.exec, command, code=code, stdin=stdin, timeout_seconds=timeout_seconds
         )
         pending = Pending(self, sandbox, future)
@@ -105,10 +109,9 @@ class Session(Keeper[Sandbox]):
         raised here, but by their `result`.
         """
         waited, count = distinct(self, pending, num_returns)
-        with self._changed:
-            self._changed.wait_for(
-                lambda: sum(each.done for each in waited) >= count, timeout_seconds
-            )
+        changed = self._changed.get()
+        with changed:
+            changed.wait_for(lambda: sum(each.done for each in waited) >= count, timeout_seconds)
             return parted(waited, count)
 
     def close(self) -> None:
@@ -137,14 +140,16 @@ class Session(Keeper[Sandbox]):
         self.close()
 
     def _close(self, live: Sequence[Sandbox]) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        threads = self._threads.get()
+        threads.shutdown(wait=False, cancel_futures=True)
         _in_parallel(Sandbox.close, live)
-        self._threads.shutdown()
+        threads.shutdown()
 
     def _finished(self, pending: Pending) -> None:
-        with self._changed:
-            pending.number = next(self._numbers)
-            self._changed.notify_all()
+        changed = self._changed.get()
+        with changed:
+            pending.number = self._next_number()
+            changed.notify_all()
 
 
 class AsyncSession(Keeper[AsyncSandbox]):
@@ -243,7 +248,7 @@ class AsyncSession(Keeper[AsyncSandbox]):
 
     def _finished(self, pending: AsyncPending) -> None:
         self._tasks.discard(pending.task)
-        pending.number = next(self._numbers)
+        pending.number = self._next_number()
         if not pending.task.cancelled():
             pending.task.exception()  # taken note of: nobody need ask for the result
 

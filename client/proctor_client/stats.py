@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from proctor_client import wire
+from proctor_client._process import PerProcess
 
 Outcome: TypeAlias = Literal["success", "failure", "error"]
 
@@ -80,29 +81,29 @@ class Tally:
     """Counts executions by sandbox. May be used from several threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._created = 0
         self._by_sandbox: dict[str, Counter[Outcome]] = {}
 
     def created(self, sandbox_id: str) -> None:
         """A sandbox was made."""
-        with self._lock:
+        with self._lock.get():
             self._created += 1
             self._by_sandbox.setdefault(sandbox_id, Counter())
 
     def executed(self, sandbox_id: str, outcome: Outcome) -> None:
         """An execution ended, or was lost."""
-        with self._lock:
+        with self._lock.get():
             self._by_sandbox.setdefault(sandbox_id, Counter())[outcome] += 1
 
     def stats(self) -> SessionStats:
         """The counts so far."""
-        with self._lock:
+        with self._lock.get():
             return self._stats()
 
     def reset(self) -> SessionStats:
         """The counts so far, which begin at nothing again: none is lost or told twice."""
-        with self._lock:
+        with self._lock.get():
             stats = self._stats()
             self._created = 0
             self._by_sandbox = {}
@@ -110,7 +111,7 @@ class Tally:
 
     def restore(self, stats: SessionStats) -> None:
         """What `reset` took is not told after all: it counts on."""
-        with self._lock:
+        with self._lock.get():
             self._created += stats.sandboxes_created
             for name, each in stats.by_sandbox.items():
                 counts = self._by_sandbox.setdefault(name, Counter())

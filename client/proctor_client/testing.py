@@ -48,6 +48,7 @@ from proctor_client._fake_answers import (
     summary_of,
 )
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
+from proctor_client._flow import REQUEST_ID
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.errors import from_validation
@@ -201,6 +202,10 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """
         self._orders.extend(Order(after_results=after_results) for _ in range(count))
 
+    def forget_orders(self) -> None:
+        """No further request is refused, broken off or answered as ordered."""
+        self._orders.clear()
+
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """For httpx.Client."""
         request.read()
@@ -219,7 +224,10 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if order is not None and order.response is not None:
             return order.response.build()
         refusal = self._unauthorized(received) or refusal
-        return deliver(refusal or self._work(request, received), None if refusal else order)
+        answer = deliver(refusal or self._work(request, received), None if refusal else order)
+        if REQUEST_ID in request.headers:
+            answer.headers[REQUEST_ID] = request.headers[REQUEST_ID]
+        return answer
 
     def _work(self, request: httpx.Request, received: Received) -> Plain | Lines:
         """Whoever breaks the connection, this was done before."""

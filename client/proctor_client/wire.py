@@ -43,6 +43,7 @@ ErrorReason = Literal[
     "policy_unavailable",
 ]
 RefusalReason = Literal[
+    "batch_too_large",
     "invalid_request",
     "unauthorized",
     "forbidden",
@@ -56,6 +57,7 @@ RefusalReason = Literal[
     "internal",
 ]
 Integrity = Literal["separated", "in_process"]
+Level = Literal["calls", "values", "shared"]
 CacheResult = Literal["miss", "hit", "coalesced"]
 Scoring = Literal["all", "fraction"]
 Priority = Literal["evaluation", "training"]
@@ -106,6 +108,11 @@ class AssertsGrader(_Grader):
     setup: str = Field("", description="Python that runs after the submission, before the tests.")
     entry_point: str | None = Field(
         None, description="The function that a `check(candidate)` among the tests is called with."
+    )
+    integrity: Integrity | None = Field(
+        None,
+        description="`separated`: tests that need the submission's process are an `invalid_task`. "
+        "`in_process`: run the tests there in any case. Default: as the tests need it.",
     )
 
 
@@ -275,6 +282,11 @@ class Result(Response):
     truncated: bool = False
     exit_code: int | None = None
     integrity: Integrity | str
+    level: Level | str | None = Field(
+        None,
+        description="How `asserts` judged: by calls alone, with test code in a sandbox of its own, "
+        "or beside the submission.",
+    )
     hack_signals: list[str] = []
     usage: Usage = Usage()
     cache: CacheResult | str

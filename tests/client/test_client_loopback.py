@@ -242,7 +242,7 @@ def test_two_loops_at_once(loopback: Loopback) -> None:
     async def ask() -> None:
         # A client that closes with the loop that it was used in, so that nothing is left open.
         await client.health()
-        await client._driver._http_by_loop[asyncio.get_running_loop()].aclose()
+        await client._driver._connections.http().aclose()
 
     asyncio.run(outer())
     assert len(loopback.received) == 3

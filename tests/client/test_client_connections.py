@@ -1,0 +1,285 @@
+"""Whose answer it is, what a connection error says, and copies of clients."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import re
+import socket
+import ssl
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+import proctor_client
+from client_loopback import ALIVE, JUDGED, LAST_LINE, WHOLE, Act, Handler, Loopback, line, lines
+from harness import free_ports, running_service
+from proctor_client import (
+    AsyncClient,
+    Client,
+    ClientClosedError,
+    ProctorConnectionError,
+    ProctorError,
+    wire,
+)
+from proctor_client.errors import from_transport
+from proctor_client.testing import FakeClock, FakeProctor
+
+Kind: TypeAlias = Literal["threads", "loops"]
+both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
+all_copies = pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))]
+)
+SUBMISSIONS = ["a", "b", "c"]
+TOKEN = "correct-horse-battery-staple"
+
+
+@pytest.fixture
+def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    server = Loopback()
+    yield server
+    server.stop()
+
+
+def in_either(kind: Kind, url: str, clock: FakeClock, calls: list[str]) -> list[Any]:
+    """What the calls give, one after the other, or the ProctorErrors that they raise."""
+    found: list[Any] = []
+
+    async def in_a_loop() -> None:
+        async with AsyncClient(url, clock=clock) as client:
+            for call in calls:
+                try:
+                    if call == "stream":
+                        stream = client.reward_stream(SUBMISSIONS)
+                        found.append([each.index async for each in stream])
+                    elif call == "exec":
+                        found.append(await client.attach("sb_1").exec(["ls"]))
+                    else:
+                        found.append(await client.reward(SUBMISSIONS))
+                except ProctorError as error:
+                    found.append(error)
+
+    if kind == "loops":
+        asyncio.run(in_a_loop())
+        return found
+    with Client(url, clock=clock) as client:
+        for call in calls:
+            try:
+                if call == "stream":
+                    found.append([each.index for each in client.reward_stream(SUBMISSIONS)])
+                elif call == "exec":
+                    found.append(client.attach("sb_1").exec(["ls"]))
+                else:
+                    found.append(client.reward(SUBMISSIONS))
+            except ProctorError as error:
+                found.append(error)
+    return found
+
+
+# ---------------------------------------------------------------- whose answer it is
+
+
+def from_ports(ports: list[int], act: Act, name: str | None = "own") -> Act:
+    """The act, on behalf of a request of this id; notes which connection it was asked on."""
+
+    def noted(handler: Handler) -> None:
+        ports.append(handler.client_address[1])
+        named = handler.headers["Proctor-Request-Id"] if name == "own" else name
+        whole = handler.end_headers
+
+        def end_headers() -> None:
+            if named is not None:
+                handler.send_header("Proctor-Request-Id", named)
+            whole()
+
+        handler.end_headers = end_headers  # type: ignore[method-assign]
+        act(handler)
+        handler.end_headers = whole  # type: ignore[method-assign]
+
+    return noted
+
+
+STREAMED = lines(line(0), line(1), line(2), LAST_LINE, breaks=False)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # connections that are no more trusted
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@both_kinds
+def test_an_answer_to_another_request_is_asked_for_again_on_a_fresh_connection(
+    kind: Kind, loopback: Loopback
+) -> None:
+    ports: list[int] = []
+    loopback.start(
+        from_ports(ports, JUDGED),
+        from_ports(ports, JUDGED, "another"),
+        from_ports(ports, JUDGED),
+        from_ports(ports, STREAMED, "another"),
+        from_ports(ports, STREAMED),
+        from_ports(ports, JUDGED, None),
+    )
+    found = in_either(kind, loopback.url, loopback.clock, ["reward", "reward", "stream", "reward"])
+    assert found == [WHOLE, WHOLE, [0, 1, 2], WHOLE]
+    assert ports[0] == ports[1]
+    assert ports[2] == ports[3]
+    assert ports[4] == ports[5]
+    assert len(set(ports)) == 3
+    names = [each["proctor-request-id"] for each in loopback.received]
+    assert len(set(names)) == len(names)
+    assert len(loopback.keys()) == 4
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@both_kinds
+def test_what_may_have_run_is_not_asked_for_again(kind: Kind, loopback: Loopback) -> None:
+    loopback.start(from_ports([], ALIVE, "another"))
+    [error] = in_either(kind, loopback.url, loopback.clock, ["exec"])
+    assert isinstance(error, ProctorConnectionError)
+    assert error.message == f"{loopback.url}: the answer is to another request"
+    assert loopback.clock.sleeps == []
+
+
+def test_the_service_repeats_the_id_also_of_refusals_and_streams() -> None:
+    with running_service() as service, Client(service.url) as client:
+        assert not client.has_answered
+        assert client.reward(["x = 1"], grader={"kind": "exec"}).summary.passed == 1
+        assert len(list(client.reward_stream(["x = 1"], grader={"kind": "exec"}))) == 1
+        with pytest.raises(ProctorError, match="sandbox"):
+            client.attach("sb_1").refresh()
+        assert client.has_answered
+
+
+# ---------------------------------------------------------------- errors
+
+
+@both_kinds
+def test_a_connection_error_names_the_url_in_one_line(kind: Kind) -> None:
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    [error] = in_either(kind, url, FakeClock(), ["reward"])
+    assert isinstance(error, ProctorConnectionError)
+    assert re.fullmatch(rf"connection: {url}: ConnectError: .+", str(error))
+
+
+@both_kinds
+def test_a_name_that_is_none_raises_at_once(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    clock = FakeClock()
+    [error] = in_either(kind, "http://proctor.invalid:8080", clock, ["reward"])
+    assert isinstance(error, ProctorConnectionError)
+    assert error.message.startswith("http://proctor.invalid:8080: ConnectError: ")
+    assert clock.sleeps == []
+
+
+@both_kinds
+def test_tls_at_a_port_without_raises_at_once(kind: Kind) -> None:
+    with running_service() as service:
+        clock = FakeClock()
+        url = service.url.replace("http:", "https:")
+        [error] = in_either(kind, url, clock, ["reward"])
+    assert isinstance(error, ProctorConnectionError)
+    assert error.message.startswith(f"{url}: ConnectError: ")
+    assert not error.retryable
+    assert clock.sleeps == []
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_mistake"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), True),
+        (ssl.SSLCertVerificationError("expired"), True),
+        (ssl.SSLEOFError("the other end is gone"), False),
+        (ConnectionRefusedError(), False),
+    ],
+)
+def test_after_an_answer_it_is_an_outage(cause: OSError, is_mistake: bool) -> None:
+    raised = httpx.ConnectError("several\n  lines")
+    raised.__cause__ = cause
+    first = from_transport(raised, url="http://a")
+    assert (first.retryable, first.message) == (
+        not is_mistake,
+        "http://a: ConnectError: several lines",
+    )
+    assert from_transport(raised, known=True).retryable
+
+
+def test_a_closed_client_raises_a_proctor_error() -> None:
+    proctor = FakeProctor()
+    client, later = proctor.client(), proctor.async_client()
+    client.close()
+    asyncio.run(later.aclose())
+    with pytest.raises(ClientClosedError, match="this client is closed") as caught:
+        client.reward(["a"])
+    assert isinstance(caught.value, ProctorError)
+    with pytest.raises(ClientClosedError):
+        next(client.reward_stream(["a"]))
+    with pytest.raises(ClientClosedError):
+        asyncio.run(later.reward(["a"]))
+    assert proctor.requests == []
+
+
+def test_the_version_is_told() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "client" / "pyproject.toml").read_text())
+    assert proctor_client.__version__ == project["project"]["version"]
+    proctor = FakeProctor()
+    with proctor.client() as client:
+        client.health()
+    [request] = proctor.requests
+    assert request.headers["user-agent"] == f"proctor-client/{proctor_client.__version__}"
+
+
+# ---------------------------------------------------------------- copies
+
+
+@all_copies
+def test_a_copied_client_has_the_address_and_the_token_and_connections_of_its_own(
+    copied: Callable[[Any], Any], loopback: Loopback
+) -> None:
+    loopback.start(JUDGED, JUDGED, JUDGED)
+    with Client(loopback.url, token=SecretStr(TOKEN), max_attempts=3) as client:
+        assert client.reward(SUBMISSIONS) == WHOLE
+        another = copied(client)
+        client.close()
+    assert TOKEN not in repr([client, another, vars(another)])
+    with another:
+        assert another.reward(SUBMISSIONS) == WHOLE
+
+    async def later() -> wire.RewardResponse:
+        async with copied(AsyncClient(loopback.url, token=TOKEN)) as third:
+            answer: wire.RewardResponse = await third.reward(SUBMISSIONS)
+            return answer
+
+    assert asyncio.run(later()) == WHOLE
+    assert {each["authorization"] for each in loopback.received} == {f"Bearer {TOKEN}"}
+
+
+def test_a_copied_handle_uses_the_sandbox_and_leaves_its_end_to_the_first() -> None:
+    proctor = FakeProctor()
+    with proctor.client() as client:
+        with client.sandbox() as sandbox:
+            with copy.deepcopy(sandbox) as another:
+                assert another.id == sandbox.id
+                another.write_file("a", "1")
+            assert sandbox.read_file("a") == b"1"
+        with client.sandbox() as first, copy.deepcopy(client.sandbox()) as second:
+            assert first.id != second.id
+    assert {each.status for each in proctor.sandboxes} == {"stopped"}
+    assert len(proctor.sandboxes) == 3
+
+
+@pytest.mark.parametrize("kind", [ProctorConnectionError, ClientClosedError])
+def test_an_error_can_be_pickled(kind: type[ProctorError]) -> None:
+    error = kind("said", retryable=True, status_code=502)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert vars(again) == vars(error)
