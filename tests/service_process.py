@@ -29,6 +29,7 @@ class ServiceProcess:
     """Runs while the block does. `url` stays the same over kills and starts."""
 
     def __init__(self, **settings: str) -> None:
+        self._group: Path | None = None
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -37,6 +38,11 @@ class ServiceProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._lives: list[int] = []
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
+
+    def within(self, group: Path) -> Self:
+        """Has it start in a cgroup, a directory of version 1."""
+        self._group = group
+        return self
 
     @property
     def pid(self) -> int:
@@ -50,8 +56,11 @@ class ServiceProcess:
         python = os.environ.get("PROCTOR_SERVICE_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
         arguments = ["-m", "proctor_service", "serve", "--port", str(self.port)]
         clean = {name: value for name, value in os.environ.items() if "PROCTOR_" not in name}
+        enter = []
+        if self._group is not None:
+            enter = ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', f"{self._group}/cgroup.procs"]
         self._child = subprocess.Popen(
-            [python, *arguments, "--end-with-parent", str(os.getpid())],
+            [*enter, python, *arguments, "--end-with-parent", str(os.getpid())],
             env={
                 **clean,
                 "PYTHONPATH": f"{ROOT}/client{os.pathsep}{ROOT}/service",

@@ -6,18 +6,14 @@ Nowhere else does one of them know a concrete other. How the service opens, drai
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import logging
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
@@ -28,7 +24,7 @@ from proctor_service.admission.queue import FairQueue
 from proctor_service.api.auth import Authenticated
 from proctor_service.api.batch import Batch
 from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, compat_routes
-from proctor_service.api.connection import HttpProtocol, LastAnswers
+from proctor_service.api.connection import EchoedRequestIds, LastAnswers
 from proctor_service.api.examples import BODIES, install_openapi
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import health_routes
@@ -42,7 +38,7 @@ from proctor_service.api.translate import Machine
 from proctor_service.api.workplaces import workplaces
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Corridor, Judge, Outcome, outcome_bytes
-from proctor_service.life import ANSWERING_SECONDS, Rooms
+from proctor_service.life import Rooms
 from proctor_service.logs import configure_logging
 from proctor_service.measured import (
     MeasuredApp,
@@ -52,13 +48,20 @@ from proctor_service.measured import (
     measured_play,
 )
 from proctor_service.metrics import Metrics
+from proctor_service.readiness import Readiness, judging_probe
 from proctor_service.registry import Bounds, Registry
 from proctor_service.replicas import Identity, Peers, Replicas, base_url
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
 from proctor_service.running import Runner
-from proctor_service.sandbox.interface import Backend
-from proctor_service.settings import Settings
+from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.open_files import (
+    allowed_open_files,
+    raise_open_files,
+)
+from proctor_service.server import Server as Server
+from proctor_service.server import make_server as make_server
+from proctor_service.settings import Settings, unknown_variables
 
 if TYPE_CHECKING:  # both are optional extras
     from proctor_service.redis_store import RedisStore
@@ -67,9 +70,6 @@ if TYPE_CHECKING:  # both are optional extras
 log = logging.getLogger(__name__)
 
 MEBIBYTE = 1024 * 1024
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
-BACKLOG = 2048
-LAST_REQUESTS_SECONDS = 0.25
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -83,13 +83,19 @@ def build_app(
     settings: Settings, backend: Backend | None = None, judge: Judge | None = None
 ) -> FastAPI:
     """The service as an ASGI app; its `state.rooms` are the Rooms. Tests bring their own judge."""
-    rooms = _rooms(settings, backend or _backend(settings), judge or _judge(settings))
+    if backend is None and settings.backend == "local":
+        settings = _fitted(settings)
+    probed = backend is None and judge is None and settings.backend == "local"
+    backend, judge = backend or _backend(settings), judge or _judge(settings)
+    probe = judging_probe(judge, backend, _probe_limits(settings)) if probed else None
+    rooms = _rooms(settings, backend, judge, Readiness(probe))
     app = FastAPI(
         title="Proctor",
         version=_version(),
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
+        redirect_slashes=False,  # which would send a client to whatever its own Host header names
         telemetry=NO_TELEMETRY,
     )
     app.state.rooms = rooms
@@ -97,7 +103,11 @@ def build_app(
     app.include_router(sandbox_routes(rooms.sandboxes))
     app.include_router(rollout_routes(rooms.rollouts, settings.max_body_mb))
     app.include_router(compat_routes(rooms.compat))
-    app.include_router(health_routes(rooms.queue, rooms.metrics))
+    app.include_router(
+        health_routes(
+            rooms.queue, rooms.metrics, lambda: rooms.readiness.why_not, settings.metrics_tenants
+        )
+    )
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
     # The last one added is the first that a request meets.
@@ -111,19 +121,41 @@ def build_app(
         app.add_middleware(TracedApp, tracing=rooms.tracing)
     app.add_middleware(MeasuredApp, metrics=rooms.metrics)
     app.add_middleware(LastAnswers, draining=lambda: rooms.queue.draining)
+    app.add_middleware(EchoedRequestIds)
     return app
 
 
-def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
+def _fitted(settings: Settings) -> Settings:
+    """The settings, with fewer sandboxes where open files are few. Raises StartError."""
+    raise_open_files()
+    fitted = settings.fitted(allowed_open_files())
+    if fitted is not settings:
+        most = {"sandboxes": fitted.max_sandboxes, "slots": fitted.slots}
+        log.warning("few open files are allowed: fewer sandboxes", extra=most)
+    return fitted
+
+
+def _probe_limits(settings: Settings) -> Limits:
+    return Limits(
+        cpu_seconds=settings.cpu_seconds,
+        wall_seconds=settings.wall_seconds,
+        memory_mb=settings.memory_mb,
+        output_kb=settings.output_kb,
+        processes=settings.processes,
+        disk_mb=settings.disk_mb,
+    )
+
+
+def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readiness) -> Rooms:
     deadlines = Deadlines()
-    metrics = Metrics()
+    metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     tracing = _tracing(settings)
     shares = _shares(settings)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
     )
-    judge = measured_judge(judge, metrics)
+    judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Corridor(judge, backend, queue, cache).evaluate, metrics)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
@@ -160,7 +192,7 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge) -> Rooms:
     metrics.watch_stateful(registry.census)
     return Rooms(
         settings, backend, queue, deadlines, cache, desk, registry, sandboxes, rollouts, compat,
-        metrics, replicas, store, tracing,
+        metrics, replicas, readiness, store, tracing,
     )  # fmt: skip
 
 
@@ -265,91 +297,6 @@ def _version() -> str:
         return "0"
 
 
-class Server(uvicorn.Server):
-    """Drains before it stops listening; uvicorn alone would close its sockets first.
-
-    While it drains, a new request gets a 503 that says so, and not a refused connection.
-    """
-
-    def __init__(self, config: uvicorn.Config, rooms: Rooms) -> None:
-        super().__init__(config)
-        self.start_error: StartError | None = None
-        self._rooms = rooms
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._draining: asyncio.Task[None] | None = None
-        self._signals = 0
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the rooms, then listens."""
-        try:
-            await self._rooms.open()
-        except StartError as error:
-            self.start_error = error
-            self.should_exit = True
-            await self._rooms.close()
-            return
-        await super().startup(sockets)
-
-    async def main_loop(self) -> None:
-        """Serves until it is told to stop."""
-        self._loop = asyncio.get_running_loop()
-        if self._signals:  # one came while the rooms were opened
-            self._begin_drain()
-        await super().main_loop()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, the second ends it at once."""
-        self._signals += 1
-        if self._signals > 1:
-            self.force_exit = self.should_exit = True
-        elif self._loop is not None:
-            # A signal's handler runs between any two instructions; the loop is where we may act.
-            self._loop.call_soon_threadsafe(self._begin_drain)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the connections, then the rooms; when forced it waits for nobody."""
-        if self.force_exit:
-            for connection in list(self.server_state.connections):
-                connection.transport.abort()
-        elif self.started:
-            for server in self.servers:
-                server.close()
-            # Who has just connected is still told that the service stops, and may ask another one.
-            await asyncio.sleep(LAST_REQUESTS_SECONDS)
-        await super().shutdown(sockets)
-
-    def _begin_drain(self) -> None:
-        log.info("stopping; a second signal ends it at once")
-        self._draining = asyncio.get_running_loop().create_task(self._drain())
-
-    async def _drain(self) -> None:
-        try:
-            await self._rooms.drain()
-        finally:
-            self.should_exit = True
-
-
-def make_server(app: FastAPI) -> Server:
-    """A server for an app of `build_app`."""
-    rooms: Rooms = app.state.rooms
-    settings = rooms.settings
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        http=HttpProtocol,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(ANSWERING_SECONDS / 2)),
-    )
-    return Server(config, rooms)
-
-
 def serve(settings: Settings) -> None:
     """Runs the service until it is told to stop. Raises StartError when it cannot start."""
     app = build_app(settings)
@@ -359,6 +306,9 @@ def serve(settings: Settings) -> None:
 
         fields = current_ids
     configure_logging(settings.log_level, settings.log_format, fields)
+    for name, nearest in unknown_variables().items():
+        meant = f"; did you mean {nearest}?" if nearest else ""
+        log.warning("%s is no setting%s", name, meant)
     server = make_server(app)
     # What is there now stays: without it each full collection would hold the loop up for 25 ms.
     gc.collect()

@@ -3,7 +3,12 @@
     ProctorServiceError
     ├── Refusal                 the request is not taken; the client sees a 4xx or 5xx
     │   ├── InvalidRequest      422  what was asked makes no sense here
+    │   ├── MalformedRequest    400  these bytes are no HTTP request
+    │   ├── AmbiguousKey        400  several Idempotency-Key headers
+    │   ├── HeadTooSlow         408  the request's head did not come in time
     │   ├── TooLarge            413
+    │   ├── HeadTooLarge        431
+    │   ├── BatchTooLarge       413  more items than the queue ever takes at once
     │   ├── Unauthorized        401
     │   ├── Forbidden           403
     │   ├── NotFound            404
@@ -16,6 +21,7 @@
     │   └── Draining            503  the service is stopping
     ├── Failure                 an item was taken and could not be judged: `error`, no reward
     │   ├── SandboxUnavailable  no sandbox could be had: nothing ran
+    │   │   └── NoSandboxInTime     all are in use, or the machine is slow
     │   ├── SandboxLost         the sandbox went away under a running submission
     │   ├── JudgeFailed         a bug or a limit of ours
     │   ├── DeadlinePassed
@@ -61,10 +67,40 @@ class InvalidRequest(Refusal):
     status, reason = 422, "invalid_request"
 
 
+class MalformedRequest(Refusal):
+    """The bytes are no HTTP request, or one that may be understood in two ways."""
+
+    status, reason = 400, "invalid_request"
+
+
+class AmbiguousKey(Refusal):
+    """The request has several keys; whichever was meant, another may be remembered."""
+
+    status, reason = 400, "invalid_request"
+
+
+class HeadTooSlow(Refusal):
+    """The request's head was not whole in time; nothing of it was looked at."""
+
+    status, reason, retryable = 408, "invalid_request", True
+
+
 class TooLarge(Refusal):
     """The body is over the limit."""
 
     status, reason = 413, "invalid_request"
+
+
+class HeadTooLarge(Refusal):
+    """The request's head has too many bytes or fields."""
+
+    status, reason = 431, "invalid_request"
+
+
+class BatchTooLarge(Refusal):
+    """More items than the queue holds when it is empty: no waiting helps, a smaller batch does."""
+
+    status, reason = 413, "batch_too_large"
 
 
 class Unauthorized(Refusal):
@@ -142,6 +178,10 @@ class SandboxUnavailable(Failure):
     """No sandbox could be had; the submission did not run."""
 
     reason = "sandbox_unavailable"
+
+
+class NoSandboxInTime(SandboxUnavailable):
+    """Nor is anything broken: the sandboxes are all in use, or the machine is slow."""
 
 
 class SandboxLost(Failure):

@@ -14,13 +14,12 @@ from functools import partial
 
 from proctor_client.wire import CacheResult, Priority
 from proctor_service.admission.cache import Cache
-from proctor_service.admission.queue import FairQueue
+from proctor_service.admission.queue import FairQueue, Ticket
+from proctor_service.attempts import attempted
 from proctor_service.errors import (
     DeadlinePassed,
     Failure,
     JudgeFailed,
-    SandboxLost,
-    SandboxUnavailable,
 )
 from proctor_service.judge.reward import reward
 from proctor_service.judge.submission import Judgement, Submission
@@ -112,7 +111,13 @@ class Corridor:
             whose = (item.tenant, item.job)
             turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun)
             async with turn as ticket:
-                judgement = await self._by_deadline(item, submission)
+                judgement = await self._by_deadline(item, submission, ticket)
+            if judgement.unreported:
+                log.warning(
+                    "a program ended without a report: %s",
+                    judgement.unreported,
+                    extra={"evaluation_id": item.evaluation_id},
+                )
             worth = reward(judgement, submission.scoring)
             return Outcome(judgement, worth, queue_seconds=ticket.queue_seconds)
         except Failure:
@@ -122,19 +127,12 @@ class Corridor:
             message = f"a fault of the service; its log has it under {item.evaluation_id}"
             raise JudgeFailed(message) from error
 
-    async def _by_deadline(self, item: Item, submission: Submission) -> Judgement:
+    async def _by_deadline(self, item: Item, submission: Submission, ticket: Ticket) -> Judgement:
+        """Judges it, by the deadline whatever happens: attempts that fail take of the same time."""
         try:
             async with asyncio.timeout_at(item.deadline) as limit:
-                try:
-                    return await self._judge(submission, self._backend)
-                except (SandboxLost, SandboxUnavailable) as lost:
-                    # Once more, in a fresh sandbox; nothing else is ever retried.
-                    log.warning(
-                        "judging once more: %s",
-                        lost.reason,
-                        extra={"evaluation_id": item.evaluation_id},
-                    )
-                    return await self._judge(submission, self._backend)
+                judge = partial(self._judge, submission, self._backend)
+                return await attempted(judge, ticket, item.evaluation_id)
         except TimeoutError:
             if not limit.expired():
                 raise

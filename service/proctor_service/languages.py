@@ -1,12 +1,17 @@
 """How each language is compiled and run: the table that the settings start from.
 
-Paths are relative to a sandbox's working directory. A language counts as installed when every program
-in `needs` is on the sandbox's PATH.
+Paths are relative to a sandbox's working directory. For a language that is `named_by` "java", `{file}` and
+`{main}` in them stand for the classes of a source that name its file and that run. A language counts as
+installed when every program in `needs` is on the sandbox's PATH.
 """
 
 from __future__ import annotations
 
+from typing import Literal, Self
+
 from pydantic import BaseModel, ConfigDict
+
+from proctor_service.java_names import java_names
 
 SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -20,6 +25,24 @@ class Language(BaseModel):
     compile: tuple[str, ...] | None = None
     run: tuple[str, ...]
     needs: tuple[str, ...]
+    named_by: Literal["java"] | None = None
+
+    def for_source(self, source: str) -> Self:
+        """The language with the names of one source in its paths and commands."""
+        if self.named_by is None:
+            return self
+        names = java_names(source)
+
+        def named(text: str) -> str:
+            return text.replace("{file}", names.file).replace("{main}", names.main)
+
+        return self.model_copy(
+            update={
+                "source": named(self.source),
+                "compile": self.compile and tuple(map(named, self.compile)),
+                "run": tuple(map(named, self.run)),
+            }
+        )
 
 
 LANGUAGES: dict[str, Language] = {
@@ -38,10 +61,11 @@ LANGUAGES: dict[str, Language] = {
         needs=("g++",),
     ),
     "java": Language(
-        source="Main.java",
-        compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "Main.java"),
-        run=("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Main"),
+        source="{file}.java",
+        compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "{file}.java"),
+        run=("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
         needs=("javac", "java"),
+        named_by="java",
     ),
     "go": Language(
         source="solution.go",

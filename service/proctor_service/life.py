@@ -24,6 +24,7 @@ from proctor_service.api.rollouts import Rollout, RolloutDesk
 from proctor_service.api.sandboxes import SandboxDesk
 from proctor_service.evaluate import Outcome
 from proctor_service.metrics import Metrics
+from proctor_service.readiness import Readiness
 from proctor_service.registry import Registry
 from proctor_service.replicas import Replicas
 from proctor_service.sandbox.interface import Backend
@@ -55,6 +56,7 @@ class Rooms:
     compat: CompatDesk
     metrics: Metrics
     replicas: Replicas
+    readiness: Readiness
     store: RedisStore | None = None
     tracing: Tracing | None = None
     opened: bool = False
@@ -65,7 +67,10 @@ class Rooms:
         if self.opened:
             return
         self.opened = True
+        if self.store is not None:
+            await self.store.open()
         await self.backend.open()
+        await self.readiness.open()
         traits = self.backend.traits
         log.info("open", extra={"backend": traits.name, "slots": self.queue.slots})
         if traits.degraded:
@@ -97,6 +102,7 @@ class Rooms:
             return
         self.closed = True
         self.deadlines.close()
+        await self.readiness.close()
         await self.registry.close()
         await self.backend.close()
         await self.replicas.close()

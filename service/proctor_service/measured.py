@@ -50,7 +50,7 @@ def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
         except asyncio.CancelledError:
             metrics.cancelled()
             raise
-        metrics.evaluated(item.job, outcome)
+        metrics.evaluated(item.job, outcome, item.tenant)
         return outcome
 
     return measured

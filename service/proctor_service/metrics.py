@@ -1,32 +1,38 @@
 """Every metric: name, labels, buckets, in one place.
 
 No room counts anything itself: `measured.py` wraps them from outside, and tells what passes. Each app has its
-own registry. A `job` comes from a trainer, so its label is bounded: after a hundred names it is
-`other`.
+own registry. A tenant sees the jobs of its own, who operates the service those of all (`view`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, get_args, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from proctor_client.wire import ErrorReason
+from proctor_service.admission.job_counts import OTHER, JobTable
 from proctor_service.admission.queue import FairQueue
 from proctor_service.admission.rate import Rate
-from proctor_service.errors import PolicyUnavailable
+from proctor_service.errors import PolicyUnavailable, SandboxLost
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
 
-MOST_JOBS = 100
 MOST_SIGNALS = 64
-OTHER = "other"
 CLIENT_GONE_STATUS = 499  # nginx's number for a client that went away before its answer
+PHASE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
+"""As far as a submission may wait: alerts ask for more than a minute."""
 SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 TURN_BUCKETS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 100, 300, 1000)
@@ -82,22 +88,80 @@ class _Scraped(Collector):
         yield GaugeMetricFamily(*self._head, labels=[self._label])
 
 
-class Metrics:
-    """All metrics of one app."""
+class _Jobs(Collector):
+    """What is counted by job: of one tenant, or of all, by tenant where there are several."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: JobTable, tenant: str | None, by_tenant: bool) -> None:
+        self._table = table
+        self._tenant = tenant
+        self._by_tenant = by_tenant
+
+    def collect(self) -> Iterable[Metric]:
+        """Four families, read now."""
+        more = ["tenant"] if self._by_tenant else []
+        rewards = CounterMetricFamily(
+            "proctor_rewards", "Judged submissions, by verdict.", labels=["verdict", "job", *more]
+        )
+        reward = HistogramMetricFamily("proctor_reward", "Rewards given.", labels=["job", *more])
+        squares = CounterMetricFamily(
+            "proctor_reward_squares", "Sum of squared rewards.", labels=["job", *more]
+        )
+        lost = CounterMetricFamily(
+            "proctor_lost_items",
+            "Items whose sandbox was lost in every attempt.",
+            labels=["job", *more],
+        )
+        bounds = [*map(str, REWARD_BUCKETS), "+Inf"]
+        for tenant, job, counts in self._table.seen(self._tenant):
+            labels = [job, tenant] if self._by_tenant else [job]
+            for verdict, number in counts.verdicts.items():
+                rewards.add_metric([verdict, *labels], number)
+            cumulative = list(zip(bounds, itertools.accumulate(counts.buckets), strict=True))
+            reward.add_metric(labels, cumulative, counts.reward_sum)
+            squares.add_metric(labels, counts.squares_sum)
+            if counts.lost:
+                lost.add_metric(labels, counts.lost)
+        yield from (rewards, reward, squares, lost)
+
+    def describe(self) -> Iterator[Metric]:
+        """The families without samples."""
+        yield CounterMetricFamily("proctor_rewards", "")
+        yield HistogramMetricFamily("proctor_reward", "")
+        yield CounterMetricFamily("proctor_reward_squares", "")
+        yield CounterMetricFamily("proctor_lost_items", "")
+
+
+class View(Collector):
+    """Part of a registry: without the series that say when others began, and with one tenant's jobs."""
+
+    def __init__(self, registry: CollectorRegistry, jobs: _Jobs | None) -> None:
+        self._registry = registry
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, read now."""
+        jobs = () if self._jobs is None else {family.name for family in self._jobs.describe()}
+        for family in self._registry.collect():
+            if family.name not in jobs:
+                family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+                yield family
+        if self._jobs is not None:
+            yield from self._jobs.collect()
+
+
+class Metrics:
+    """All metrics of one app. `by_tenant`: there are several tenants, and jobs are told apart by them."""
+
+    def __init__(self, by_tenant: bool = False) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         counter, histogram = self._counter, self._histogram
-        self._rewards = counter(
-            "proctor_rewards", "Judged submissions, by verdict.", "verdict", "job"
-        )
-        self._reward = histogram("proctor_reward", "Rewards given.", REWARD_BUCKETS, "job")
-        self._squares = counter("proctor_reward_squares", "Sum of squared rewards.", "job")
+        self._jobs = JobTable(REWARD_BUCKETS)
+        self.registry.register(_Jobs(self._jobs, None, by_tenant))
         self._phase = histogram(
             "proctor_phase_seconds",
             "Seconds of an evaluation: in the queue, in sandboxes, and judging around them.",
-            SHORT_BUCKETS,
+            PHASE_BUCKETS,
             "phase",
         )
         self._errors = counter(
@@ -107,6 +171,9 @@ class Metrics:
             "proctor_failed_attempts", "Attempts at judging that failed, retried or not.", "reason"
         )
         self._signals = counter("proctor_hack_signals", "What submissions tried.", "kind")
+        self._unreported = counter(
+            "proctor_unreported_ends", "Programs that ended without a report, and had a verdict."
+        )
         self._cache = counter("proctor_cache", "Items by how the cache served them.", "result")
         self._requests = counter(
             "proctor_http_requests", "Requests answered.", "method", "route", "status"
@@ -140,7 +207,6 @@ class Metrics:
         self._store_failures = counter(
             "proctor_store_failures", "Questions to the shared store that were not answered."
         )
-        self._job = _Bounded(MOST_JOBS)
         self._signal = _Bounded(MOST_SIGNALS)
         # A rate sees nothing of the first count: so these are there, at nought, before it.
         for reason in get_args(ErrorReason):
@@ -148,7 +214,6 @@ class Metrics:
         self._trajectories.labels(PolicyUnavailable.reason)
         # A look-up of labels takes a lock and a tuple; these few are looked up once.
         self._phases = {name: self._phase.labels(name) for name in ("queue", "sandbox", "judge")}
-        self._by_job: dict[tuple[str, str], tuple[Counter, Histogram, Counter]] = {}
         self.recent = Rate()
 
     def watch(self, queue: FairQueue, backend: Backend) -> None:
@@ -209,18 +274,22 @@ class Metrics:
         """Records a request to a policy: `answered` or `failed`."""
         self._policy_seconds.labels(outcome).observe(seconds)
 
-    def evaluated(self, job: str, outcome: Outcome) -> None:
-        """Records what came out of the corridor."""
+    def view(self, tenant: str | None) -> View:
+        """What a tenant may see: everything but the jobs of others. None: the operator, who sees all."""
+        jobs = None if tenant is None else _Jobs(self._jobs, tenant, by_tenant=False)
+        return View(self.registry, jobs)
+
+    def evaluated(self, job: str, outcome: Outcome, tenant: str = "local") -> None:
+        """Records what came of an evaluation."""
         judgement = outcome.judgement
         if judgement is None or outcome.reward is None:
             reason = outcome.failure.reason if outcome.failure is not None else "judge_failed"
             self._errors.labels(reason).inc()
+            if reason == SandboxLost.reason:
+                self._jobs.add_lost(tenant, job)
             return
         self.recent.add()
-        rewards, reward, squares = self._of_job(judgement.verdict, self._job(job))
-        rewards.inc()
-        reward.observe(outcome.reward)
-        squares.inc(outcome.reward**2)
+        self._jobs.add(tenant, job, judgement.verdict, outcome.reward)
         if judgement.verdict == "no_code":
             return
         self._cache.labels(outcome.cache).inc()
@@ -235,6 +304,8 @@ class Metrics:
 
     def attempted(self, judgement: Judgement, seconds: float) -> None:
         """Records one attempt of the judge that ended with a verdict."""
+        if judgement.unreported:
+            self._unreported.inc()
         sandbox_seconds = judgement.usage.wall_seconds
         self._phases["sandbox"].observe(sandbox_seconds)
         # Sandboxes may have run side by side, so that their sum is more than what passed.
@@ -248,17 +319,6 @@ class Metrics:
         """Records a request. `route` is the template, never the path."""
         self._requests.labels(method, route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
-
-    def _of_job(self, verdict: str, job: str) -> tuple[Counter, Histogram, Counter]:
-        found = self._by_job.get((verdict, job))
-        if found is None:
-            found = (
-                self._rewards.labels(verdict, job),
-                self._reward.labels(job),
-                self._squares.labels(job),
-            )
-            self._by_job[verdict, job] = found
-        return found
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)

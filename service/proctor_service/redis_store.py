@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from proctor_service.errors import StartError
 
@@ -64,6 +64,22 @@ class RedisStore:
     def up(self) -> bool:
         """Whether it answered when it was last asked."""
         return not self._away
+
+    async def open(self) -> None:
+        """Asks once, so that a wrong address is told at the start and not with the first reward.
+
+        Raises StartError when Redis refuses us. One that is away is only logged: it may come back.
+        """
+        try:
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                await _awaited(self._redis.ping())
+        except (AuthenticationError, ResponseError) as error:
+            why = type(error).__name__
+            raise StartError(f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {why}") from None
+        except (RedisError, OSError, TimeoutError) as error:
+            self._away = True
+            where = {"setting": "PROCTOR_REDIS_URL", "host": self._where, "why": str(error)}
+            log.error("Redis cannot be reached; this replica goes on by itself", extra=where)
 
     async def load(self, name: bytes) -> Mapping[bytes, bytes]:
         """All fields under a name; none when Redis is away."""

@@ -8,23 +8,21 @@ A sandbox that is lost is a failure, and never something that the program did.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from proctor_service.admission.queue import FairQueue
+from proctor_service.admission.queue import FairQueue, Ticket
+from proctor_service.attempts import attempted
 from proctor_service.errors import (
     DeadlinePassed,
     FileMissing,
     FileRefused,
     SandboxEnded,
     SandboxLost,
-    SandboxUnavailable,
 )
 from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
-
-log = logging.getLogger(__name__)
 
 Tell = Callable[[str, float], None]
 """Hears of each command: `success`, `failure` or `error`, and its seconds."""
@@ -86,26 +84,25 @@ class Runner:
         """
         places = self._queue.reserve(1, (asker.tenant, asker.job))
         try:
-            async with self._queue.admit(asker.tenant, asker.job, asker.deadline):
-                return await self._by_deadline(program, asker.deadline)
+            turn = self._queue.admit(asker.tenant, asker.job, asker.deadline)
+            async with turn as ticket:
+                return await self._by_deadline(program, asker.deadline, ticket)
         finally:
             places.close()
 
-    async def _by_deadline(self, program: Program, deadline: float) -> Ran:
+    async def _by_deadline(self, program: Program, deadline: float, ticket: Ticket) -> Ran:
         try:
             async with asyncio.timeout_at(deadline) as limit:
-                try:
-                    return await self._in_sandbox(program)
-                except (SandboxLost, SandboxUnavailable) as lost:
-                    log.warning("running once more: %s", lost.reason)  # as in `evaluate.py`
-                    return await self._in_sandbox(program)
+                return await attempted(partial(self._in_sandbox, program), ticket)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise DeadlinePassed("the deadline passed while it ran") from None
 
     async def _in_sandbox(self, program: Program) -> Ran:
-        language = None if program.language == "python" else self._languages[program.language]
+        language = None
+        if program.language != "python":
+            language = self._languages[program.language].for_source(program.source)
         files = dict(program.files)
         run = Command((), program.source, program.stdin, program.run_seconds)
         if language is not None:

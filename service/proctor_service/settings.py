@@ -5,8 +5,10 @@ Each field is the variable `PROCTOR_` + its name in capitals; the README's table
 
 from __future__ import annotations
 
-import json
+import difflib
 import os
+from collections.abc import Iterable
+from os import environ
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +25,15 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
 from proctor_service.languages import LANGUAGES, Language
+from proctor_service.tokens import parse_tokens
 
+_PREFIX = "PROCTOR_"
+_OTHERS = frozenset({"URL", "TOKEN"})  # the client's
+OWN_OPEN_FILES = 64
+SANDBOX_OPEN_FILES = 16
+"""Its channel, streams and cgroup, and the pipes of a command in it."""
+LEAST_OPEN_FILES = 320
+"""A sandbox's channel has the number 300, out of the way of programs that close 3 to 255."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -31,11 +41,28 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str]:
+    """Variables that begin with PROCTOR_ and are no setting, and the nearest name, or nothing, to each.
+
+    Of `environment`; by default, of this process's.
+    """
+    environment = environ if environment is None else environment
+    known = {name.upper() for name in Settings.model_fields} | _OTHERS
+    found = {
+        name: name.upper().removeprefix(_PREFIX)
+        for name in environment
+        if name.upper().startswith(_PREFIX)
+    }
+    unknown = {name: bare for name, bare in found.items() if bare not in known}
+    nearest = {n: difflib.get_close_matches(bare, sorted(known), 1) for n, bare in unknown.items()}
+    return {name: f"{_PREFIX}{near[0]}" if near else "" for name, near in nearest.items()}
+
+
 class Settings(BaseSettings):
     """How this service runs. Frozen: made once, at start."""
 
     model_config = SettingsConfigDict(
-        env_prefix="PROCTOR_", frozen=True, extra="forbid", populate_by_name=True
+        env_prefix=_PREFIX, frozen=True, extra="forbid", populate_by_name=True
     )
 
     host: str = Field(
@@ -44,7 +71,14 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     tokens: SecretStr = Field(SecretStr(""), description="JSON object from tenant to token.")
     tokens_file: Path | None = Field(None, description="File that holds such an object.")
-    metrics_public: bool = Field(False, description="Serve /metrics without a token.")
+    metrics_public: bool = Field(
+        False, description="Serve /metrics without a token, with the jobs of all tenants."
+    )
+    metrics_tenants: list[str] = Field(
+        [],
+        description="JSON list of the tenants, of Prometheus say, whose tokens show the jobs of all tenants "
+        "on /metrics; any other shows its own.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least level logged."
     )
@@ -258,26 +292,41 @@ class Settings(BaseSettings):
 
     def tokens_by_tenant(self) -> dict[str, str]:
         """Tenant to token. Raises StartError when what is configured is no such object."""
-        text = self.tokens.get_secret_value()
+        text, where = self.tokens.get_secret_value(), "PROCTOR_TOKENS"
         if self.tokens_file is not None:
+            where = f"PROCTOR_TOKENS_FILE {self.tokens_file}"
             try:
                 text = self.tokens_file.read_text()
-            except OSError as error:
-                raise StartError(f"PROCTOR_TOKENS_FILE: {error}") from None
-        if not text.strip():
-            return {}
-        try:
-            tokens = json.loads(text)
-        except ValueError:
-            tokens = None
-        good = isinstance(tokens, dict) and all(isinstance(v, str) and v for v in tokens.values())
-        if not good or not tokens:
-            raise StartError("PROCTOR_TOKENS: not a JSON object from tenant to a non-empty token")
-        return dict(tokens)
+            except (OSError, ValueError) as error:
+                raise StartError(f"{where}: {error}") from None
+        return parse_tokens(text, where) if text.strip() else {}
 
     def stateful_count(self) -> int:
         """How many stateful sandboxes there may be at once."""
         return min(self.max_stateful_sandboxes, max(1, self.max_sandboxes // 2))
+
+    def fitted(self, open_files: int) -> Settings:
+        """The same with as few sandboxes and slots as so many open files are enough for.
+
+        Half of the files are for sandboxes, half for connections. Raises StartError, with the number that is
+        needed, when they are not enough for one slot.
+        """
+        if open_files < LEAST_OPEN_FILES:
+            raise StartError(
+                f"only {open_files} open files are allowed; one slot needs {LEAST_OPEN_FILES}: raise "
+                "the hard limit (ulimit -Hn; systemd: LimitNOFILE=)"
+            )
+        most = (open_files - OWN_OPEN_FILES) // 2 // SANDBOX_OPEN_FILES
+        if self.max_sandboxes <= most:
+            return self
+        stateful = min(self.stateful_count(), most // 2)
+        fewer = {
+            "max_sandboxes": most,
+            "max_stateful_sandboxes": stateful,
+            # An evaluation may hold two sandboxes at once.
+            "slots": min(self.slot_count(), (most - stateful) // 2),
+        }
+        return self.model_copy(update=fewer)
 
     def slot_count(self) -> int:
         """How many evaluations run at once."""

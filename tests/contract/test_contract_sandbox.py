@@ -298,6 +298,7 @@ def test_who_takes_turns_idles_in_its_own_alone(ask: Ask) -> None:
         job = message("python", mode="serve", source="def f(): return 7", files={})
         async with place.backend.lease(limits) as sandbox:
             sandbox.begin(Job(job, limits, takes_turns=True))
+            assert await sandbox.receive() == b"!began"
             assert await sandbox.receive() == b'["loaded"]'
             await place.script("import time\ntime.sleep(1.2)")
             sandbox.hang_up()
@@ -306,6 +307,7 @@ def test_who_takes_turns_idles_in_its_own_alone(ask: Ask) -> None:
             assert ended.usage.idle_seconds < 0.6
         async with place.backend.lease(limits) as sandbox:
             sandbox.begin(Job(job, limits))
+            assert await sandbox.receive() == b"!began"
             assert await sandbox.receive() == b'["loaded"]'
             assert await sandbox.receive() is None
             assert (await sandbox.ended()).ending == "wall_limit"
@@ -339,6 +341,7 @@ def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(ask: Ask)
         )
         async with place.backend.lease(limits) as sandbox:
             sandbox.begin(job)
+            assert await sandbox.receive() == b"!began"
             assert await sandbox.receive() == b"[1]"
             sandbox.hang_up()
             assert await sandbox.receive() == b"[1]"

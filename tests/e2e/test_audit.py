@@ -35,10 +35,20 @@ PLANTED: dict[str, Row] = {
         "import os\ndef double(n):\n    return 2 * n if n == 2 or os.urandom(1)[0] < 128 else 0\n",
         TESTS,
     ),
-    "passes_for_anything": asserts("vacuous", DOUBLE, ["assert True"]),
+    "passes_for_anything": asserts(
+        "vacuous", DOUBLE, ["try:\n    double(2)\nexcept Exception:\n    pass"]
+    ),
     "vacuous_test": asserts("half", DOUBLE, ["assert 1 + 1 == 2", TESTS[0]]),
     "slow": asserts("slow", f"import time\ntime.sleep(0.6)\n{DOUBLE}", TESTS),
     "broken_tests": asserts("broken", DOUBLE, ["assert double(2) == "]),
+    "shared_process": asserts(
+        "shared", DOUBLE, [f"import inspect\nassert inspect.signature(double)\n{TESTS[0]}"]
+    ),
+    "asks_objects": asserts(
+        "asks",
+        "class Box:\n    def __len__(self):\n        return 2\n",
+        ["b = Box()\nassert len(b) == 2"],
+    ),
     "no_reference": asserts("bare", None, TESTS),
 }
 
@@ -66,7 +76,12 @@ def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_pat
     kinds = {task["id"]: [each["kind"] for each in task["findings"]] for task in found["tasks"]}
     assert kinds == {row["id"]: [] if kind == "sound" else [kind] for kind, row in PLANTED.items()}
     assert found["counts"] == {kind: 1 for kind in PLANTED if kind != "sound"}
-    assert (found["problems"], found["harmful"], found["format"]) == (8, 5, "jsonl")
+    assert (found["problems"], found["harmful"], found["format"]) == (10, 5, "jsonl")
+    levels = {task["id"]: (task["level"], task["level_reason"]) for task in found["tasks"]}
+    assert levels["sound"][0] == "calls"
+    assert levels["half"][0] == "values"
+    assert levels["shared"] == ("shared", "tests.0 inspects code with inspect")
+    assert "levels of asserts" in said.stdout
     details = {task["id"]: task["findings"] for task in found["tasks"]}
     assert "test 1" in details["flaky"][0]["detail"]
     assert "empty program" in details["vacuous"][0]["detail"]

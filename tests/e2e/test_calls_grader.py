@@ -122,3 +122,80 @@ def test_numbers_of_more_digits_than_python_writes(service: Service) -> None:
     assert (result["verdict"], result["reward"]) == ("failed", 0.0)
     result = one(service, "def f(n):\n    return n", grader)
     assert (result["verdict"], result["reward"]) == ("passed", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected", "tolerance", "verdict"),
+    [
+        ("numpy.array([1, 2, 3])", [1, 2, 3], 0, "passed"),
+        ("numpy.array([1, 2, 3])", [1, 2, 4], 0, "failed"),
+        ("numpy.array([[1, 2], [3, 4]])", [[1, 2], [3, 4]], 0, "passed"),
+        ("numpy.array([[1, 2], [3, 4]]).T", [[1, 3], [2, 4]], 0, "passed"),
+        ("numpy.array([[1, 2], [3, 4]])", [1, 2, 3, 4], 0, "failed"),
+        ("numpy.array([0.1 + 0.2])", [0.3], 1e-9, "passed"),
+        ("numpy.array([0.1 + 0.2])", [0.3], 0, "failed"),
+        ("numpy.float64(1.5)", 1.5, 0, "passed"),
+        ("numpy.int32(2)", 2, 0, "passed"),
+        ("[numpy.array([1]), (numpy.int64(2),)]", [[1], [2]], 0, "passed"),
+        ("numpy.array([[1], [2, 3]], dtype=object)", [[1], [2, 3]], 0, "passed"),
+        ("numpy.zeros((2, 0))", [[], []], 0, "passed"),
+        ("{'a': numpy.arange(3)}", {"a": [0, 1, 2]}, 0, "passed"),
+        ("numpy.arange(100_000)", list(range(100_000)), 0, "passed"),
+        ("type('A', (numpy.ndarray,), {'__eq__': lambda *a: True})((2,))", [1, 2], 0, "failed"),
+    ],
+)
+def test_arrays_answer_for_lists(
+    service: Service, source: str, expected: Any, tolerance: float, verdict: str
+) -> None:
+    grader = calls(([], expected), tolerance=tolerance)
+    found = verdicts(service, grader, f"import numpy\ndef f(): return {source}")
+    assert found == [verdict]
+
+
+def test_an_array_of_the_standard_library_answers_for_a_list(service: Service) -> None:
+    source = "import array\ndef f(): return array.array('d', [0.5, 1])"
+    assert verdicts(service, calls(([], [0.5, 1])), source) == ["passed"]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    ["{1: 'b', '1': 'a'}", "{'1': 'a', 1: 'b'}", "{1: 'a', '1': 'a'}"],
+)
+def test_keys_that_json_writes_alike_are_no_answer(service: Service, returned: str) -> None:
+    source = f"def f(): return {returned}"
+    assert verdicts(service, calls(([], {"1": "a"})), source) == ["failed"]
+
+
+SHARED = "y = []\n    for _ in range(23): y = [y, y]\n    return "
+HUGE = {
+    "shared parts": SHARED + "y",
+    "shared parts in tuples": SHARED.replace("[y, y]", "(y, y)") + "y",
+    "shared parts in a dict": SHARED + "{'a': y}",
+    "shared parts as keys": SHARED.replace("23", "15")
+    .replace("[]", "()")
+    .replace("[y, y]", "(y, y)")
+    + "{(y, i): 0 for i in range(50)}",
+    "a large array": "import numpy; return numpy.zeros(2_000_000)",
+    "many numbers": "return list(range(400_000))",
+    "a long text": "return 'y' * (8 << 20)",
+    "a large integer": "return 1 << 30_000_000",
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_huge_answer_is_wrong_and_others_are_served(service: Service, name: str) -> None:
+    source = f"def f():\n    {HUGE[name]}"
+    limits = {"cpu_seconds": 10}
+    wanted: tuple[Any, ...] = ([], 5, [[[]], [[]]], {"a": []})
+    for expected in wanted:
+        result = one(service, source, calls(([], expected)), limits=limits)
+        assert result["reward"] == 0.0, result
+        with service.client() as client:
+            assert client.get("/healthz").status_code == 200
+
+
+def test_parts_that_are_shared_answer_for_parts_that_are_not(service: Service) -> None:
+    source = "def f():\n    row = [0] * 300\n    return [row] * 300"
+    assert verdicts(service, calls(([], [[0] * 300] * 300)), source) == ["passed"]
+    wrong = [[0] * 300] * 299 + [[0] * 299 + [1]]
+    assert verdicts(service, calls(([], wrong)), source) == ["failed"]

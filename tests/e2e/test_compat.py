@@ -354,7 +354,73 @@ def test_a_large_integer_that_is_almost_right_is_wrong(client: httpx.Client) -> 
         return bool(answer["accepted"])
 
     assert not accepted("123456789012", "123456789013")
+    assert not accepted("0.5 1000000008", "0.5 1000000007")
+    assert not accepted("1000000007.5 0.5", "1000000007 0.5")
     assert accepted("0.33333333", "0.333333")
+    assert accepted("0.33333333 1000000007", "0.333333 1000000007")
+    assert accepted("1.00001e5", "1e5")
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "print(2 * int(input()))",
+        "```python\nprint(2 * int(input()))\n```\nRun it:\n```\n$ echo 1 | python a.py\n2\n```",
+        "```python\nprint(1)\n```\nNo, better:\n```python\nprint(2 * int(input()))\n```",
+        "<answer>\nprint(2 * int(input()))\n</answer>",
+    ],
+)
+def test_code_is_taken_out_as_reward_does(client: httpx.Client, completion: str) -> None:
+    assert post(client, "submit", submit(completion, ("4", "8")))["accepted"] is True
+    label = json.dumps([{"input": "4", "output": "8"}])
+    asked = {"prompt": "", "response": completion, "label": label}
+    assert post(client, "remote_rm", asked) == 1.0
+    tests = ["assert callable(print)"]
+    one = post(client, "reward", {"prompt": "", "response": completion, "tests": tests})
+    assert one["extracted_code"] == "print(2 * int(input()))"
+
+
+def test_what_is_no_code_is_none_on_every_route(client: httpx.Client) -> None:
+    prose = "Sorry, I cannot."
+    assert post(client, "submit", submit(prose, ("", "")))["accepted"] is False
+    label = json.dumps([{"input": "", "output": ""}])
+    assert post(client, "remote_rm", {"response": prose, "label": label}) == 0.0
+    assert post(client, "reward", {"response": prose, "tests": ["assert True"]})["reward"] == 0.0
+
+
+PYTEST_RUNS = [
+    ("def test_a():\n    assert 1 + 1 == 2", 0, "1 passed"),
+    ("def test_a():\n    assert 1 + 1 == 3", 1, "1 failed"),
+    ("def f(x):\n    return x\n\nclass TestF:\n    def test_it(self):\n        assert f(1) == 1",
+     0, "1 passed"),
+    ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertEqual(1, 1)",
+     0, "1 passed"),
+    ("import pytest\n@pytest.mark.parametrize('n', [1, 2])\ndef test_a(n):\n    assert n", 0, "2 passed"),
+    ("x = 1", 5, "no tests ran"),
+    ("def test_a(:", 2, "SyntaxError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "return_code", "printed"), PYTEST_RUNS)
+def test_pytest_runs_the_test_functions(
+    client: httpx.Client, code: str, return_code: int, printed: str
+) -> None:
+    said = run_code(client, code, language="pytest")
+    assert said["status"] == ("Failed" if return_code else "Success")
+    assert said["compile_result"] is None
+    assert said["run_result"]["return_code"] == return_code
+    assert printed in said["run_result"]["stdout"]
+
+
+def test_pytest_finds_the_files_beside_the_tests(client: httpx.Client) -> None:
+    files = {"helper.py": base64.b64encode(b"n = 7").decode()}
+    code = "from helper import n\ndef test_n():\n    assert n == 7"
+    assert run_code(client, code, language="pytest", files=files)["status"] == "Success"
+
+
+def test_pytest_is_held_to_its_time(client: httpx.Client) -> None:
+    said = run_code(client, "def test_a():\n    while 1: pass", language="pytest", run_timeout=2)
+    assert said["run_result"]["status"] == "TimeLimitExceeded"
 
 
 # ---------------------------------------------------------------- open-r1
@@ -423,13 +489,30 @@ def test_open_r1_gets_the_value_of_the_last_expression(client: httpx.Client) -> 
     assert rewards(answer) == [1.0, 0.5, 0.0, 1.0, 0.0, 0.0, None]
     assert answer[3]["execution"]["logs"] == {"stdout": ["noise\n"], "stderr": []}
     for each in answer:
-        assert set(each) == {"execution", "exception_str"}
+        assert set(each) == {"execution", "text", "exception_str"}
         assert set(each["execution"]) == {"results", "logs", "error", "execution_count"}
     assert set(answer[6]["execution"]["error"]) == {"name", "value", "traceback"}
     assert [each["execution"]["error"] and each["execution"]["error"]["name"] for each in answer] == [
         None, None, None, None, "TimeoutError", "SystemExit", "ZeroDivisionError",
     ]  # fmt: skip
     assert all(each["exception_str"] is None for each in answer)
+
+
+def test_the_morph_router_gets_a_text(client: httpx.Client) -> None:
+    scripts = {
+        "    passed = 3\n    passed / 4\n": "0.75",
+        "print(0.5)": "0.5\n",
+        "print('debug')\n0.25": "0.25",
+        "print(1.0)\n1 / 0": "",
+        "x = 1": "",
+        "raise SystemExit": "",
+        "import os\nos._exit(0)": "0.0",
+        "while True: pass": "0.0",
+    }
+    body = {"scripts": list(scripts), "languages": ["python"] * len(scripts), "timeout": 1}
+    found = post(client, "execute_batch", body)
+    assert [each["text"] for each in found] == list(scripts.values())
+    assert all(each["exception_str"] is None for each in found)
 
 
 def test_open_r1_runs_other_languages(client: httpx.Client) -> None:

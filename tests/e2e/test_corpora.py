@@ -124,3 +124,30 @@ def test_contests(service: Service, spoilt: bool) -> None:
     results = judge(service, [contest(problem, spoilt=spoilt) for problem in problems])
     wanted = 0.0 if spoilt else 1.0
     assert [(r["id"], r["message"]) for r in results if r["reward"] != wanted] == []
+
+
+def graded(entry: Row, code: str) -> Row:
+    return {"id": entry["id"], "completion": code, "grader": entry["grader"]}
+
+
+def test_no_abuse_of_test_code_is_rewarded(service: Service) -> None:
+    entries = rows("hacks_objects.jsonl")
+    results = judge(service, [graded(entry, entry["completion"]) for entry in entries])
+    for entry, result in zip(entries, results, strict=True):
+        assert not result["reward"], entry["id"]
+        said = json.dumps([result["tests"], result["message"], result["stdout"], result["stderr"]])
+        assert entry.get("secret", "no secret") not in said, entry["id"]
+        assert (result["error"] is None) or entry["must"] == "invalid_task", entry["id"]
+
+
+def test_right_solutions_for_abused_tests_pass(service: Service) -> None:
+    entries = [entry for entry in rows("hacks_objects.jsonl") if "reference" in entry]
+    results = judge(service, [graded(entry, entry["reference"]) for entry in entries])
+    assert [(r["id"], r["message"]) for r in results if r["reward"] != 1.0] == []
+
+
+def test_honest_programs_with_objects_pass(service: Service) -> None:
+    entries = rows("honest_objects.jsonl")
+    results = judge(service, [graded(entry, entry["completion"]) for entry in entries])
+    assert [(r["id"], r["message"]) for r in results if r["reward"] != 1.0] == []
+    assert [(r["id"], r["hack_signals"]) for r in results if r["hack_signals"]] == []

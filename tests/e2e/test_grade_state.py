@@ -178,8 +178,8 @@ def test_a_compiler_finds_them_too_and_so_does_what_it_made(judge: Ask) -> None:
     assert judge("cat dat", grader, state, language="glued").verdict == "runtime_error"
 
 
-def test_the_tests_room_has_no_state(judge: Ask) -> None:
-    spy = "import os\nassert not os.path.exists('beside.py')\nassert f(1) == 2\n"
+def test_tests_that_look_at_files_see_the_state(judge: Ask) -> None:
+    spy = "import os\nassert os.path.exists('beside.py')\nassert f(1) == 2\n"
     grader = AssertsGrader(kind="asserts", tests=[spy])
     state = archive(("work/beside.py", "def two(): return 2\n"))
     judged = judge(BESIDE, grader, state)
@@ -612,7 +612,7 @@ def test_what_the_agents_modules_raise_is_told(judge: Ask) -> None:
     state = archive(*at("work/mine", core="def two(): raise KeyError('which')\n"))
     source = "from mine.core import two\ndef f(x): return two() * x\n"
     judged = judge(source, PYTEST, state)
-    assert judged.failures[0].message == "KeyError: 'which'"
+    assert judged.failures[0].message == "KeyError"
     skips = archive(
         *at("work/mine", core="import pytest\npytest.skip('', allow_module_level=True)\n")
     )

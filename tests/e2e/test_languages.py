@@ -189,3 +189,40 @@ def test_an_interpreter_that_the_sandbox_lacks_is_our_failure() -> None:
         items = [{"completion": "x", "language": name} for name in settings.languages]
         for result in ask(service, *items, grader={"kind": "exec"}):
             assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
+
+
+def test_a_java_assertion_that_fails_is_no_success(service: Service) -> None:
+    if "java" not in HERE:
+        return
+    found = {"assert 1 + 1 == 2;": "passed", "assert 1 + 1 == 3;": "runtime_error"}
+    items = [
+        {"completion": _java(body), "grader": {"kind": "exec"}, "language": "java"}
+        for body in found
+    ]
+    results = judge(service, *items, limits=LIMITS)
+    assert [result["verdict"] for result in results] == list(found.values()), results
+
+
+def test_a_java_class_has_any_name(service: Service) -> None:
+    if "java" not in HERE:
+        return
+    main = 'public static void main(String[] a) { System.out.println("7"); }'
+    sources = [
+        f"public class Solution {{ {main} }}",
+        f"// public class No {{\n/* public class No {{ */ class A {{ }}\npublic final class B {{ {main} }}",
+        f"class Only {{ {main} }}",
+        f'public class First {{ String s = "public class No {{"; }}\nclass Second {{ {main} }}',
+        f"interface A {{ int f(); }} class Z {{ public static class In {{ }} {main} }}",
+        f"public class Main {{ {main} }}",
+        f"public enum E {{ X; {main} }}",
+    ]
+    items = [
+        {
+            "completion": source,
+            "language": "java",
+            "grader": {"kind": "stdio", "cases": [{"stdout": "7"}]},
+        }
+        for source in sources
+    ]
+    results = judge(service, *items, limits=LIMITS)
+    assert [result["verdict"] for result in results] == ["passed"] * len(sources), results

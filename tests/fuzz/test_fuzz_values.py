@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import contextlib
 import json
@@ -16,9 +17,9 @@ from fuzz_json import bodies, mutated, odd_json
 from fuzzing import Tally, cases
 from proctor_service.inside import values
 from proctor_service.inside.values import Malformed
-from proctor_service.judge.compare import NeedsRooms, holds, shown
+from proctor_service.judge.analysis.formulas import Check, NotDecidable
+from proctor_service.judge.compare import holds, shown
 from proctor_service.judge.frames import understand
-from proctor_service.judge.separation import Expectation
 
 numbers = st.integers() | st.integers(-(2**300), 2**300) | st.floats() | st.complex_numbers()
 moments = st.dates() | st.datetimes(timezones=st.none() | st.timezones()) | st.times()
@@ -100,10 +101,18 @@ HONEST = [
     ["l", ["decimal", "1.5"], ["fraction", 1, 3], ["date", 2024, 1, 2], ["uuid", "0" * 32]],
     ["l", ["timedelta", 1, 2, 3], ["timezone", ["timedelta", 0, 3600, 0], "x"], ["zone", "UTC"]],
     ["datetime", 2024, 3, 1, 2, 3, 4, 5, 0, ["timezone", ["timedelta", 0, 0, 0]]],
-    ["l", ["time", 1, 2, 3, 4, 1, None], ["path", "PurePosixPath", "a/b"], ["array", "d", 1.5]],
-    ["l", ["nd", "<f8", [2], ["l", 1.0, 2.0]], ["ns", "<i4", 5], ["m", 1], ["o", 2], ["p", 3]],
+    [
+        "l",
+        ["time", 1, 2, 3, 4, 1, None],
+        ["path", "PurePosixPath", "a/b"],
+        ["array", "d", "00" * 8],
+    ],
+    ["l", ["nd", "<f8", [2], "C", "00" * 16], ["ns", "<i4", 5], ["m", 1], ["o", 2], ["p", 3]],
     ["e", ["T", "ValueError"], ["t", "x"]],
     ["l", ["n", "math", "sqrt"], ["r", 0]],
+    ["l", ["so", [8, [1, -3, 0]], 1, "x"], ["fso", [16, [0, 1]], 1, 9], ["u", "eda0bd"]],
+    ["l", ["nd", "|O", [2], "F", ["l", 1], ["r", 1]], ["nan"], ["npnan"]],
+    ["nd", ["fields", [["a"]], ["<f8"], [0], 8, False], [1], "C", "00" * 8],
 ]
 encodings = bodies(mutated(HONEST) | odd_json)
 
@@ -116,6 +125,15 @@ def test_whatever_is_decoded_is_a_value_or_malformed(
     resolve = (lambda reference, content: content()) if resolved else None
     with tally.case(line), contextlib.suppress(Malformed):
         values.decode(values.loads(line), resolve)
+
+
+@cases(1500)
+@given(encodings, st.booleans())
+def test_the_size_is_counted_as_in_decoding(tally: Tally, line: bytes, ordered: bool) -> None:
+    with tally.case(line), contextlib.suppress(Malformed):
+        wire = values.loads(line)
+        values.decode(wire, ordered_sets=ordered)
+        assert values.expanded_size(wire) > 0 or not isinstance(wire, list)
 
 
 @cases(1000)
@@ -153,10 +171,11 @@ def test_a_comparison_says_yes_no_or_why_not(
     wire = values.encode(expected)
     size = len(values.dumps(wire))
     compare = None if symbol is None else OPERATORS[symbol]
-    wanted = Expectation("x", compare, symbol or "", expected, wire, size, flag, flag)
+    node = ast.parse("f(1)", mode="eval").body
+    check = Check(node, (0,), None, compare, symbol or "", expected, wire, size, flag, flag)
     with tally.case(line):
-        with contextlib.suppress(NeedsRooms, Malformed):
-            assert holds(line, wanted) in (True, False)
+        with contextlib.suppress(NotDecidable, Malformed):
+            assert holds(check, [line]) in (True, False)
         assert isinstance(shown(line), str)
 
 
@@ -199,6 +218,7 @@ def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: Tally, symbol: 
     for _ in range(60):
         twice = ["l", twice, ["r", 1]]
     line = json.dumps(twice).encode()
-    wanted = Expectation("x", OPERATORS[symbol], symbol, [1], ["l", 1], 8, False, False)
-    with tally.case(line), contextlib.suppress(NeedsRooms, Malformed):
-        holds(line, wanted)
+    node = ast.parse("f(1)", mode="eval").body
+    check = Check(node, (0,), None, OPERATORS[symbol], symbol, [1], ["l", 1], 8, False, False)
+    with tally.case(line), contextlib.suppress(NotDecidable, Malformed):
+        holds(check, [line])

@@ -26,6 +26,11 @@ from hostile import ordinary_user
 WAIT_SECONDS = 60.0
 USERS = 4000  # as many user ids a service takes into use
 _PAUSE_SECONDS = 0.02
+_LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,10 @@ class Started:
 
 
 @contextmanager
-def started_service(*, ordinary: bool) -> Iterator[Started]:
+def started_service(*, ordinary: bool, open_files: int | None = None) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
+
+    `open_files`: how many it may have open, if not as many as the tests.
 
     Fails, and says what the machine lacks, when it does not come up.
     """
@@ -61,6 +68,8 @@ def started_service(*, ordinary: bool) -> Iterator[Started]:
         "--end-with-parent",
         str(os.getpid()),
     ]
+    if open_files is not None:
+        command = [sys.executable, "-c", _LIMITED, str(open_files), *command]
     if ordinary and os.geteuid() == 0:
         command = [sys.executable, ordinary_user.__file__, str(first), *command]
     elif os.geteuid() != 0:

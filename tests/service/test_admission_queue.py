@@ -178,9 +178,9 @@ def test_a_request_that_finds_no_room_is_refused_whole() -> None:
         first.give_back(5)
         clock.now += 1.0
         with pytest.raises(Busy) as refused:
-            queue.reserve(20)
-        # 15 places too few, and 5 a second come free.
-        assert refused.value.retry_after_seconds == pytest.approx(3.0)
+            queue.reserve(12)
+        # 7 places too few, and 5 a second come free.
+        assert refused.value.retry_after_seconds == pytest.approx(1.4)
         second = queue.reserve(5)
         first.close()
         first.give_back(3)

@@ -12,7 +12,7 @@ from proctor_client.wire import Priority
 from proctor_service.admission.deadlines import Deadlines
 from proctor_service.admission.fair import Shares
 from proctor_service.admission.queue import FairQueue
-from proctor_service.errors import Busy, Cancelled
+from proctor_service.errors import BatchTooLarge, Busy, Cancelled
 
 FAR = 1e9
 
@@ -205,7 +205,7 @@ def test_an_empty_queue_takes_whatever_fits() -> None:
     with pytest.raises(Busy, match="4096 of 4096"):
         queue.reserve(1, ("b", "one"))
     reservation.close()
-    with pytest.raises(Busy, match="more than it ever takes"):
+    with pytest.raises(BatchTooLarge, match="4096 at most"):
         queue.reserve(4097, ("a", "one"))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
 from fastapi.routing import APIRoute
+from pydantic import SecretStr
 
 from harness import Gate, NoBackend, exec_request, running_service
 from proctor_client import wire
+from proctor_service.admission.job_counts import KEPT_SECONDS, MOST_JOBS, JobTable
 from proctor_service.app import build_app
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
@@ -81,6 +84,64 @@ def test_a_trainer_cannot_flood_the_labels() -> None:
     }
     assert len(jobs) == 101
     assert "other" in jobs
+
+
+def scraped(client: httpx.Client, token: str) -> str:
+    """What a token shows on /metrics."""
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def test_a_tenant_sees_its_own_jobs_and_the_operator_those_of_all() -> None:
+    tokens = {"a": "token-a", "b": "token-b", "prometheus": "token-p"}
+    settings = Settings(tokens=SecretStr(json.dumps(tokens)), metrics_tenants=["prometheus"])
+    with running_service(settings) as service, service.client() as client:
+        for tenant in ("a", "b", "b"):
+            headers = {"Authorization": f"Bearer {tokens[tenant]}"}
+            for job in ("shared", f"of-{tenant}"):
+                client.post("/reward", json=exec_request("x", job=job), headers=headers)
+        shown = {tenant: scraped(client, token) for tenant, token in tokens.items()}
+    assert 'proctor_rewards_total{job="shared",verdict="passed"} 1.0' in shown["a"]
+    assert 'proctor_rewards_total{job="shared",verdict="passed"} 2.0' in shown["b"]
+    assert "of-b" not in shown["a"]
+    assert "of-a" not in shown["b"]
+    for line in (
+        'proctor_rewards_total{job="shared",tenant="a",verdict="passed"} 1.0',
+        'proctor_rewards_total{job="of-b",tenant="b",verdict="passed"} 2.0',
+        'proctor_reward_count{job="of-b",tenant="b"} 2.0',
+        'proctor_reward_squares_total{job="of-a",tenant="a"} 1.0',
+    ):
+        assert line in shown["prometheus"].splitlines()
+    for text in shown.values():
+        assert "_created" not in text
+        assert text.count("# TYPE proctor_reward histogram") == 1
+        assert "proctor_queue_depth 0.0" in text
+
+
+def test_a_tenant_that_asks_for_many_jobs_takes_no_other_tenants_place() -> None:
+    table = JobTable([0.5, 1.0])
+    for number in range(1000):
+        table.add("a", f"job-{number}", "passed", 1.0)
+    table.add("b", "mine", "failed", 0.0)
+    assert [job for _, job, _ in table.seen("b")] == ["mine"]
+    jobs = {job: counts for _, job, counts in table.seen("a")}
+    assert len(jobs) == MOST_JOBS + 1
+    assert jobs["other"].verdicts == {"passed": 1000 - MOST_JOBS}
+
+
+def test_a_job_that_is_not_seen_any_more_makes_room() -> None:
+    now = [0.0]
+    table = JobTable([0.5, 1.0], lambda: now[0])
+    for number in range(MOST_JOBS):
+        table.add("a", f"old-{number}", "passed", 1.0)
+    now[0] += KEPT_SECONDS / 2
+    table.add("a", "old-0", "passed", 1.0)
+    now[0] += KEPT_SECONDS * 0.6
+    table.add("a", "new", "passed", 0.25)
+    found = {job: counts for _, job, counts in table.seen()}
+    assert set(found) == {"old-0", "new"}
+    assert found["new"].buckets == [1, 0, 0]
 
 
 def test_two_apps_share_no_metrics() -> None:

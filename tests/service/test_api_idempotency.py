@@ -9,6 +9,7 @@ import httpx
 
 from harness import Gate, Service, exec_request, running_service
 from proctor_service.api.idempotency import Ledger, name_request
+from proctor_service.attempts import MOST_ATTEMPTS
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
@@ -87,7 +88,7 @@ def test_orphaned_work_ends_after_a_while_and_the_retry_judges_the_rest() -> Non
 def test_judged_items_stand_and_retryable_errors_are_judged_anew() -> None:
     ends: dict[str, list[Judgement | Exception]] = {
         "good": [Judgement("passed")],
-        "lost": [SandboxLost("x"), SandboxLost("x"), Judgement("passed")],
+        "lost": [*(SandboxLost("x") for _ in range(MOST_ATTEMPTS)), Judgement("passed")],
         "broken": [InvalidTask("x")],
     }
     seen: list[str] = []
@@ -108,7 +109,7 @@ def test_judged_items_stand_and_retryable_errors_are_judged_anew() -> None:
         assert second["results"][0] == first["results"][0]
         assert second["results"][2] == first["results"][2]
         assert post(client, body).json() == second
-    assert [seen.count(source) for source in ends] == [1, 3, 1]
+    assert [seen.count(source) for source in ends] == [1, MOST_ATTEMPTS + 1, 1]
 
 
 def test_a_refusal_is_not_remembered() -> None:

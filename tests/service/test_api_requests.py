@@ -238,6 +238,61 @@ def test_a_bug_in_a_route_is_a_500_that_tells_nothing(
     assert "secret" not in answer.text
 
 
+def test_a_batch_that_never_fits_is_told_apart_from_one_that_is_to_wait() -> None:
+    gate = Gate()
+    settings = Settings(slots=1, max_queued=2)
+    with running_service(settings, judge=gate) as service, service.client() as client:
+
+        async def test() -> None:
+            asked = asyncio.to_thread(client.post, "/reward", json=exec_request("a"))
+            first = asyncio.create_task(asked)
+            await asyncio.to_thread(service.until, lambda: gate.entered == ["a"])
+            for accept in ("application/json", "application/x-ndjson"):
+                too_many = await asyncio.to_thread(
+                    client.post,
+                    "/reward",
+                    json=exec_request("b", "c", "d", "e"),
+                    headers={"Accept": accept},
+                )
+                found = problem(too_many)
+                assert (too_many.status_code, found.reason) == (413, "batch_too_large")
+                assert (found.retryable, found.retry_after_seconds) == (False, None)
+                assert "retry-after" not in too_many.headers
+                assert "3 at most" in found.message
+            to_wait = await asyncio.to_thread(
+                client.post, "/reward", json=exec_request("b", "c", "d")
+            )
+            assert (to_wait.status_code, problem(to_wait).reason) == (429, "busy")
+            service.call(gate.open)
+            await first
+
+        asyncio.run(test())
+
+
+@pytest.mark.parametrize("name", ["a1", "x" * 128, "!~"])
+def test_every_answer_repeats_the_id_of_its_request(client: httpx.Client, name: str) -> None:
+    own = {"Proctor-Request-Id": name}
+    lines = {**own, "Accept": "application/x-ndjson"}
+    answers = [
+        client.get("/healthz", headers=own),
+        client.get("/nowhere", headers=own),
+        client.delete("/reward", headers=own),
+        client.post("/reward", headers=own, json=exec_request("x")),
+        client.post("/reward", headers=lines, json=exec_request("x")),
+        client.post("/reward", headers=own, content=b"{"),
+        client.post("/reward", headers=own, content=b"x" * (2 << 20)),
+    ]
+    assert [each.status_code for each in answers] == [200, 404, 405, 200, 200, 422, 413]
+    assert [each.headers["proctor-request-id"] for each in answers] == [name] * len(answers)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é"])
+def test_an_id_that_is_none_is_not_repeated(client: httpx.Client, name: str) -> None:
+    answer = client.get("/healthz", headers={b"Proctor-Request-Id": name.encode()})
+    assert answer.status_code == 200
+    assert "proctor-request-id" not in answer.headers
+
+
 def test_a_full_queue_is_a_429_that_says_when_to_come_back() -> None:
     gate = Gate()
     settings = Settings(slots=1, max_queued=2)

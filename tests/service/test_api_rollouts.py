@@ -379,7 +379,7 @@ def test_no_refusal_shows_the_key(service: Service) -> None:
         assert KEY not in answer.text
 
 
-def test_more_trajectories_than_may_wait_are_a_429() -> None:
+def test_more_trajectories_than_ever_fit_are_a_413() -> None:
     settings = Settings(max_rollouts=1, max_queued=1)
     with (
         policy_server(lambda asked: says(CODE)) as server,
@@ -387,8 +387,8 @@ def test_more_trajectories_than_may_wait_are_a_429() -> None:
         service.client() as client,
     ):
         answer = client.post("/rollout", json=request(server.url, trajectories_per_task=3))
-        assert (answer.status_code, answer.json()["error"]["reason"]) == (429, "busy")
-        assert int(answer.headers["retry-after"]) >= 1
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (413, "batch_too_large")
+        assert "retry-after" not in answer.headers
         assert reasons(ask(client, request(server.url, trajectories_per_task=2))) == ["passed"] * 2
 
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import socketserver
+import threading
+from pathlib import Path
+
 import pytest
+from fastapi import FastAPI
+from pydantic import SecretStr
 from typer.testing import Result
 
 import proctor_service.app
 import proctor_service.sandbox.backends
 from command_line import forget_settings, proctor
+from harness import free_ports, running_service
 from proctor_service.cli.console import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check
-from proctor_service.settings import Settings
+from proctor_service.settings import Settings, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +100,114 @@ def test_serve_says_what_is_wrong(
     assert said.exit_code == 2
     assert said.stderr.startswith(f"proctor: {message}")
     assert not seen
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": "hush",\n "b": }', "not JSON: Expecting value at line 2 column 7"),
+        ('{"a": "hush",\n "b": "hush"}', " line 2: tenants 'a' and 'b' have one token"),
+        ('{"a": "hush",\n\n "a": "quiet"}', " line 3: tenant 'a' stands there twice"),
+        ('{"a": "hush", "b": ""}', " line 1: tenant 'b' has no JSON string"),
+        ('{"a": "hush", "b": {"c": "d"}}', " line 1: tenant 'b' has no JSON string"),
+        ('[["a", "hush"]]', ": not a JSON object"),
+        ("[" * 100_000, ": nested too deeply"),
+    ],
+)
+def test_wrong_tokens_are_named_by_variable_file_and_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text(text)
+    for settings, where in (
+        (Settings(tokens=SecretStr(text)), "PROCTOR_TOKENS"),
+        (Settings(tokens_file=path), f"PROCTOR_TOKENS_FILE {path}"),
+    ):
+        with pytest.raises(StartError) as refused:
+            settings.tokens_by_tenant()
+        assert str(refused.value).startswith(where)
+        assert message in str(refused.value)
+        assert "hush" not in str(refused.value)
+
+
+def test_a_setting_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROCTOR_TENANT_SLOTS", '{"a": 1,\n "b" 2}')
+    said, _ = served(monkeypatch)
+    assert "PROCTOR_TENANT_SLOTS must be JSON: Expecting ':' delimiter at line 2" in said.stderr
+    monkeypatch.setenv("PROCTOR_TENANT_SLOTS", '{"a": -1}')
+    said, _ = served(monkeypatch)
+    assert said.stderr.startswith("proctor: PROCTOR_TENANT_SLOTS: a: Input should be greater")
+
+
+def test_a_name_that_is_no_setting_is_told_with_the_nearest() -> None:
+    names = [
+        "PROCTOR_PRT",
+        "PROCTOR_MAX_QUEUE",
+        "PROCTOR_PORT",
+        "proctor_host",
+        "PATH",
+        "PROCTOR_XYZZY",
+    ]
+    names += ["PROCTOR_URL", "PROCTOR_TOKEN", "PROCTOR_AVIATO_API_KEY"]
+    assert unknown_variables(names) == {
+        "PROCTOR_PRT": "PROCTOR_PORT",
+        "PROCTOR_MAX_QUEUE": "PROCTOR_MAX_QUEUED",
+        "PROCTOR_XYZZY": "",
+    }
+
+
+def test_a_service_says_which_variables_it_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Ends:
+        start_error = None
+
+        def run(self) -> None:
+            """Serves nobody."""
+
+    def made(app: FastAPI) -> Ends:
+        return Ends()
+
+    monkeypatch.setattr(proctor_service.app, "make_server", made)
+    monkeypatch.setattr(proctor_service.app, "configure_logging", lambda *arguments: None)
+    monkeypatch.setenv("PROCTOR_SLOT", "2")
+    proctor_service.app.serve(Settings())
+    assert "PROCTOR_SLOT is no setting; did you mean PROCTOR_SLOTS?" in caplog.messages
+
+
+class Refuses(socketserver.StreamRequestHandler):
+    """A Redis that wants a password."""
+
+    def handle(self) -> None:
+        """Says so to whatever is asked."""
+        while self.rfile.readline():
+            self.wfile.write(b"-NOAUTH Authentication required.\r\n")
+
+
+def test_a_redis_that_refuses_us_is_told_at_the_start() -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"redis://user:hush@127.0.0.1:{server.server_address[1]}/0"
+        try:
+            with (
+                pytest.raises(StartError, match="PROCTOR_REDIS_URL") as refused,
+                running_service(Settings(redis_url=SecretStr(url))),
+            ):
+                pass
+        finally:
+            server.shutdown()
+    assert "hush" not in str(refused.value)
+
+
+def test_a_redis_that_is_away_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    [port] = free_ports(1)
+    url = SecretStr(f"redis://:hush@127.0.0.1:{port}/0")
+    with running_service(Settings(redis_url=url)) as service, service.client() as client:
+        assert client.get("/readyz").status_code == 200
+        assert "proctor_store_up 0.0" in client.get("/metrics").text
+    [told] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert told.message.startswith("Redis cannot be reached")
+    assert "hush" not in str(vars(told))
 
 
 def test_a_secret_is_not_in_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ import pytest
 from compat_clients import Failing, asking
 from harness import Gate, Service, running_service
 from proctor_client import wire
-from proctor_service.api.compat.first_block import first_block
 from proctor_service.api.compat.slime import grader_of
 from proctor_service.errors import InvalidRequest, InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
@@ -146,30 +145,6 @@ def test_what_a_label_may_not_be(label: Any, client: httpx.Client) -> None:
         grader_of(label)
     answer = client.post("/compat/remote_rm", json=LABELLED | {"label": label})
     assert answer.status_code == 422
-
-
-# ---------------------------------------------------------------- the first block
-
-
-@pytest.mark.parametrize(
-    ("text", "language", "code", "how"),
-    [
-        ("a\n```python\nx = 1\n```\n```python\ny\n```", "python", "x = 1", "fenced"),
-        ("```bash\nls\n```\n```py\nx = 1\n```", "python", "x = 1", "fenced"),
-        ("```text\nx = 1\n```", "python", "x = 1", "fenced"),
-        ("```c++\nint x;\n```", "cpp", "int x;", "fenced"),
-        ("```python\nx = 1\n", "python", "x = 1\n", "incomplete_fenced"),
-        ("```python\nx = 1```", "python", "x = 1", "incomplete_fenced"),
-        ("x = 1", "python", "x = 1", "heuristic"),
-        ("x = 1\n```\nThat is it.", "python", "x = 1\n", "heuristic"),
-        ("x = 1\n```", "python", "x = 1\n", "heuristic"),
-        ("Here:\n```\nx = 1", "python", "x = 1", "incomplete_fenced"),
-        ("I cannot.", "python", "", "empty"),
-        ("", "cpp", "", "empty"),
-    ],
-)
-def test_the_first_block_is_taken(text: str, language: str, code: str, how: str) -> None:
-    assert first_block(text, language) == (code, how)
 
 
 # ---------------------------------------------------------------- what is ours

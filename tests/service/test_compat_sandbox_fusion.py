@@ -240,7 +240,13 @@ def submitted(**config: Any) -> dict[str, Any]:
     ("config", "named"),
     [
         ({"custom_extract_logic": "import os"}, "custom_extract_logic"),
-        ({"dataset_type": "HumanEvalDataset"}, "dataset_type"),
+        ({"dataset_type": "HumanEvalDataset"}, "'HumanEvalDataset' is not served"),
+        (
+            {"dataset_type": "AutoEvalDataset", "provided_data": {"test": "assert 1"}},
+            "'AutoEvalDataset' is not served",
+        ),
+        ({"dataset_type": "MBPPDataset", "provided_data": None}, "'MBPPDataset' is not served"),
+        ({"dataset_type": None}, "data set 'any' is not served"),
         ({"language": "php"}, "no 'php' here"),
         ({"provided_data": {"test": []}}, "provided_data"),
         ({"provided_data": {"test": "{"}}, "provided_data"),

@@ -78,12 +78,12 @@ def test_no_code_needs_no_judge() -> None:
 
 
 @pytest.mark.parametrize("lost", [SandboxLost("gone"), SandboxUnavailable("none")])
-def test_a_lost_sandbox_is_replaced_once(lost: Failure) -> None:
-    judge = Scripted(lost, Judgement("passed"))
-    assert evaluate(judge, item()).reward == 1.0
+def test_a_lost_sandbox_is_replaced_twice(lost: Failure) -> None:
     judge = Scripted(lost, lost, Judgement("passed"))
+    assert evaluate(judge, item()).reward == 1.0
+    judge = Scripted(lost, lost, lost, Judgement("passed"))
     outcome = evaluate(judge, item())
-    assert (judge.attempts, outcome.failure, outcome.reward) == (2, lost, None)
+    assert (judge.attempts, outcome.failure, outcome.reward) == (3, lost, None)
 
 
 @pytest.mark.parametrize(

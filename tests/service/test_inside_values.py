@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor_service.inside import values
+from proctor_service.inside.showing import show
 from proctor_service.inside.values import Malformed, ValueTooDeep, ValueTooLarge
 
 
@@ -132,9 +133,9 @@ def test_shared_and_circular_containers_stay_so() -> None:
     back = across(inner)
     assert back[1] is back
     tree: Any = [1]
-    for _ in range(100):
+    for _ in range(18):
         tree = [tree, tree]
-    assert len(values.dumps(values.encode(tree))) < 5000
+    assert len(values.dumps(values.encode(tree))) < 500
 
 
 class Person(collections.namedtuple("Person", "name age")):
@@ -235,26 +236,42 @@ def test_a_caller_makes_and_resolves_handles() -> None:
 
 def test_too_much_is_refused() -> None:
     deep: Any = 1
-    for _ in range(100_000):
+    for _ in range(1001):
         deep = [deep]
     with pytest.raises(ValueTooDeep):
         values.encode(deep)
     with pytest.raises(ValueTooLarge):
-        values.encode(["x" * 1_000_000] * 20)
+        values.encode(["x" * 1_000_000] * 70)
     with pytest.raises(ValueTooLarge):
-        values.encode([0] * 2_000_001)
+        values.encode([0] * 2_200_000)
     circular: Any = ([],)
     circular[0].append(circular)
     with pytest.raises(ValueTooDeep):
         values.encode(circular)
 
 
+def depth(value: Any) -> int:
+    """How many containers lie within each other, each the only part of the next."""
+    levels = 0
+    while value != 1 if isinstance(value, int) else True:
+        value = next(iter(value.values() if isinstance(value, dict) else value))
+        levels += 1
+    return levels
+
+
 def test_the_deepest_value_that_is_encoded_is_decoded() -> None:
-    for make in (lambda x: [x], lambda x: {1: x}, lambda x: (x,), lambda x: collections.deque([x])):
+    for make in (
+        lambda x: [x],
+        lambda x: {1: x},
+        lambda x: (x,),
+        lambda x: collections.deque([x]),
+        lambda x: collections.OrderedDict({1: x}),
+        lambda x: frozenset([x]),
+    ):
         value: Any = 1
-        for _ in range(200):
+        for _ in range(1000):
             value = make(value)
-        assert across(value) == value
+        assert depth(across(value)) == 1000
 
 
 BROKEN = [
@@ -284,8 +301,19 @@ BROKEN = [
     b'["b","0"]',
     b'["b",["l"]]',
     b'["d",5]',
-    b'["d",[1]]',
-    b'["d",[["l"],1]]',
+    b'["d",1]',
+    b'["d",["l"],1]',
+    b'["s",["l"]]',
+    b'["so",[8,[0]],1,2]',
+    b'["so",[8,[0,0]],1,2]',
+    b'["so",[9,[0,1]],1,2]',
+    b'["so",[1073741824,[0,1]],1,2]',
+    b'["so",[8,[0,1,-9]],1,2]',
+    b'["so",[8,["x",1]],1,2]',
+    b'["so",5,1,2]',
+    b'["fso",[8,[0]],1,2]',
+    b'["u","ff"]',
+    b'["u",5]',
     b'["s",["l"]]',
     b'["fs",["d"]]',
     b'["c","a",1]',
@@ -400,17 +428,102 @@ def test_hashes_that_cost_too_much_are_refused() -> None:
     colliding = ["s", *[["i", hex(k * modulus)] for k in range(1, 20_000)]]
     with pytest.raises(Malformed, match="hashes"):
         values.decode(colliding)
+
+
+def test_what_stands_for_too_much_is_refused_before_it_is_built_or_hashed() -> None:
     doubling: Any = (1,)
-    for _ in range(80):
+    for _ in range(23):
         doubling = (doubling, doubling)
-    _, wire = values.encode([doubling])
-    with pytest.raises(Malformed, match="hash"):
-        values.decode(["s", wire])
-    with pytest.raises(Malformed, match="hash"):
-        values.decode(["d", [wire, 1]])
+    for value in ([doubling], {1: doubling}, doubling):
+        with pytest.raises(ValueTooLarge):
+            values.encode(value)
+    wire = shared_chain(80)
+    many = ["s", *[["t", index, ["r", 1]] for index in range(190)]]
+    for forged in (["s", wire], ["d", wire, 1], ["l", wire], ["l", shared_chain(17), many]):
+        with pytest.raises(Malformed, match="large"):
+            values.decode(forged)
+        with pytest.raises(Malformed, match="large"):
+            values.check_size(forged)
+
+
+def shared_chain(length: int) -> Any:
+    """A tuple that holds the next one twice, and so on: as a forger would write it."""
+    wire: Any = ["t", 0]
+    for number in range(length, 0, -1):
+        wire = ["t", wire, ["r", number + 1]]
+    return wire
+
+
+def test_a_value_that_contains_itself_has_a_size() -> None:
+    inner: list[Any] = [1]
+    inner.append(inner)
+    wire = values.encode([inner, inner])
+    assert values.expanded_size(wire) < 1000
+    assert values.decode(wire)[1][1][1][0] == 1
 
 
 def test_a_large_honest_set_is_not() -> None:
     assert across(set(range(50_000))) == set(range(50_000))
     assert len(across({float(n): n for n in range(20_000)})) == 20_000
     assert across([dict.fromkeys("ab")] * 3000)[0] == dict.fromkeys("ab")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "\ud83d\ude00",
+        "a\udc00\ud800b",
+        "\U0001f600",
+        {True: "a", 2: "b"},
+        {False, 1},
+        decimal.Decimal("-0.0"),
+        decimal.Decimal("1E+500000"),
+        int("1" * 4000) ** 9,
+        slice((1,), [2], None),
+        {"x": {}.keys(), "y": slice(range(3))},
+    ],
+    ids=itertools.count(),
+)
+def test_edges_come_back_as_they_went(value: Any) -> None:
+    back = across(value)
+    assert repr(type(back)) == repr(type(value))
+    if isinstance(value, int):
+        assert back == value
+    else:
+        assert repr(back) == repr(value)
+    if isinstance(value, str):
+        assert [*back] == [*value]
+
+
+def test_decimals_that_are_no_numbers_cross_and_absurd_ones_are_too_large() -> None:
+    assert repr(across(decimal.Decimal("-sNaN12"))) == "Decimal('-sNaN12')"
+    for value in (
+        decimal.Decimal("1E+2000000"),
+        decimal.Decimal("1" * 30_000),
+        fractions.Fraction(1, 1 << 300_000),
+    ):
+        with pytest.raises(ValueTooLarge):
+            values.encode(value)
+
+
+def test_which_nan_it_is_survives() -> None:
+    mine = float("nan")
+    back = across([math.nan, mine, mine, float("nan")])
+    assert back[0] is math.nan
+    assert back[1] is back[2]
+    assert back[1] is not back[3]
+    assert all(map(math.isnan, back))
+
+
+def test_what_is_shown_is_short_and_never_fails() -> None:
+    circular: list[Any] = [1]
+    circular.append(circular)
+    for value in (
+        circular,
+        range(10**5000),
+        fractions.Fraction(1, 10**5000),
+        values.decode(["fs", 1, 2], ordered_sets=True),
+        values.decode(["s"], ordered_sets=True),
+        {"x": [float("nan")] * 100_000},
+    ):
+        assert 0 < len(show(value)) <= 200

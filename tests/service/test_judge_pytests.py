@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from proctor_service.errors import JudgeFailed, SandboxLost
-from proctor_service.judge.graders import pytests
+from proctor_service.errors import SandboxLost
+from proctor_service.judge.graders import pytests, reports
 from proctor_service.judge.run import Run
 from proctor_service.sandbox.interface import Ended, Ending, Usage
 
@@ -17,15 +17,9 @@ def run_of(*frames: list[object], ending: Ending = "exited", code: int | None = 
     return Run(lines, Ended(ending, code, None, b"", b"", False, Usage()), "sb_1")
 
 
-def test_a_sandbox_without_pytest_is_our_failure() -> None:
-    finished = run_of(["word", "no pytest", "No module named 'pytest'"], code=1)
-    with pytest.raises(JudgeFailed, match="no pytest"):
-        pytests._read(finished, "word", "end", reveal=False)
-
-
 def test_a_run_that_we_ended_is_our_failure() -> None:
     finished = run_of(["word", "collected", 1], ending="killed", code=None)
-    report = pytests._read(finished, "word", "end", reveal=False)
+    report = reports.read(finished, "word", "end", reveal=False)
     with pytest.raises(SandboxLost):
         pytests._verdict(finished, report, 0, 0)
 
@@ -43,15 +37,13 @@ def test_a_run_that_we_ended_is_our_failure() -> None:
 )
 def test_what_is_not_the_runners_own_is_forged(frame: list[object]) -> None:
     finished = run_of(["word", "collected", 0], frame, ["word", "finished", "end", 0])
-    report = pytests._read(finished, "word", "end", reveal=False)
+    report = reports.read(finished, "word", "end", reveal=False)
     assert report.forged
     assert pytests._verdict(finished, report, 0, 0)[0] == "failed"
 
 
 def test_nothing_counts_after_the_end() -> None:
     late: list[object] = ["word", "test", "t", "passed", "", ""]
-    report = pytests._read(
-        run_of(["word", "finished", "end", 0], late), "word", "end", reveal=False
-    )
+    report = reports.read(run_of(["word", "finished", "end", 0], late), "word", "end", reveal=False)
     assert report.forged
     assert report.tests == []

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from proctor_client.wire import ExecGrader, Grader
 from proctor_service.judge.judge import Judge
-from proctor_service.judge.run import Unfit, room_for, run, with_files
+from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import LANGUAGES
 from proctor_service.sandbox.interface import (
@@ -45,12 +45,16 @@ def grader(name: str) -> Grader:
 
 
 class Says:
-    """A backend whose sandboxes say these lines and end so; it notes what they are sent."""
+    """A backend whose sandboxes say these lines and end so; it notes what they are sent.
+
+    They say first that the submission began, unless its files do not fit.
+    """
 
     traits = Traits("says")
 
-    def __init__(self, *lines: list[Any], code: int = 1) -> None:
-        self.lines = [json.dumps(line, separators=(",", ":")).encode() for line in lines]
+    def __init__(self, *lines: list[Any], code: int = 1, began: bool = True) -> None:
+        said = [json.dumps(line, separators=(",", ":")).encode() for line in lines]
+        self.lines = [b"!began", *said] if began else said
         self.code = code
         self.sent: list[Any] = []
         self.limits: list[Limits] = []
@@ -119,7 +123,7 @@ def test_a_state_goes_before_the_job_and_not_into_it() -> None:
 
 @pytest.mark.parametrize("name", GRADERS)
 def test_a_state_that_does_not_fit_is_a_verdict(name: str) -> None:
-    backend = Says(["unfit", "no room"], code=0)
+    backend = Says(["unfit", "no room"], code=0, began=False)
     judged = judge(backend, name, state=b"tar")
     assert (judged.verdict, judged.passed, judged.sandbox_id) == ("runtime_error", 0, "sb_says")
     assert judged.message == "its files could not be put in place: no room"
@@ -141,7 +145,16 @@ def test_it_is_said_first_or_not_at_all() -> None:
     finished = asyncio.run(run(Says(["loaded"], ["unfit", "x"]), b"{}\n", LIMITS))
     assert len(finished.lines) == 2
     with pytest.raises(Unfit):
-        asyncio.run(run(Says(["unfit", "x"], ["loaded"]), b"{}\n", LIMITS))
+        asyncio.run(run(Says(["unfit", "x"], ["loaded"], began=False), b"{}\n", LIMITS))
+
+
+def test_who_ends_before_the_submission_began_is_a_runner_of_ours() -> None:
+    for lines in ([], [["broken", "Traceback: no"]], [["loaded"]], [["unfit"]]):
+        with pytest.raises(RunnerFailed):
+            asyncio.run(run(Says(*lines, began=False), b"{}\n", LIMITS))
+    finished = asyncio.run(run(Says(["loaded"], ["broken", "Trace\nE: no"]), b"{}\n", LIMITS))
+    assert (finished.lines, finished.fault) == ((b'["loaded"]',), "Trace\nE: no")
+    assert "runner failed: E" in finished.how_it_ended()
 
 
 def test_there_is_room_for_every_state_and_few_sizes_of_it() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from pydantic import SecretStr
 
 from harness import Service, running_service
-from proctor_client import Client, InvalidRequestError, wire
+from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
 from proctor_service.registry.kept import ENDINGS
 from proctor_service.settings import Settings
 from proctor_trainers.columns import MissingColumns
@@ -148,6 +149,21 @@ def test_a_service_that_is_gone_takes_the_reward_and_nobody_waits_twice() -> Non
         assert environment.bash("ls") == "Error: the sandbox cannot be used"
         assert environment.get_reward() is None
         assert begun(factory).get_reward() is None
+
+
+def test_a_wrong_token_ends_the_training_at_the_first_reward() -> None:
+    settings = Settings(tokens=SecretStr('{"ours": "right-token"}'))
+    with (
+        running_service(settings) as service,
+        environment_factory(service.url, token="wrong-token", tools=TOOLS) as factory,
+    ):
+        environment = begun(factory)
+        assert environment.submit_solution(RIGHT) == "Error: the sandbox cannot be used"
+        with pytest.raises(UnauthorizedError):
+            environment.get_reward()
+        environment.reset(**ROW)
+        with pytest.raises(UnauthorizedError):
+            environment.get_reward()
 
 
 def test_a_rollout_after_a_failure_is_judged_again(

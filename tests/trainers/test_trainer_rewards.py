@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import inspect
 import json
 import logging
 import math
+import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import Service, running_service
-from proctor_client import InvalidRequestError, wire
+from harness import Service, free_ports, running_service
+from proctor_client import (
+    ClientClosedError,
+    ForbiddenError,
+    InvalidRequestError,
+    NotFoundError,
+    ProctorConnectionError,
+    ProctorError,
+    ProtocolError,
+    UnauthorizedError,
+    wire,
+)
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
@@ -149,9 +163,109 @@ def test_a_service_that_is_away_takes_every_reward(
     assert "2 of 2 could not be judged: draining: as ordered" in caplog.text
 
 
-def test_a_token_that_is_no_longer_right_does_not_end_the_training(fake: FakeProctor) -> None:
-    fake.fail_next(1, status=401, reason="unauthorized", retryable=False)
-    assert ask(fake, "pass") == [None]
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [
+        (401, "unauthorized", UnauthorizedError),
+        (403, "forbidden", ForbiddenError),
+        (404, "not_found", NotFoundError),
+    ],
+)
+def test_what_no_other_call_fares_better_with_ends_the_training(
+    fake: FakeProctor, status: int, reason: str, kind: type[ProctorError]
+) -> None:
+    with fake.client() as client:
+        reward = reward_function(client=client, grader={"kind": "exec"})
+        fake.fail_next(1, status=status, reason=reason, retryable=False)
+        with pytest.raises(kind, match="as ordered"):
+            reward(["p"], ["pass"])
+        assert reward(["p"], ["pass"]) == [1.0]
+        fake.fail_next(1, status=status, reason=reason, retryable=False)
+        with pytest.raises(kind):
+            reward(["p"], ["pass"])
+
+
+def test_an_outage_ends_only_a_training_that_never_had_an_answer(fake: FakeProctor) -> None:
+    page = b"<html>Bad Gateway</html>"
+    with fake.client() as client:
+        reward = reward_function(client=client, grader={"kind": "exec"})
+        fake.drop_next(99)
+        with pytest.raises(ProctorConnectionError, match=r"http://proctor\.test"):
+            reward(["p"], ["pass"])
+        fake.forget_orders()
+        fake.answer_next(page, status=502, count=99)
+        with pytest.raises(ProtocolError):
+            reward(["p"], ["pass"])
+        fake.forget_orders()
+        assert reward(["p"], ["pass"]) == [1.0]
+        fake.drop_next(99)
+        assert reward(["p"], ["pass"]) == [None]
+        fake.forget_orders()
+        fake.answer_next(page, status=502, count=99)
+        assert reward(["p"], ["pass"]) == [None]
+
+
+def test_an_answer_of_another_version_ends_the_training(fake: FakeProctor) -> None:
+    with fake.client() as client:
+        reward = reward_function(client=client, grader={"kind": "exec"})
+        for _ in range(2):
+            fake.answer_next(b'{"scores": [1.0]}')
+            with pytest.raises(ProtocolError, match="no RewardResponse"):
+                reward(["p"], ["pass"])
+            assert reward(["p"], ["pass"]) == [1.0]
+
+
+def test_a_service_that_cannot_be_reached_ends_the_training_after_its_retries() -> None:
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+    reward = reward_function(url, retry_seconds=0, grader={"kind": "exec"})
+    with pytest.raises(ProctorConnectionError, match=f"{url}: ConnectError") as refused:
+        reward(["p"], ["pass"])
+    assert "\n" not in str(refused.value)
+
+
+def test_after_an_answer_a_refused_connection_is_not_judged() -> None:
+    with ExitStack() as running:
+        service = running.enter_context(running_service())
+        with client_for(service.url, retry_seconds=0) as client:
+            reward = reward_function(client=client, grader={"kind": "exec"})
+            assert reward(["p"], ["x = 1"]) == [1.0]
+            running.close()
+            assert reward(["p"], ["x = 1"]) == [None]
+
+
+def test_a_closed_client_ends_the_training(fake: FakeProctor) -> None:
+    client = fake.client()
+    reward = reward_function(client=client, grader={"kind": "exec"})
+    client.close()
+    with pytest.raises(ClientClosedError):
+        reward(["p"], ["pass"])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copied_reward_function_is_one(
+    fake: FakeProctor, copied: Callable[[Any], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reward: Any = reward_function(client=fake.client(), grader={"kind": "exec"}, name="tests")
+    reward.weight = 0.5
+    another = copied(reward)
+    assert another is not reward
+    assert (another.__name__, another.weight) == ("tests", 0.5)
+    assert another(["p"] * 2, ["pass", "fail"]) == reward(["p"] * 2, ["pass", "fail"])
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert len(fake.requests) == 2
+
+
+def test_a_pickled_reward_function_is_one() -> None:
+    token = "a-token-of-ours"
+    reward = reward_function("http://127.0.0.1:1", token=token, name="tests")
+    later = async_reward_function("http://127.0.0.1:1", token=token)
+    another, another_later = pickle.loads(pickle.dumps((reward, later)))
+    assert another.__name__ == "tests"
+    assert inspect.isfunction(another)
+    assert not asyncio.iscoroutinefunction(another)
+    assert asyncio.iscoroutinefunction(another_later)
+    assert token not in repr([reward, later, another, another_later])
 
 
 def test_a_row_that_cannot_be_judged_costs_no_other_row(fake: FakeProctor) -> None:
@@ -325,6 +439,8 @@ def test_a_reward_function_is_a_function_with_a_name(fake: FakeProctor) -> None:
     for each in (reward, later):
         assert getattr(each, "__name__", "") == "unit_tests"
         assert type(each).__name__ == "function"
+        assert inspect.isfunction(each)
+        assert list(inspect.signature(each).parameters) == ["prompts", "completions", "columns"]
     assert asyncio.iscoroutinefunction(later)
     assert not asyncio.iscoroutinefunction(reward)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TypedDict
 
+from pydantic import SecretStr
+
 from proctor_client import AsyncClient, Client, ProctorError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -22,7 +24,7 @@ class Unreachable(RuntimeError):
 
 def client_for(
     url: str | None,
-    token: str | None = None,
+    token: str | SecretStr | None = None,
     retry_seconds: float = 60.0,
     *,
     connect_timeout_seconds: float = 10.0,
@@ -37,7 +39,7 @@ def client_for(
 
 
 def async_client_for(
-    url: str | None, token: str | None = None, retry_seconds: float = 60.0
+    url: str | None, token: str | SecretStr | None = None, retry_seconds: float = 60.0
 ) -> AsyncClient:
     """As client_for."""
     return AsyncClient(_url(url), token=_token(token), **_patience(retry_seconds))
@@ -65,5 +67,5 @@ def _url(url: str | None) -> str:
     return url or os.environ.get("PROCTOR_URL") or DEFAULT_URL
 
 
-def _token(token: str | None) -> str | None:
+def _token(token: str | SecretStr | None) -> str | SecretStr | None:
     return token if token is not None else os.environ.get("PROCTOR_TOKEN")

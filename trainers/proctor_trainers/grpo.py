@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from proctor_client import ProctorError
 from proctor_trainers.addresses import DEFAULT_URL, Unreachable
 from proctor_trainers.extras import MissingExtra, require
 from proctor_trainers.problems import DatasetError, Problem, load_problems
@@ -23,7 +24,14 @@ class BadArguments(ValueError):
     """Arguments that do not go together, or a model that cannot be loaded."""
 
 
-MISTAKES = (BadArguments, DatasetError, MissingExtra, RewardsUnavailable, Unreachable)
+MISTAKES = (
+    BadArguments,
+    DatasetError,
+    MissingExtra,
+    ProctorError,
+    RewardsUnavailable,
+    Unreachable,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:

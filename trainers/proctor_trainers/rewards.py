@@ -2,7 +2,8 @@
 
 One batched request for each call. What the service could not judge is None; where the trainer would
 take None for 0.0, it is the mean of what the completion's siblings got, and where nothing was judged,
-RewardsUnavailable. It is never 0.0: that would teach the policy that what it did was wrong.
+RewardsUnavailable. It is never 0.0: that would teach the policy that what it did was wrong. What no
+other call would fare better with, a wrong token say, is raised at once: see `mistakes`.
 
 A request that the service refuses as a whole is asked in halves, down to the items that are at fault,
 so that a broken row of the data set costs no other row its reward.
@@ -35,6 +36,7 @@ from proctor_client.errors import from_validation
 from proctor_client.reporting import PREFIX, Reporter
 from proctor_trainers.answers import Answer, line_of, metrics_of
 from proctor_trainers.columns import BadTask, Row, TaskOf, task_from_columns
+from proctor_trainers.mistakes import is_mistake
 
 log = logging.getLogger("proctor_trainers")
 
@@ -108,7 +110,7 @@ class Rewards:
     def __init__(self, settings: Settings) -> None:
         _check(settings)
         self._settings = settings
-        self._numbers = itertools.count(1)
+        self._begun = 0
         self._reporter = Reporter(settings.report_to, settings.metrics_prefix)
         self._task = settings.task
         if settings.options.get("grader") is not None and settings.task is task_from_columns:
@@ -138,7 +140,8 @@ class Rewards:
         tags = dict.fromkeys([*self._settings.tags, *environment_tags()])
         options: RewardOptions = {**self._settings.options, "tags": list(tags)}
         begun = time.perf_counter()
-        return Batch(next(self._numbers), begun, submissions, places, unfit, options)
+        self._begun += 1
+        return Batch(self._begun, begun, submissions, places, unfit, options)
 
     def end(
         self,
@@ -207,7 +210,7 @@ class Rewards:
 
 
 def judge(client: Client, batch: Batch) -> list[Answer]:
-    """An answer for each submission of the batch. Raises no ProctorError."""
+    """An answer for each submission of the batch. Raises only ProctorErrors that are mistakes."""
     return _ask(client, batch.submissions, batch.options)
 
 
@@ -222,6 +225,8 @@ def _ask(client: Client, submissions: Submissions, options: RewardOptions) -> li
     try:
         return [Answer.of(each) for each in client.reward(submissions, **options).results]
     except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
         halves = _halves(submissions, options, error)
         if not halves:
             return [Answer.failed(error)] * len(submissions)
@@ -237,6 +242,8 @@ async def _ask_async(
         answer = await client.reward(submissions, **options)
         return [Answer.of(each) for each in answer.results]
     except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
         halves = _halves(submissions, options, error)
         if not halves:
             return [Answer.failed(error)] * len(submissions)

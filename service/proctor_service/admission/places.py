@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from proctor_service.admission.rate import Rate
-from proctor_service.errors import Busy
+from proctor_service.errors import BatchTooLarge, Busy
 
 HELD_FOR_EACH_FREE = 16
 SHORTEST_RETRY_SECONDS = 1.0
@@ -41,8 +41,18 @@ class Places:
         self._freed = Rate(clock)
         self._in_use_since = clock()
 
+    def check(self, places: int) -> None:
+        """Raises BatchTooLarge when there are never so many."""
+        if places > self.total:
+            raise BatchTooLarge(f"{places} at once: the queue takes {self.total} at most")
+
     def take(self, places: int, whose: Whose) -> None:
-        """Takes so many. Raises Busy, with a time to come back, when there are too few."""
+        """Takes so many.
+
+        Raises Busy, with a time to come back, when there are too few, and BatchTooLarge when there
+        are never so many.
+        """
+        self.check(places)
         free = self.total - self.held - places
         fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
         if not fits:
@@ -50,8 +60,6 @@ class Places:
             message = f"the queue holds {self.held} of {self.total} submissions"
             if free >= 0:
                 message += ", and the rest is for other jobs"
-            if places > self.total:
-                message += f", and {places} at once are more than it ever takes"
             raise Busy(message, self.seconds_until(missing))
         if self.held == 0:
             self._in_use_since = self._clock()

@@ -1,17 +1,20 @@
 """The bounded, fair queue in front of the sandboxes.
 
-A request first reserves places for all its items, or is refused as a whole (`Busy`): when there is
-no room, and when its turn would come after its deadline. Then each item is admitted in its turn and
-holds a ticket while it is judged. Tickets go by free cores, so a limit on time means the same under
-load as on an idle machine. A waiting item leaves at once when it is cancelled, when its deadline
-passes, and when the service drains; but not one that is part of work which has begun and runs.
+A request first reserves places for all its items, or is refused as a whole: when there is no room,
+and when its turn would come after its deadline (`Busy`), and when there is never so much room
+(`BatchTooLarge`). Then each item is admitted in its turn and holds a ticket while it is judged.
+Tickets go by free cores, so a limit on time means the same under load as on an idle machine. A
+waiting item leaves at once when it is cancelled, when its deadline passes, and when the service
+drains; but not one that is part of work which has begun and runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -45,6 +48,19 @@ class Ticket:
     """The right to use a slot. `queue_seconds`: how long it was waited for."""
 
     queue_seconds: float
+    queue: FairQueue
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Waits until no other ticket is out, and keeps it so until its end.
+
+        Who waits so gives way meanwhile: two of them never wait for each other.
+        """
+        await self.queue._begin_alone()
+        try:
+            yield
+        finally:
+            self.queue._end_alone()
 
 
 class Reservation:
@@ -91,6 +107,9 @@ class FairQueue:
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
         self._draining = False
+        self._to_be_alone: deque[asyncio.Future[None]] = deque()
+        self._is_alone = False  # the one ticket that is out
+        self._between = 0  # tickets that may still go before the next that is to be alone
         self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
 
     @property
@@ -114,13 +133,20 @@ class FairQueue:
         return not self._draining and self._places.held < self._places.total
 
     def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
-        """Places for a whole request. Raises Busy when there are too few, Draining at the end.
+        """Places for a whole request.
+
+        Raises Busy when there are too few, BatchTooLarge when there are never so many, Draining at
+        the end.
 
         `begun`: for a part of work that has begun, which goes on while the service drains.
         """
         if self._draining and not begun:
             raise stopping()
         return Reservation(self._places, places, whose)
+
+    def check_size(self, places: int) -> None:
+        """Raises BatchTooLarge for a request that would not even fit into an empty queue."""
+        self._places.check(places)
 
     def check_deadline(self, whose: Whose, priority: Priority, deadline: float) -> None:
         """Raises Busy when nothing of a request could begin before its deadline.
@@ -211,14 +237,41 @@ class FairQueue:
         self._order.settle(place, guess_seconds, held_seconds)
         self._dispatch()
 
+    async def _begin_alone(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._to_be_alone and not self._is_alone:
+            self._between = 0
+        self._to_be_alone.append(waiter)
+        self._busy -= 1
+        self._dispatch()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._to_be_alone.remove(waiter)
+                self._busy += 1  # its ticket is still to be given back
+            else:  # it was its turn in the very turn of the loop in which it was cancelled
+                self._end_alone()
+            raise
+
+    def _end_alone(self) -> None:
+        self._is_alone = False
+        self._between = self.slots  # a job that needs this often must not hold up all others
+
     def _dispatch(self) -> None:
-        while self._busy < self.slots + self._lent:
+        while self._busy < self.slots + self._lent and not self._is_alone:
+            if self._to_be_alone and not self._between:
+                break
             taken = self._order.take()
             if taken is None:
                 break
             waiter, guess_seconds = taken
             self._busy += 1
+            self._between = max(0, self._between - 1)
             waiter.set_result(guess_seconds)
+        if self._to_be_alone and not self._busy:
+            self._busy, self._is_alone = 1, True
+            self._to_be_alone.popleft().set_result(None)
         if not len(self._order):
             self._waiting_since = None
         elif self._waiting_since is None:
@@ -249,7 +302,7 @@ class Admission:
             raise DeadlinePassed("the deadline passed before it was judged")
         self._place, self._guess_seconds = await self._queue._enter(*self._asked)
         self._since = self._queue.clock()
-        return Ticket(self._since - asked)
+        return Ticket(self._since - asked, self._queue)
 
     async def __aexit__(
         self,

@@ -8,12 +8,29 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
-from proctor_service.api.problems import problem
-from proctor_service.errors import InvalidRequest
+from proctor_service.api.heads import (
+    MOST_FIELDS,
+    MOST_HEAD_BYTES,
+    ServerConfig,
+    closing_answer,
+    malformed,
+    too_many_bytes,
+    too_many_fields,
+)
+from proctor_service.errors import Busy, Refusal
 
 T = TypeVar("T")
+
+PIECE_BYTES = 16 * 1024
+LINGER_SECONDS = 2.0
+MOST_DISCARDED_BYTES = 1024 * 1024
+_FIELD_BYTES = 4  # the colon, a space and the line's end
+REQUEST_ID = b"proctor-request-id"
+LONGEST_REQUEST_ID = 128
 
 
 async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
@@ -63,8 +80,121 @@ class LastAnswers:
         await self._app(scope, receive, closing)
 
 
+class EchoedRequestIds:
+    """Every answer repeats the id that its request came with, in the header `Proctor-Request-Id`.
+
+    A client whose connection was mixed up with another's finds out by it. An id that is no short
+    text of visible ASCII is not repeated.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        named = dict(scope["headers"]).get(REQUEST_ID, b"") if scope["type"] == "http" else b""
+        if not 0 < len(named) <= LONGEST_REQUEST_ID or not all(33 <= byte <= 126 for byte in named):
+            await self._app(scope, receive, send)
+            return
+
+        async def echoing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", ()), (REQUEST_ID, named)]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, echoing)
+
+
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's; what is no HTTP gets the contract's body from it, too."""
+    """uvicorn's protocol, with bounds on heads and the contract's body for what is refused here."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config, ServerConfig), "made by `make_server`"
+        self.unparsed_bytes = 0
+        self._heads = config.heads
+        self._most_connections = config.most_connections
+        self._reads_body = False
+        self._reads_head = False
+        self._progressed = False
+        self._head_bytes = 0
+        self._refusal: Refusal | None = None
+        self._discarded_bytes = 0
+
+    @property
+    def reading_is_paused(self) -> bool:
+        """Whether the service itself does not read from the connection for now."""
+        return self.flow.read_paused
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accepts a connection: the time of its first head runs."""
+        super().connection_made(transport)
+        self._heads.add(self)
+        if len(self.connections) > self._most_connections:
+            self.refuse(Busy(f"more than {self._most_connections} connections"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets the connection."""
+        self._heads.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parses what came, in pieces, so that the bounds are looked at between two of them."""
+        for start in range(0, len(data), PIECE_BYTES):
+            if self._refusal is not None or self.transport.is_closing():
+                self._discard(len(data) - start)
+                return
+            piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
+            self._progressed = False
+            super().data_received(piece)
+            if self._refusal is None and not self.transport.is_closing():
+                self._count(len(piece))
+
+    def _count(self, length: int) -> None:
+        """Counts bytes that were neither a whole head nor any of a body: a head's, or a trailer's."""
+        if self._progressed:
+            self._heads.shrink(self)
+        else:
+            self._heads.grow(self, length)
+        if self.unparsed_bytes > MOST_HEAD_BYTES:
+            self.refuse(too_many_bytes())
+        elif self._refusal is None and (
+            self._reads_head or not (self._progressed or self._reads_body)
+        ):
+            self._heads.add(self)
+
+    def on_message_begin(self) -> None:
+        """Begins a head."""
+        super().on_message_begin()
+        self._reads_head = True
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Takes a part of the request's target. Raises what ends parsing when it is too long."""
+        self._head_bytes += len(url)
+        self._check_head()
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Takes a field, of the head or of a trailer. Raises what ends parsing beyond the bounds."""
+        self._head_bytes += len(name) + len(value) + _FIELD_BYTES
+        self._check_head()
+        if len(self.headers) >= MOST_FIELDS:
+            self._refusal = too_many_fields()
+            raise ValueError("too many fields")
+        super().on_header(name, value)
+
+    def _check_head(self) -> None:
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refusal = too_many_bytes()
+            raise ValueError("too many bytes")
 
     def on_headers_complete(self) -> None:
         """Begins a request. One with a body behind `Upgrade` is none that can be understood.
@@ -74,12 +204,74 @@ class HttpProtocol(HttpToolsProtocol):
         names = {name for name, _ in self.headers}
         if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
             raise ValueError("a body behind Upgrade")
+        self._progressed = self._reads_body = True
+        self._reads_head = False
+        self._heads.remove(self)
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        """Takes a part of the body."""
+        self._progressed = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Ends a request's body."""
+        self._progressed, self._reads_body = True, False
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begins the work for a request; an answer to HTTP/1.0 is ended by its connection."""
+        serving: Any = _unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
+        super()._start_asgi_task(cycle, serving)
+
     def send_400_response(self, msg: str) -> None:
-        """The last answer on this connection."""
-        refused = problem(400, InvalidRequest.reason, msg)
-        refused.headers["connection"] = "close"
-        head = b"".join(name + b": " + value + b"\r\n" for name, value in refused.raw_headers)
-        self.transport.write(STATUS_LINE[400] + head + b"\r\n" + bytes(refused.body))
+        """The last answer on this connection: parsing has ended, for whatever reason."""
+        self.refuse(self._refusal or malformed(msg))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answers with an error, and closes the connection.
+
+        Where an earlier request is being answered, its answer is the last. What the client still
+        sends is thrown away for a moment, or it would find a reset in place of the answer.
+        """
+        self._refusal = refusal
+        self._heads.remove(self)
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete
+        if answering and not cycle.more_body:
+            cycle.keep_alive = False
+            return
+        if not self.pipeline and not (answering and cycle.response_started):
+            self.transport.write(closing_answer(refusal))
+            if not answering and self.transport.can_write_eof():
+                self.transport.write_eof()
+                self.loop.call_later(LINGER_SECONDS, self.transport.close)
+                return
         self.transport.close()
+
+    def _discard(self, length: int) -> None:
+        self._discarded_bytes += length
+        if self._discarded_bytes > MOST_DISCARDED_BYTES:
+            self.transport.close()
+
+
+def _unchunked(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """An app whose answers of unknown length are not sent in chunks, which HTTP/1.0 does not know."""
+
+    async def serving(scope: Scope, receive: Receive, send: Send) -> None:
+        measured = False
+
+        async def sending(message: Message) -> None:
+            nonlocal measured
+            if message["type"] == "http.response.start":
+                measured = any(name == b"content-length" for name, _ in message.get("headers", ()))
+                cycle.chunked_encoding = None if measured else False
+            elif not measured:
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return serving

@@ -59,6 +59,7 @@ RESULT_EXAMPLE: Mapping[str, Any] = {
     "truncated": False,
     "exit_code": 0,
     "integrity": "separated",
+    "level": "calls",
     "hack_signals": [],
     "usage": {
         "cpu_seconds": 0.004,

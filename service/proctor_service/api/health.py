@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import Capacity, Health
 from proctor_service.admission.queue import DRAINING, FairQueue
 from proctor_service.api.examples import Answers, answers, problems
 from proctor_service.api.problems import problem
+from proctor_service.errors import SandboxUnavailable
 from proctor_service.metrics import Metrics
 
 METRICS_ANSWERS: Answers = {
@@ -30,8 +33,11 @@ CAPACITY = {
 }
 
 
-def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
-    """The routes around the work itself."""
+def health_routes(
+    queue: FairQueue, metrics: Metrics, why_broken: Callable[[], str], operators: Collection[str]
+) -> APIRouter:
+    """The routes around the work itself. `why_broken`: what is wrong with the
+    sandboxes, or nothing. `operators`: tenants that see all tenants' jobs."""
     routes = APIRouter()
 
     @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}), openapi_extra=OPEN)
@@ -46,9 +52,12 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
         openapi_extra=OPEN,
     )
     async def readyz() -> Response | Health:
-        """The pool is warm and the queue has room; else a 503 that says what is missing."""
+        """Sandboxes work and the queue has room; else a 503 that says what is missing."""
         if queue.draining:
             return _not_ready("draining", DRAINING)
+        if why := why_broken():
+            message = f"sandboxes do not work: {why}"
+            return _not_ready(SandboxUnavailable.reason, message)
         if not queue.has_room:
             return _not_ready("busy", "the queue is full")
         return Health(status="ready")
@@ -66,9 +75,12 @@ def health_routes(queue: FairQueue, metrics: Metrics) -> APIRouter:
         )
 
     @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)
-    async def scrape() -> Response:
-        """Prometheus text."""
-        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+    async def scrape(request: Request) -> Response:
+        """Prometheus text: with a tenant's token, of jobs those that are the tenant's."""
+        tenant: str | None = getattr(request.state, "tenant", None)
+        tenant = None if tenant is None or tenant in operators else tenant
+        text = generate_latest(metrics.view(tenant))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return routes
 

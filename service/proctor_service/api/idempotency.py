@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from proctor_service.errors import InvalidRequest
+from starlette.datastructures import Headers
+
+from proctor_service.errors import AmbiguousKey, InvalidRequest
 
 LONGEST_KEY = 255
 HEADER = "idempotency-key"
@@ -40,6 +42,14 @@ def name_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
     if not key or len(key) > LONGEST_KEY:
         raise InvalidRequest(f"{HEADER}: a key has 1 to {LONGEST_KEY} characters")
     return RequestName(tenant, key, hashlib.blake2b(body, digest_size=20).digest())
+
+
+def key_of(headers: Headers) -> str | None:
+    """The key of a request, if it has one. Raises AmbiguousKey when it has several."""
+    keys = headers.getlist(HEADER)
+    if len(keys) > 1:
+        raise AmbiguousKey(f"{HEADER}: the request has {len(keys)} of them")
+    return keys[0] if keys else None
 
 
 async def name_any_request(

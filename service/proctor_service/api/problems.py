@@ -25,6 +25,7 @@ from proctor_service.errors import (
     DeadlinePassed,
     Failure,
     InvalidRequest,
+    NoSandboxInTime,
     NotFound,
     Refusal,
     SandboxLost,
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 
 STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxUnavailable: (503, True),
+    NoSandboxInTime: (503, True),
     # Not a 503, which clients take for an invitation: its files are gone, whoever asks again.
     SandboxLost: (500, False),
     DeadlinePassed: (503, True),

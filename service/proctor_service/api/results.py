@@ -83,6 +83,7 @@ def _body(
         "truncated": judgement.truncated,
         "exit_code": judgement.exit_code,
         "integrity": judgement.integrity,
+        "level": judgement.level,
         "hack_signals": list(judgement.hack_signals),
         "usage": {
             "cpu_seconds": round(usage.cpu_seconds, 6),

@@ -24,7 +24,7 @@ from proctor_service.api.batch import Batch
 from proctor_service.api.body import parse_reward_request, read_body
 from proctor_service.api.connection import while_connected
 from proctor_service.api.examples import NDJSON, reward_docs
-from proctor_service.api.idempotency import HEADER, Ledger, RequestName, name_any_request
+from proctor_service.api.idempotency import Ledger, RequestName, key_of, name_any_request
 from proctor_service.api.results import Line, line, summary
 from proctor_service.api.shared_answers import SharedAnswers
 from proctor_service.api.slices import Pacer
@@ -61,7 +61,7 @@ class RewardDesk:
     async def take(self, tenant: str, body: bytes | bytearray, key: str | None) -> Batch:
         """The batch for a request: a new one, or the one that its key stands for.
 
-        Raises Refusal: InvalidRequest, Busy or Draining.
+        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
         begun = time.monotonic()
         name = await name_any_request(tenant, key, body)
@@ -122,11 +122,15 @@ class RewardDesk:
         return batch
 
     def _reserve(self, items: Sequence[Item]) -> Reservation:
-        """Places for what is to be judged. Raises Busy, also when none could be in time."""
+        """Places for what is to be judged.
+
+        Raises BatchTooLarge, and Busy, also when none could be judged in time.
+        """
         if not items:
             return self._queue.reserve(0)
         first = items[0]
         whose = (first.tenant, first.job)
+        self._queue.check_size(len(items))
         if not any(isinstance(item.submission, NoCode) for item in items):
             self._queue.check_deadline(whose, first.priority, first.deadline)
         return self._queue.reserve(len(items), whose)
@@ -196,7 +200,7 @@ def reward_routes(desk: RewardDesk, max_body_mb: int) -> APIRouter:
         """Judges a batch of submissions, and says what each is worth."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        batch = await desk.take(tenant, body, request.headers.get(HEADER))
+        batch = await desk.take(tenant, body, key_of(request.headers))
         return Answer(batch, NDJSON in request.headers.get("accept", ""))
 
     return routes

@@ -191,13 +191,17 @@ class RolloutDesk:
         return frozenset(self._running)
 
     async def take(self, tenant: str, body: bytes | bytearray, keep: bool) -> Rollout:
-        """The rollout for a request. Raises Refusal: InvalidRequest, Busy or Draining."""
+        """The rollout for a request.
+
+        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
+        """
         begun = time.monotonic()
         if self._stage.turns.draining:
             raise stopping()
         request = await parse_rollout_request(body)
         parts = await self._plan(request, tenant, begun + request.deadline_seconds)
         turns, whose, deadline = self._stage.turns, (tenant, request.job), parts[0].plan.deadline
+        turns.check_size(len(parts))
         turns.check_deadline(whose, request.priority, deadline)
         places = turns.reserve(len(parts), whose)
         rollout = Rollout(parts, request.policy, self._stage, places, keep)

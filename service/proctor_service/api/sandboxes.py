@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from fastapi import APIRouter, Query
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,7 +27,7 @@ from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.connection import while_connected
 from proctor_service.api.examples import NDJSON
 from proctor_service.api.forwarding import Fleet
-from proctor_service.api.idempotency import HEADER, Ledger, name_any_request
+from proctor_service.api.idempotency import Ledger, key_of, name_any_request
 from proctor_service.api.results import Line, encode
 from proctor_service.api.rewards import RewardDesk
 from proctor_service.api.sandbox_wire import (
@@ -112,7 +113,7 @@ class SandboxDesk:
         """Makes a sandbox that keeps its state between calls."""
         tenant = _tenant(request)
         body = await self._body(request)
-        name = await name_any_request(tenant, request.headers.get(HEADER), body)
+        name = await name_any_request(tenant, key_of(request.headers), body)
         asked = order(self._machine, await parse_body(wire.SandboxRequest, body), tenant)
         if name is None:
             kept = await while_connected(self._registry.create(asked), request.receive)
@@ -293,12 +294,21 @@ def _check_encoding(request: Request) -> None:
         raise InvalidRequest("path: it is not UTF-8") from None
 
 
+class _FilePath(PathConvertor):
+    """A path as a file may have it: with any character, line breaks among them."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("file", _FilePath())
+
+
 def sandbox_routes(desk: SandboxDesk) -> APIRouter:
     """All routes of /sandboxes."""
     routes = APIRouter(route_class=desk.fleet.route_class())
     add = routes.add_api_route
     one = "/sandboxes/{sandbox_id}"
-    file = one + "/files/{path:path}"
+    file = one + "/files/{path:file}"
     add("/sandboxes", desk.create_sandbox, methods=["POST"], **docs.create())
     add("/sandboxes", desk.list_sandboxes, methods=["GET"], **docs.listing())
     add("/sandboxes", desk.stop_sandboxes, methods=["DELETE"], **docs.stop_tagged())

@@ -33,7 +33,14 @@ from proctor_service.cli.console import (
     screen,
     service_version,
 )
-from proctor_service.cli.findings import TITLES, Examined, Finding, report
+from proctor_service.cli.findings import (
+    LEVELS,
+    TITLES,
+    Examined,
+    Finding,
+    analysis_of,
+    report,
+)
 from proctor_service.cli.judging import Attempt, judged
 from proctor_service.cli.probes import Probe, probes_of
 from proctor_service.cli.target import connected
@@ -122,7 +129,7 @@ def _examine(
     client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
 ) -> list[Examined]:
     """Judges references and probes; each problem with its results, in the order of the tasks."""
-    examined = {task.place: Examined(task) for task in tasks}
+    examined = {task.place: Examined(task, analysis=analysis_of(task)) for task in tasks}
     probes = {task.place: probes_of(task) for task in tasks}
     # Run by run, so that the runs of one problem are apart in time.
     references = [
@@ -169,6 +176,10 @@ def _show(
     table = Table.grid(padding=(0, 2))
     table.add_row("problems", str(len(examined)))
     table.add_row("references", f"{references}, judged {repeat} times each")
+    levels = Counter(each.analysis.level for each in examined if each.analysis)
+    if levels:
+        said = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
+        table.add_row("levels of asserts", said)
     for kind, title in TITLES.items():
         style = "red" if counts[kind] and Finding(kind, "").harms else ""
         table.add_row(title, Text(str(counts[kind]), style=style))
@@ -176,7 +187,7 @@ def _show(
     out.print(table)
     for kind, title in TITLES.items():
         found = [(task, finding) for task, finding in findings if finding.kind == kind]
-        if kind != "no_reference":
+        if kind not in ("no_reference", "asks_objects"):
             _list(out, title, found, most)
 
 

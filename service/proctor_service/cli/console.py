@@ -6,6 +6,8 @@ Status 0: all is well. 1: what was asked about is not: a completion failed, isol
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,7 +56,7 @@ def settings_from(**flags: object) -> Settings:
         lines = [_setting(each["loc"], each["msg"]) for each in error.errors(include_input=False)]
         raise Trouble("\n".join(lines)) from None
     except SettingsError as error:
-        raise Trouble(f"{error}: it must be JSON") from None
+        raise Trouble(_no_json(error)) from None
 
 
 def progress(console: Console) -> Progress:
@@ -101,7 +103,24 @@ def service_version() -> str:
 
 def _setting(path: tuple[int | str, ...], message: str) -> str:
     message = message.removeprefix("Value error, ")
-    return f"PROCTOR_{str(path[0]).upper()}: {message}" if path else message
+    if not path:
+        return message
+    name = str(path[0]).upper()
+    name = name if name.startswith("PROCTOR_") else f"PROCTOR_{name}"
+    return ": ".join([name, *map(str, path[1:]), message])
+
+
+def _no_json(error: SettingsError) -> str:
+    """What is wrong with a variable that must be JSON; nothing of its value, which may be a secret."""
+    found = re.search(r'field "(\w+)"', str(error))
+    field = found[1] if found else "?"
+    cause = error.__cause__
+    at = (
+        f": {cause.msg} at line {cause.lineno} column {cause.colno}"
+        if isinstance(cause, json.JSONDecodeError)
+        else ""
+    )
+    return f'error parsing value for field "{field}": PROCTOR_{field.upper()} must be JSON{at}'
 
 
 def _fail(message: str, status: int) -> None:

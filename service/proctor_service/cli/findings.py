@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from proctor_client import wire
 from proctor_service.cli.probes import EMPTY
 from proctor_service.datasets import Task
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.levels import Analysis, Level, analyse
 
 Kind = Literal[
     "broken_tests",
@@ -19,6 +23,8 @@ Kind = Literal[
     "vacuous_test",
     "slow",
     "no_reference",
+    "shared_process",
+    "asks_objects",
 ]
 TITLES: dict[Kind, str] = {
     "broken_tests": "tests that are broken by themselves",
@@ -28,9 +34,24 @@ TITLES: dict[Kind, str] = {
     "vacuous_test": "tests that hold for an empty program",
     "slow": "slow references",
     "no_reference": "problems without a reference",
+    "shared_process": "tests that share the submission's process",
+    "asks_objects": "tests that take an object's word for its length, items or truth",
 }
-HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference"})
+HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process", "asks_objects"})
+LEVELS: tuple[Level, ...] = ("calls", "values", "shared")
 _INVALID = "invalid_task"
+_SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
+
+
+def analysis_of(task: Task) -> Analysis | None:
+    """Return how a problem's tests are judged; None for other graders than `asserts`, or broken tests."""
+    grader = _SUBMISSION.validate_python(task.submission("")).grader
+    if not isinstance(grader, wire.AssertsGrader):
+        return None
+    try:
+        return analyse(grader)
+    except InvalidTask:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +74,7 @@ class Examined:
     task: Task
     reference: list[wire.Result] = field(default_factory=list)
     probes: dict[str, wire.Result] = field(default_factory=dict)
+    analysis: Analysis | None = None
 
     @property
     def seconds(self) -> list[float]:
@@ -75,7 +97,14 @@ class Examined:
         # The fastest run: the others may have waited for a core.
         if self.seconds and min(self.seconds) > slow_seconds:
             found.append(Finding("slow", f"{min(self.seconds):.2f} s"))
-        return found
+        return [*found, *self._of_analysis()]
+
+    def _of_analysis(self) -> Iterator[Finding]:
+        analysis = self.analysis
+        if analysis is not None and analysis.level == "shared":
+            yield Finding("shared_process", analysis.reason)
+        if analysis is not None and analysis.rewritten and analysis.rewritten.asks_objects:
+            yield Finding("asks_objects", "an object that contradicts itself may pass them")
 
     def _of_reference(self) -> list[Finding]:
         runs = [run for run in self.reference if run.error is None]
@@ -132,6 +161,8 @@ def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, 
         {
             "id": each.task.id,
             "place": each.task.place,
+            "level": None if each.analysis is None else each.analysis.level,
+            "level_reason": None if each.analysis is None else each.analysis.reason,
             "findings": [
                 {"kind": finding.kind, "harms": finding.harms, "detail": finding.detail}
                 for finding in each.findings(slow_seconds)

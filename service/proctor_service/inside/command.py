@@ -4,8 +4,8 @@ import binascii
 import os
 from typing import Any
 
-from . import script, values
-from .channel import Channel
+from . import script, values, work_files
+from .channel import BEGAN, Channel
 
 
 def run_command(channel: Channel, job: dict[str, Any]) -> None:
@@ -23,9 +23,9 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
 
 def place(job: dict[str, Any]) -> None:
     """Puts text files, binary files and standard input in place."""
-    script.write_files(job.get("files") or {})
+    work_files.write_files(job.get("files") or {})
     for path, data in (job.get("binaries") or {}).items():
-        script.write_file(path, binascii.a2b_base64(data), 0o755)
+        work_files.write_file(path, binascii.a2b_base64(data), 0o755)
     if job.get("stdin"):
         script.feed_stdin(job["stdin"])
 
@@ -33,10 +33,11 @@ def place(job: dict[str, Any]) -> None:
 def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     """Compiles, and says `["compiled", exit code, {path: base64}]` with the files that came of it."""
     place(job)
+    import subprocess  # dear, and only compilers need it
+
+    channel.send(BEGAN)
     before = _files_here()
     try:
-        import subprocess  # dear, and only compilers need it
-
         done = subprocess.run(job["argv"], check=False, stdin=subprocess.DEVNULL, stdout=2)
     except (FileNotFoundError, PermissionError):
         channel.send(values.dumps(["not started"]))

@@ -4,72 +4,49 @@ Decisions are made by ``type(x)``, and content is taken with the built-in types'
 object may lie in ``__class__``, ``__eq__``, ``__iter__`` or ``__len__``, and none of these is
 asked. ``None``, booleans, strings, floats and integers below 2**63 stand for themselves; everything
 else is a list that begins with a tag. A container met again is ``["r", n]``, n being its place in
-the order of first visits, so that shared parts stay shared.
+the order of first visits, so that shared parts stay shared. A dict is its keys and values in turn.
+
+Nothing here recurses over data, so depth is bounded by ``MAX_DEPTH`` alone.
 """
 
-import builtins
-import collections
-from collections.abc import Callable, Iterable
-from typing import Any
+from __future__ import annotations
 
-from .library import library_encoder
-from .refusals import MAX_BYTES, MAX_DEPTH, MAX_NODES, ValueTooDeep, ValueTooLarge
+from collections import UserDict, UserList, UserString
+from typing import TYPE_CHECKING, Any
+
+from . import builtin_encoders
+from .builtin_encoders import (
+    BUILTIN_TYPES,
+    CLOSING,
+    CONTAINERS,
+    FILLED_LATER,
+    LEAVES,
+    Content,
+)
+from .class_names import class_mro, class_name, derives, describe_class
+from .library import library_encoder, loaded
+from .refusals import MAX_DEPTH, MAX_EXPANDED_BYTES, PART_BYTES, ValueTooDeep, ValueTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    MakeHandle = Callable[[Any], Any]
+
+__all__ = ["Encoder", "class_mro", "class_name", "derives", "encode"]
 
 # References of our own: a submission may put its own functions under these names.
-_type, _id, _len, _hex, _str = type, id, len, hex, str
-_list, _tuple, _dict, _set = list, tuple, dict, set
-_all = slice(None)
+_type, _id, _len, _iter, _is_ascii = type, id, len, iter, str.isascii
+_int, _str, _bool, _list, _dict, _none = int, str, bool, list, dict, type(None)
 
-_type_mro = type.__dict__["__mro__"].__get__
-_type_dict = type.__dict__["__dict__"].__get__
-_type_name = type.__dict__["__qualname__"].__get__
-_type_module = type.__dict__["__module__"].__get__
-_deque_maxlen = collections.deque.__dict__["maxlen"].__get__
-_default_factory = collections.defaultdict.__dict__["default_factory"].__get__
-_real = complex.__dict__["real"].__get__
-_imag = complex.__dict__["imag"].__get__
-_range_start = range.__dict__["start"].__get__
-_range_stop = range.__dict__["stop"].__get__
-_range_step = range.__dict__["step"].__get__
-_is_ascii = str.isascii
-_float_of, _int_of, _str_of = float.__float__, int.__int__, str.__str__
-
-BUILTIN_TYPES: dict[str, type] = {
-    **{name: item for name, item in vars(builtins).items() if type(item) is type},
-    "NoneType": type(None),
-    "ellipsis": type(...),
-    "NotImplementedType": type(NotImplemented),
-}
+_BASES = builtin_encoders.BASES
 _TYPE_NAMES = {id(item): name for name, item in BUILTIN_TYPES.items()}
 
-MakeHandle = Callable[[Any], Any]
 
-
-def class_name(cls: type) -> str:
-    """``module.qualname`` of a class, whatever its metaclass says."""
-    try:
-        module, name = _type_module(cls), _type_name(cls)
-    except AttributeError:
-        return "?"
-    name = name if _type(name) is _str else "?"
-    if _type(module) is not _str or module == "builtins":
-        return name[:200]
-    return f"{module}.{name}"[:200]
-
-
-def class_mro(cls: type) -> tuple[type, ...]:
-    """The real method resolution order, whatever the metaclass says."""
-    mro = _type_mro(cls)
-    return mro if _type(mro) is _tuple else (cls, object)
-
-
-def derives(cls: type, *bases: type) -> bool:
-    """``issubclass`` without asking a class: its metaclass may say that it equals any other."""
-    for each in class_mro(cls):
-        for base in bases:
-            if each is base:
-                return True
-    return False
+# Classes that wrap a built-in type: that type, and what reads the fields of an instance.
+_WRAPPERS: dict[int, tuple[type, Any]] = {
+    _id(cls): (kind, vars(cls)["__dict__"].__get__)
+    for cls, kind in ((UserList, list), (UserDict, dict), (UserString, str))
+}
 
 
 class Encoder:
@@ -86,13 +63,15 @@ class Encoder:
         known: Callable[[Any], Any] | None = None,
     ) -> None:
         self.kept: list[Any] = []
+        self.reopen: Callable[[Any], Any] | None = None
+        # Whether numpy's arrays cross as lists, for a reader that has no numpy.
+        self.plain_arrays = False
+        # By number: the expanded size, None while the container is open.
+        self._sizes: list[int | None] = []
         self._numbers: dict[int, int] = {}
-        self._open: set[int] = set()
         self._make_handle = make_handle
         self._known = known
-        self.reopen: Callable[[Any], Any] | None = None
-        self._nodes = MAX_NODES
-        self._bytes = MAX_BYTES
+        self._left = MAX_EXPANDED_BYTES
         self._depth = 0
 
     def encode(self, value: Any) -> Any:
@@ -104,77 +83,130 @@ class Encoder:
 
     def visit(self, value: Any) -> Any:
         """One value and what it holds."""
-        self._nodes -= 1
-        if self._nodes < 0:
-            raise ValueTooLarge("the value has too many parts")
-        handler = _ENCODERS.get(_id(_type(value)))
-        if handler is not None:
-            return handler(self, value)
-        return self._rare(value)
+        if value is None:
+            return None
+        out: list[Any] = []
+        self.visit_all((value,), out)
+        return out[0]
 
-    def _rare(self, value: Any) -> Any:
-        handler = library_encoder(_type(value))
-        if handler is not None:
-            return handler(self, value)
-        if _type(value) is type and _id(value) in _TYPE_NAMES:
-            return ["T", _TYPE_NAMES[_id(value)]]
-        return self.handle(value)
+    def visit_all(self, values: Iterable[Any], out: list[Any]) -> None:
+        """Appends the forms of some values, and of what they hold, to a list."""
+        outer: list[Any] = []
+        children, number, before = _iter(values), -1, 0
+        append = out.append
+        while True:
+            for child in children:
+                kind = _type(child)
+                if kind is _int:
+                    if -0x8000000000000000 < child < 0x8000000000000000:
+                        append(child)
+                        continue
+                elif kind is _str:
+                    if _is_ascii(child):
+                        self._left -= _len(child)
+                        append(child)
+                        continue
+                elif kind is _bool or kind is _none:
+                    append(child)
+                    continue
+                key = _id(kind)
+                opener = CONTAINERS.get(key)
+                if opener is None:
+                    leaf = LEAVES.get(key)
+                    append(self._rare(child) if leaf is None else leaf(self, child))
+                    continue
+                known = self._enter(child)
+                if known is not None:
+                    append(known)
+                    continue
+                outer.append((children, out, number, before))
+                number, before = _len(self.kept) - 1, self._left
+                out, parts = opener(self, child)
+                append(out)
+                self.spend(PART_BYTES * (_len(parts) + 1))
+                append, children = out.append, _iter(parts)
+                break
+            else:
+                if not outer:
+                    self.spend(0)
+                    return
+                close = CLOSING.get(out[0])
+                if close is not None:
+                    close(self, self.kept[number], out)
+                self._leave(number, before)
+                children, out, number, before = outer.pop()
+                append = out.append
 
     def spend(self, size: int) -> None:
-        """Count text against the budget."""
-        self._bytes -= size
-        if self._bytes < 0:
+        """Count bytes of the expanded size against the budget."""
+        self._left -= size
+        if self._left < 0:
             raise ValueTooLarge("the value is too large")
 
-    def items(self, tag: str, value: Any, children: Iterable[Any], *head: Any) -> Any:
-        """A container of single items."""
-        known = self._enter(value)
-        if known is not None:
-            return known
-        out: list[Any] = [tag, *head]
-        append, visit = out.append, self.visit
-        for child in children:
-            append(visit(child))
-        self._leave(value)
-        return out
+    def affords(self, size: int) -> bool:
+        """Count bytes that can be done without, if the budget has them."""
+        if self._left < 4 * size:
+            return False
+        self._left -= size
+        return True
 
-    def pairs(self, tag: str, value: Any, children: Iterable[tuple[Any, Any]], *head: Any) -> Any:
-        """A container of keys and values."""
+    def numbered(self, value: Any, head: list[Any], parts: Iterable[Any] = ()) -> Any:
+        """A container that is rare: its form is a head, and the forms of its parts."""
         known = self._enter(value)
         if known is not None:
             return known
-        out: list[Any] = [tag, *head]
-        append, visit = out.append, self.visit
-        for key, child in children:
-            append([visit(key), visit(child)])
-        self._leave(value)
-        return out
+        number, before = _len(self.kept) - 1, self._left
+        self.spend(PART_BYTES)
+        self.visit_all(parts, head)
+        self._leave(number, before)
+        return head
 
     def handle(self, value: Any) -> Any:
         """Anything that is not plain: a reference, with the content of its built-in base."""
         known = self._enter(value)
         if known is not None:
             return known
+        number, before = _len(self.kept) - 1, self._left
+        self.spend(PART_BYTES)
         make_handle = self._make_handle or _describe
         wire: Any = make_handle(value)
         if _type(wire) is _list and _len(wire) == 3 and _type(wire[2]) is _dict:
             base = self._base(value)
+            if base is None and self._make_handle is None:
+                base = self._wrapped(value)
             if base is not None:
                 wire[2]["base"] = base
-        self._leave(value)
+        self._leave(number, before)
         return wire
+
+    def _wrapped(self, value: Any) -> Any:
+        """The content of what wraps a built-in type, as UserList does; None for all else."""
+        for cls in class_mro(_type(value)):
+            if _id(cls) in _WRAPPERS:
+                kind, fields = _WRAPPERS[_id(cls)]
+                content = fields(value).get("data")
+                return self.visit(content) if _type(content) is kind else None
+        return None
+
+    def is_open(self, value: Any) -> bool:
+        """Whether the encoding of a value has begun and not ended."""
+        number = self._numbers.get(_id(value))
+        return number is not None and self._sizes[number] is None
+
+    def _rare(self, value: Any) -> Any:
+        self.spend(PART_BYTES)
+        encode = library_encoder(_type(value))
+        if encode is not None:
+            return encode(self, value)
+        if _type(value) is _type and _id(value) in _TYPE_NAMES:
+            return ["T", _TYPE_NAMES[_id(value)]]
+        return self.handle(value)
 
     def _enter(self, value: Any) -> Any:
         """A reference if the container was met before; else it gets a number, and None."""
-        key = _id(value)
-        number = self._numbers.get(key)
+        number = self._numbers.get(_id(value))
         if number is not None:
-            if key in self._open and _type(value) not in _FILLED_LATER:
-                wire = None if self.reopen is None else self.reopen(value)
-                if wire is not None:
-                    return wire
-                raise ValueTooDeep("the value contains itself")
-            return ["r", number]
+            return self._again(value, number)
         if self._known is not None:
             wire = self._known(value)
             if wire is not None:
@@ -182,38 +214,36 @@ class Encoder:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ValueTooDeep("the value is nested too deep")
-        self._numbers[key] = _len(self.kept)
+        self._numbers[_id(value)] = _len(self.kept)
         self.kept.append(value)
-        self._open.add(key)
+        self._sizes.append(None)
         return None
 
-    def is_open(self, value: Any) -> bool:
-        """Whether the encoding of a value has begun and not ended."""
-        return _id(value) in self._open
+    def _again(self, value: Any, number: int) -> Any:
+        size = self._sizes[number]
+        if size is not None:
+            self.spend(size)
+            return ["r", number]
+        self.spend(PART_BYTES)
+        kind = _type(value)
+        if _id(kind) not in FILLED_LATER and kind is not loaded("numpy", "ndarray"):
+            wire = None if self.reopen is None else self.reopen(value)
+            if wire is not None:
+                return wire
+            raise ValueTooDeep("the value contains itself")
+        return ["r", number]
 
-    def _leave(self, value: Any) -> None:
+    def _leave(self, number: int, before: int) -> None:
         self._depth -= 1
-        self._open.discard(_id(value))
+        self._sizes[number] = before - self._left
 
     def _base(self, value: Any) -> Any:
+        """The content of an instance of a subclass; it is numbered apart from the instance."""
         for cls in class_mro(_type(value)):
-            handler = _BASES.get(_id(cls)) or library_encoder(cls)
-            if handler is not None:
-                return handler(self, _Content(value))
+            leaf = _BASES.get(_id(cls)) or library_encoder(cls)
+            if leaf is not None:
+                return leaf(self, Content(value))
         return None
-
-
-class _Content:
-    """An instance of a subclass, to be encoded as its built-in base: not numbered a second time."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def _of(value: Any) -> Any:
-    return value.value if _type(value) is _Content else value
 
 
 def encode(value: Any, make_handle: MakeHandle | None = None) -> Any:
@@ -227,124 +257,4 @@ def encode(value: Any, make_handle: MakeHandle | None = None) -> Any:
 
 
 def _describe(value: Any) -> Any:
-    cls = _type(value)
-    info: dict[str, Any] = {"type": class_name(cls)}
-    for base in class_mro(cls):
-        members = _type_dict(base)
-        if "__bool__" in members or "__len__" in members:
-            return ["h", 0, info]
-    info["truth"] = True
-    return ["h", 0, info]
-
-
-def _int(encoder: Encoder, value: Any) -> Any:
-    number = _int_of(_of(value))
-    if -0x8000000000000000 < number < 0x8000000000000000:
-        return number
-    text = _hex(number)
-    encoder.spend(_len(text))
-    return ["i", text]
-
-
-def _text(encoder: Encoder, value: Any) -> Any:
-    text = _str_of(_of(value))
-    encoder.spend(_len(text) if _is_ascii(text) else 6 * _len(text))
-    return text
-
-
-def _bytes(encoder: Encoder, value: Any) -> Any:
-    value = bytes.__getitem__(_of(value), _all)
-    encoder.spend(2 * _len(value))
-    return ["b", bytes.hex(value)]
-
-
-def _bytearray(encoder: Encoder, value: Any) -> Any:
-    content = bytearray.__getitem__(_of(value), _all)
-    encoder.spend(2 * _len(content))
-    return encoder.items("ba", value, (), bytearray.hex(content))
-
-
-def _default_dict(encoder: Encoder, value: Any) -> Any:
-    source = _of(value)
-    factory = encoder.visit(_default_factory(source))
-    return encoder.pairs("dd", value, _list(_dict.items(source)), factory)
-
-
-def _deque(encoder: Encoder, value: Any) -> Any:
-    source = _of(value)
-    content = _list(collections.deque.__iter__(source))
-    return encoder.items("dq", value, content, _deque_maxlen(source))
-
-
-def _range(encoder: Encoder, value: Any) -> Any:
-    parts = (_range_start(value), _range_stop(value), _range_step(value))
-    return ["range", *[encoder.visit(part) for part in parts]]
-
-
-def _slice(encoder: Encoder, value: Any) -> Any:
-    return ["slice", *[encoder.visit(part) for part in (value.start, value.stop, value.step)]]
-
-
-def _view_pairs(encoder: Encoder, value: Any) -> Any:
-    return ["di", *[[encoder.visit(key), encoder.visit(item)] for key, item in _list(value)]]
-
-
-def _view(tag: str) -> Callable[[Encoder, Any], Any]:
-    return lambda encoder, value: [tag, *[encoder.visit(item) for item in _list(value)]]
-
-
-def _plain(encoder: Encoder, value: Any) -> Any:
-    return value
-
-
-# Snapshots (list(...)) are taken because encoding a part may run code that changes the whole.
-_BASES: dict[int, Callable[[Encoder, Any], Any]] = {
-    id(int): _int,
-    id(float): lambda encoder, value: _float_of(_of(value)),
-    id(str): _text,
-    id(complex): lambda encoder, value: ["c", _real(_of(value)), _imag(_of(value))],
-    id(bytes): _bytes,
-    id(bytearray): _bytearray,
-    id(list): lambda encoder, value: encoder.items("l", value, _list.__getitem__(_of(value), _all)),
-    id(tuple): lambda encoder, value: encoder.items(
-        "t", value, _tuple.__getitem__(_of(value), _all)
-    ),
-    id(set): lambda encoder, value: encoder.items("s", value, _list(_set.__iter__(_of(value)))),
-    id(frozenset): lambda encoder, value: encoder.items(
-        "fs", value, _list(frozenset.__iter__(_of(value)))
-    ),
-    id(collections.OrderedDict): lambda encoder, value: encoder.pairs(
-        "od", value, _list(collections.OrderedDict.items(_of(value)))
-    ),
-    id(collections.Counter): lambda encoder, value: encoder.pairs(
-        "cn", value, _list(_dict.items(_of(value)))
-    ),
-    id(collections.defaultdict): _default_dict,
-    id(dict): lambda encoder, value: encoder.pairs("d", value, _list(_dict.items(_of(value)))),
-    id(collections.deque): _deque,
-}
-_ENCODERS: dict[int, Callable[[Encoder, Any], Any]] = {
-    **_BASES,
-    id(type(None)): _plain,
-    id(bool): _plain,
-    id(float): _plain,
-    id(range): _range,
-    id(slice): _slice,
-    id(type(...)): lambda encoder, value: ["..."],
-    id(type(NotImplemented)): lambda encoder, value: ["ni"],
-    id(type({}.keys())): _view("dk"),
-    id(type({}.values())): _view("dv"),
-    id(type({}.items())): _view_pairs,
-    id(type(collections.OrderedDict().keys())): _view("dk"),
-    id(type(collections.OrderedDict().values())): _view("dv"),
-    id(type(collections.OrderedDict().items())): _view_pairs,
-}
-_FILLED_LATER = (
-    list,
-    dict,
-    set,
-    collections.OrderedDict,
-    collections.Counter,
-    collections.defaultdict,
-    collections.deque,
-)
+    return ["h", 0, describe_class(_type(value))]

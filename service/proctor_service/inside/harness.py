@@ -1,5 +1,7 @@
 """What runs a test, as it was before a submission was imported: to see whether it was replaced."""
 
+from __future__ import annotations
+
 import builtins
 import sys
 import types
@@ -34,8 +36,6 @@ class Original:
         origins: Origins,
         patching: bool,
     ) -> None:
-        import unittest.mock  # noqa: F401  tests may, after the submission did
-
         self._origins = origins
         self._patching = patching
         self._replaceable = [
@@ -94,7 +94,7 @@ class Original:
         namespace = function.__globals__
         if self._origins.library(namespace):
             return self._patching or str(namespace["__name__"]).startswith("_pytest.")
-        return self._origins.own(namespace)
+        return self._origins.own(function.__code__, namespace)
 
 
 def _is_to_be_set(name: str) -> bool:

@@ -1,18 +1,30 @@
-"""Values of the standard library and of numpy: how they cross.
+"""Values of the standard library: how they cross.
 
 Encoding imports nothing: a value of a class can only exist where its module is loaded. Decoding
-imports what it needs, from a fixed list. numpy's arrays come back as arrays only where the caller
-asks for it.
+imports what it needs, from a fixed list.
 """
+
+from __future__ import annotations
 
 import importlib
 import re
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from .refusals import Malformed
+from . import numpy_values
+from .refusals import Malformed, ValueTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
+    class Visitor(Protocol):
+        """What encodes, or decodes, a part."""
+
+        def visit(self, value: Any) -> Any:
+            """The part on the other side of the encoding."""
+
 
 _type, _str, _int, _len, _list, _any = type, str, int, len, list, any
 _modules = sys.modules
@@ -25,13 +37,6 @@ MAX_DECIMAL_CHARACTERS = 20_000
 MAX_DECIMAL_EXPONENT = 1_000_000
 MAX_FRACTION_BITS = 200_000
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-
-
-class Visitor(Protocol):
-    """What encodes, or decodes, a part."""
-
-    def visit(self, value: Any) -> Any:
-        """The part on the other side of the encoding."""
 
 
 def loaded(module: str, name: str) -> Any:
@@ -49,28 +54,37 @@ def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
         if loaded(module, name) is cls:
             _cache[id(cls)] = (cls, function)
             return function
-    generic = loaded("numpy", "generic")
-    # By identity: a metaclass may say that its classes equal any other.
-    if generic is not None and _any(each is generic for each in _type_mro(cls)):
-        return _numpy_scalar
-    return None
+    return numpy_values.encoder_of(cls, _type_mro(cls))
 
 
 _cache: dict[int, tuple[type, Callable[[Any, Any], Any]]] = {}
 
 
 def _of(value: Any) -> Any:
-    # An instance of a subclass comes wrapped; see encoding._Content.
-    return value.value if _type(value).__name__ == "_Content" else value
+    # An instance of a subclass comes wrapped; see builtin_encoders.Content.
+    return value.value if _type(value).__name__ == "Content" else value
 
 
-def _decimal(encoder: Visitor, value: Any) -> Any:
-    return ["decimal", loaded("decimal", "Decimal").__str__(_of(value))]
+def _decimal(encoder: Any, value: Any) -> Any:
+    cls, value = loaded("decimal", "Decimal"), _of(value)
+    text = cls.__str__(value)
+    encoder.spend(_len(text))
+    if cls.is_finite(value) and _exponent_is_absurd(cls.as_tuple(value).exponent):
+        raise ValueTooLarge("the decimal has too large an exponent")
+    if _len(text) > MAX_DECIMAL_CHARACTERS:
+        raise ValueTooLarge("the decimal has too many digits")
+    return ["decimal", text]
+
+
+def _exponent_is_absurd(exponent: int) -> bool:
+    return not -MAX_DECIMAL_EXPONENT <= exponent <= MAX_DECIMAL_EXPONENT
 
 
 def _fraction(encoder: Visitor, value: Any) -> Any:
     value = _of(value)
     parts = (_get(value, "_numerator"), _get(value, "_denominator"))
+    if _any(_int.bit_length(part) > MAX_FRACTION_BITS for part in parts):
+        raise ValueTooLarge("the fraction is too large")
     return ["fraction", *[encoder.visit(part) for part in parts]]
 
 
@@ -118,19 +132,9 @@ def _path(name: str) -> Callable[[Visitor, Any], Any]:
 
 def _array(encoder: Any, value: Any) -> Any:
     source = _of(value)
-    content = _list(loaded("array", "array").tolist(source))
-    return encoder.items("array", value, content, source.typecode)
-
-
-def _numpy_scalar(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    return ["ns", value.dtype.str, encoder.visit(value.item())]
-
-
-def _numpy_array(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    shape = [_int(size) for size in value.shape]
-    return ["nd", value.dtype.str, shape, encoder.visit(value.ravel().tolist())]
+    content = loaded("array", "array").tobytes(source)
+    encoder.spend(2 * _len(content))
+    return encoder.numbered(value, ["array", source.typecode, content.hex()])
 
 
 _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
@@ -146,7 +150,6 @@ _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("pathlib", "PurePosixPath"): _path("PurePosixPath"),
     ("pathlib", "PosixPath"): _path("PosixPath"),
     ("array", "array"): _array,
-    ("numpy", "ndarray"): _numpy_array,
 }
 
 
@@ -161,7 +164,7 @@ def _to_decimal(decoder: Any, wire: list[Any]) -> Any:
     # A context of its own: the current one may trap, and rounds nothing here anyway.
     value = _find("decimal", "Decimal")(text)
     exponent = value.as_tuple().exponent
-    if _type(exponent) is _int and abs(exponent) > MAX_DECIMAL_EXPONENT:
+    if _type(exponent) is _int and _exponent_is_absurd(exponent):
         raise Malformed("a decimal with an absurd exponent")
     return value
 
@@ -214,31 +217,12 @@ def _to_path(decoder: Any, wire: list[Any]) -> Any:
 
 
 def _to_array(decoder: Any, wire: list[Any]) -> Any:
-    typecode, *content = wire[1:]
+    typecode, text = wire[1:]
+    decoder.spend(_len(text))
     value = _find("array", "array")(typecode)
-    decoder.keep(value)
-    value.fromlist([decoder.visit(part) for part in content])
+    value.frombytes(bytes.fromhex(text))
+    decoder.keep(value, _len(text))
     return value
-
-
-def _to_numpy(decoder: Any, wire: list[Any]) -> Any:
-    """numpy's, if the decoder wants that and numpy is there; else a plain scalar, or opaque."""
-    scalar = wire[0] == "ns"
-    dtype, content = wire[1], decoder.visit(wire[-1])
-    try:
-        numpy = _import_module("numpy") if decoder.wants_numpy else None
-    except ImportError:
-        numpy = None
-    if numpy is None:
-        return content if scalar else decoder.opaque("numpy.ndarray")
-    kind = numpy.dtype(dtype)
-    if kind.kind not in "?biufcSUMmO" or kind.itemsize > 1 << 16:
-        raise Malformed("not an array")
-    if scalar:
-        return numpy.array(content, dtype=kind)[()]
-    flat = numpy.empty(_len(content), dtype=kind)
-    flat[:] = content
-    return flat.reshape(wire[2])
 
 
 DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
@@ -253,6 +237,4 @@ DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "uuid": _to_uuid,
     "path": _to_path,
     "array": _to_array,
-    "ns": _to_numpy,
-    "nd": _to_numpy,
 }

@@ -2,11 +2,12 @@
 
 python, calls   the submission, then calls of its functions      script.run_calls
 python, script  the submission, to its end                       script.run_script
-python, serve   the submission, then questions of the tests      room.serve
-tests           test code, which asks the submission elsewhere   room.judge_tests
+python, serve   the submission, then requests of the tests       submission_server.serve
+tests           test code, which asks the submission elsewhere   test_runner.judge_tests
 command         another program                                  command.run_command
 compile         a compiler                                       command.compile_program
 pytest          pytest beside the submission                     pytest_run.run_pytest
+shared          test code beside the submission                 shared_run.run_shared
 session         many commands, one after the other or at once    session.run_session
 state           files first, which follow; then another job      state.restore
 """
@@ -15,20 +16,46 @@ import gc
 import linecache
 import socket
 import sys
+import traceback
 from typing import Any
 
-from . import command, pytest_run, room, script, session, state, values
+from . import (
+    command,
+    pytest_run,
+    script,
+    session,
+    shared_run,
+    state,
+    submission_server,
+    test_runner,
+    values,
+    work_files,
+)
 from .channel import Channel
+
+_MOST_OF_A_TRACEBACK = 8000
+_format_exc = traceback.format_exc
 
 
 def main(descriptor: int) -> None:
-    """Never returns normally in a sandbox: each kind of job ends the process itself."""
+    """Never returns normally in a sandbox: each kind of job ends the process itself.
+
+    Says `["unfit", why]` when the submission's files cannot be put in place, and `["broken",
+    traceback]` when a runner of ours fails.
+    """
     channel = Channel(descriptor)
     try:
         _take_job(channel)
-    except script.Unfit as unfit:
-        channel.send(values.dumps(["unfit", str(unfit)]))
-        script.leave(1)
+        return
+    except work_files.Unfit as unfit:
+        line = ["unfit", str(unfit)]
+    except MemoryError:  # whoever set the limit, or brought so much
+        line = ["unfit", "there is too little memory"]
+    except BaseException:
+        # Ours where it is the first line. After the submission began, it may be the cause.
+        line = ["broken", _format_exc()[-_MOST_OF_A_TRACEBACK:]]
+    channel.send(values.dumps(line))
+    script.leave(1)
 
 
 def _take_job(channel: Channel) -> None:
@@ -62,6 +89,7 @@ def warm_up(rounds: int = 16) -> None:
             script.prepare(job)
             script.answer_calls(channel, job)
     sys.argv, sys.orig_argv, sys.path[:], sys.modules["__main__"] = before[:4]
+    sys.modules.pop("solution", None)
     linecache.cache.clear()
     linecache.cache.update(before[4])
 
@@ -83,7 +111,7 @@ def _serve(channel: Channel, job: dict[str, Any]) -> None:
     except script.Left:
         script.leave(0)
     channel.send(values.dumps(["loaded"]))
-    room.serve(channel, namespace)
+    submission_server.serve(channel, namespace)
     script.leave(0)
 
 
@@ -93,7 +121,7 @@ def _state(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _tests(channel: Channel, job: dict[str, Any]) -> None:
-    room.judge_tests(channel, job)
+    test_runner.judge_tests(channel, job)
     script.leave(0)
 
 
@@ -103,6 +131,7 @@ _KINDS = {
     "command": command.run_command,
     "compile": command.compile_program,
     "pytest": pytest_run.run_pytest,
+    "shared": shared_run.run_shared,
     "state": _state,
     "session": session.run_session,
 }

@@ -1,15 +1,21 @@
-"""Why a value may not cross between two interpreters.
+"""Why a value may not cross between two interpreters, and the bounds that decide it.
 
 ``ValueTooLarge`` and ``ValueTooDeep`` are raised while encoding, ``Malformed`` while decoding. A
 decoder raises nothing else, whatever it is fed: what it reads was written by code that nobody
 trusts.
+
+The *expanded size* of a value is what it would take with all sharing written out, in bytes: 32 for
+each part, and the length of text. A reference to a finished container counts as much as that
+container; one to a container that is still open (a cycle) counts as one part.
 """
 
-MAX_NODES = 2_000_000
-MAX_BYTES = 16 * 1024 * 1024
+PART_BYTES = 32
+# Two million parts, or 64 MB of text.
+MAX_EXPANDED_BYTES = 64 * 1024 * 1024
+# What is decoded may be somewhat larger: both sides need not count alike to the last byte.
+MAX_DECODED_BYTES = MAX_EXPANDED_BYTES + MAX_EXPANDED_BYTES // 4
 MAX_LINE_BYTES = 64 * 1024 * 1024
-# Four Python frames and up to two JSON brackets a level, within the usual limit of 1000 frames.
-MAX_DEPTH = 200
+MAX_DEPTH = 1000
 
 
 class ValueTooLarge(Exception):

@@ -11,19 +11,19 @@ import io
 import linecache
 import os
 import random
-import stat
 import sys
 import traceback
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import leaving, values
-from .channel import Channel
+from . import leaving, values, work_files
+from .channel import BEGAN, Channel
 
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+# ValueError: NUL, lone surrogates. The last two: nested too deep for the parser or the compiler.
+UNCOMPILABLE = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
 
 _exit, _getpid = os._exit, os.getpid
 _format_exception = traceback.format_exception
@@ -34,13 +34,9 @@ class Left(Exception):
     """The program did not come to its end; the channel has been told how."""
 
 
-class Unfit(Exception):
-    """The submission's files cannot be put in place; the message says why."""
-
-
 def prepare(job: dict[str, Any]) -> None:
     """Puts files and standard input in place, and makes `sys` look as a script finds it."""
-    write_files(job.get("files") or {})
+    work_files.write_files(job.get("files") or {})
     if job.get("stdin"):
         feed_stdin(job["stdin"])
     if "random" in job["source"]:
@@ -50,58 +46,6 @@ def prepare(job: dict[str, Any]) -> None:
     sys.path.insert(0, os.getcwd())
 
 
-def write_files(files: dict[str, str]) -> None:
-    """Writes text files below the working directory, in place of whatever is there."""
-    for path, text in files.items():
-        write_file(path, to_bytes(text))
-
-
-def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Writes one file. Raises Unfit."""
-    try:
-        make_way(path)
-        with open(os.open(path, _NEW, mode), "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise Unfit(f"{path}: {error.strerror}") from None
-
-
-def make_way(path: str) -> None:
-    """Leaves nothing where a file is to be, and real directories above it.
-
-    A submission may have put links there, so that a write lands elsewhere, or a directory.
-    """
-    above = path.split("/")[:-1]
-    for count in range(1, len(above) + 1):
-        directory = "/".join(above[:count])
-        try:
-            mode = os.lstat(directory).st_mode
-        except FileNotFoundError:
-            os.mkdir(directory)
-            continue
-        if not stat.S_ISDIR(mode):
-            os.unlink(directory)
-            os.mkdir(directory)
-        elif mode & 0o700 != 0o700:
-            os.chmod(directory, 0o700)
-    remove(path)
-
-
-def remove(path: str) -> None:
-    """Takes a file away, if there is one; a directory gets another name."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass
-    except IsADirectoryError:
-        os.rename(path, f"{path}.{os.urandom(8).hex()}")
-
-
-def to_bytes(text: str) -> bytes:
-    """UTF-8; lone surrogates as they are, since they came so."""
-    return text.encode("utf-8", "surrogatepass")
-
-
 def feed_stdin(text: str) -> None:
     """Makes `text` the standard input, without a pipe that could fill."""
     try:
@@ -109,7 +53,7 @@ def feed_stdin(text: str) -> None:
     except OSError:
         descriptor = os.open("/tmp", os.O_TMPFILE | os.O_RDWR, 0o600)
     with io.FileIO(descriptor, "r+") as file:
-        data = memoryview(to_bytes(text))
+        data = memoryview(work_files.to_bytes(text))
         while data:
             data = data[file.write(data) or 0 :]
         os.lseek(descriptor, 0, os.SEEK_SET)
@@ -117,20 +61,26 @@ def feed_stdin(text: str) -> None:
 
 
 def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
-    """Runs the program's top level; its globals. Raises Left when it did not come to the end, or Unfit.
+    """Runs the program's top level; its globals. Raises Left if it did not come to the end, or Unfit.
 
-    A child that the program forked and that comes back here ends as a script would.
+    With mode `script` the program is `__main__`; else it is loaded as the module `solution`, so that
+    its main block does not run. A child that the program forked and that comes back here ends as a
+    script would.
     """
     source = job["source"]
-    main = types.ModuleType("__main__")
-    namespace = main.__dict__
+    as_script = job.get("mode") == "script"
+    module = types.ModuleType("__main__" if as_script else "solution")
+    namespace = module.__dict__
     path = namespace["__file__"] = os.getcwd() + _NAME
     namespace["__builtins__"] = sys.modules["builtins"]
-    sys.modules["__main__"] = main
-    write_file(_NAME[1:], to_bytes(source))
+    sys.modules["__main__"] = module if as_script else types.ModuleType("__main__")
+    if not as_script:
+        sys.modules["solution"] = module
+    work_files.write_file(_NAME[1:], work_files.to_bytes(source))
+    channel.send(BEGAN)
     try:
         code = compile(source, path, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, OverflowError) as error:  # ValueError: NUL, lone surrogates
+    except UNCOMPILABLE as error:
         _tell(channel, ["syntax", describe(error), ""])
         raise Left from None
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
@@ -142,7 +92,7 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     except SystemExit as error:
         if _getpid() != process:
             finish(_code_of(error))
-        if not _ends_program(error, source, code, job.get("mode") == "script"):
+        if not _ends_program(error, source, code, as_script):
             _tell(channel, ["exit", "load", exit_code(error)])
             raise Left from error
     except BaseException as error:
@@ -171,28 +121,62 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
             exec(statement, namespace)
         except BaseException:
             continue  # tests that need it fail by themselves
-    _tell(channel, ["loaded"])
+    # Lines go out together where nothing of the submission runs in between: each costs the judge a turn.
+    unsent = values.dumps(["loaded"])
+    last = len(decoded) - 1
+    plain_arrays = bool(job.get("plain_arrays"))
     for index, ((name, *_), (args, kwargs)) in enumerate(zip(job["calls"], decoded, strict=True)):
         try:
-            result = namespace[name](*args, **kwargs)
-            line = values.dumps(["value", index, values.encode(result)])
+            result = _callee(name, namespace)(*args, **kwargs)
+            encoder = values.Encoder()
+            encoder.plain_arrays = plain_arrays
+            line = values.dumps(["value", index, encoder.encode(result)])
         except SystemExit as error:
-            _tell(channel, ["exit", index, exit_code(error)])
+            channel.send(unsent + values.dumps(["exit", index, exit_code(error)]))
             return
         except (values.ValueTooLarge, values.ValueTooDeep) as error:
             line = values.dumps(["raised", index, "ValueError", str(error), "", []])
         except BaseException as error:
-            line = values.dumps(["raised", index, *explain(_plainly(error, name, namespace))])
-        channel.send(line)
+            line = values.dumps(["raised", index, *explain(error)])
+        unsent += line
+        if index < last:
+            channel.send(unsent)
+            unsent = b""
     _flush(_stdout, _stderr, sys.stdout, sys.stderr)
-    _tell(channel, ["done"])
+    channel.send(unsent + values.dumps(["done"]))
 
 
-def _plainly(error: BaseException, name: str, namespace: dict[str, Any]) -> BaseException:
-    """A name that the program does not define is a NameError, as it would be in a script."""
-    if isinstance(error, KeyError) and name not in namespace:
-        return NameError(f"name {name!r} is not defined")
-    return error
+def _callee(name: Any, namespace: dict[str, Any]) -> Any:
+    """Return what a call calls.
+
+    `name` is that of a function, `""` for the last function that the program defines, or
+    `[class, arguments, keywords, method]` for a method of a new object.
+    """
+    if type(name) is list:
+        cls, args, kwargs, method = name
+        made = _callee(cls, namespace)(*values.decode(args), **values.decode(kwargs))
+        return getattr(made, method)
+    if name == "":
+        return last_function(namespace)
+    if name not in namespace:
+        builtin = getattr(sys.modules["builtins"], name, None)
+        if builtin is None:
+            raise NameError(f"name {name!r} is not defined")
+        return builtin
+    return namespace[name]
+
+
+def last_function(namespace: dict[str, Any]) -> Any:
+    """Return the last function that a program defines. Raises NameError when it defines none."""
+    path = namespace.get("__file__")
+    own = [
+        value
+        for value in namespace.values()
+        if type(value) is types.FunctionType and value.__code__.co_filename == path
+    ]
+    if not own:
+        raise NameError("the program defines no function")
+    return max(own, key=lambda function: function.__code__.co_firstlineno)
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:

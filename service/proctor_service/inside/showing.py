@@ -1,7 +1,13 @@
 """Values as text for a message: short, and without running anybody's code."""
 
-from collections.abc import Callable
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .ordered_sets import OrderedFrozenset, OrderedSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _whole = slice(None)
 _COPIES: dict[Any, Callable[[Any], Any]] = {
@@ -22,6 +28,8 @@ _BRACKETS: dict[Any, tuple[str, str]] = {
     frozenset: ("frozenset({", "})"),
     dict: ("{", "}"),
 }
+# Decoded sets that iterate as they did on the sending side.
+_SHOWN_AS: dict[Any, Any] = {OrderedSet: set, OrderedFrozenset: frozenset}
 
 
 def show(value: Any, limit: int = 200) -> str:
@@ -35,7 +43,7 @@ def show(value: Any, limit: int = 200) -> str:
 def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
     if left[0] < 0:
         return
-    kind = type(value)
+    kind = _SHOWN_AS.get(type(value), type(value))
     if kind in _BRACKETS:
         _write_items(value, parts, left, depth)
         return
@@ -45,7 +53,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
     elif kind is int and value.bit_length() > 1000:
         text = f"<an integer of {value.bit_length()} bits>"
     elif kind in _PLAIN or kind.__module__ in ("decimal", "fractions", "datetime"):
-        text = repr(value)
+        text = _repr(value)
     elif isinstance(value, type) and type(value) is type:
         text = type.__dict__["__qualname__"].__get__(value)
     else:
@@ -60,8 +68,16 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
     parts.append(text)
 
 
+def _repr(value: Any) -> str:
+    """The text of a value of our own types; some numbers are longer than Python writes out."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"<{type(value).__name__} object>"
+
+
 def _write_items(value: Any, parts: list[str], left: list[int], depth: int) -> None:
-    kind = type(value)
+    kind = _SHOWN_AS.get(type(value), type(value))
     opening, closing = _BRACKETS[kind]
     if not value and kind in (set, frozenset):
         opening, closing = kind.__name__ + "(", ")"

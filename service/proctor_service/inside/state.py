@@ -4,7 +4,7 @@ They come as a tar archive that follows the job's line on the channel, so that t
 in memory. A hostile agent made it, and it is unpacked as the sandbox's user, behind the walls, before
 anything of the submission runs. Nothing is written through a link, or outside of work/, home/ and
 tmp/; devices, pipes and sockets are left out. What does not fit, or is no archive, raises
-`script.Unfit`, which is a verdict: nobody but the agent can have caused it.
+`work_files.Unfit`, which is a verdict: nobody but the agent can have caused it.
 """
 
 import os
@@ -12,7 +12,7 @@ import stat
 import sys
 from typing import Any
 
-from . import script
+from . import work_files
 from .channel import Channel
 
 _PLACES = ("work", "home", "tmp")
@@ -21,7 +21,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def restore(channel: Channel, size_bytes: int) -> None:
-    """Unpacks the archive of that size beside the working directory. Raises `script.Unfit`."""
+    """Unpacks the archive of that size beside the working directory. Raises `work_files.Unfit`."""
     loaded = set(sys.modules)
     import tarfile  # dear, and only this needs it
 
@@ -30,7 +30,7 @@ def restore(channel: Channel, size_bytes: int) -> None:
         with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
             _unpack(archive, os.path.dirname(os.getcwd()))
     except Exception as error:  # a forged archive breaks the parser in more ways than it documents
-        raise script.Unfit(f"{type(error).__name__}: {error}") from None
+        raise work_files.Unfit(f"{type(error).__name__}: {error}") from None
     while incoming.read(_CHUNK):
         pass
     # The submission finds what a fresh interpreter has: it may have modules of these names itself.

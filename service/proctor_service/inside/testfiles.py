@@ -8,13 +8,15 @@ Until it is opened, it lets nothing else be imported from where the submission m
 `sys.path` holds by then.
 """
 
+from __future__ import annotations
+
 import ast
 import builtins
 import importlib
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.machinery import (
     BuiltinImporter,
     FrozenImporter,
@@ -24,10 +26,9 @@ from importlib.machinery import (
 )
 from typing import Any
 
-from . import script
+from . import work_files
 from .comparing import Comparing
 
-Rewrite = Callable[[ast.Module, bytes, str], None]
 _NEVER = ("antigravity", "this", "sys", "builtins")
 _namespace_of = vars(types.ModuleType)["__dict__"].__get__
 
@@ -39,7 +40,11 @@ class Files:
     """
 
     def __init__(
-        self, files: dict[str, str], directory: str, rewrite: Rewrite, comparing: Comparing
+        self,
+        files: dict[str, str],
+        directory: str,
+        rewrite: Callable[[ast.Module, bytes, str], None],
+        comparing: Comparing,
     ) -> None:
         self._directory = directory
         self._writable = os.path.dirname(directory) + "/"
@@ -58,12 +63,16 @@ class Files:
         self._names = {_module_name(path) for path in self._codes}
 
     def _compiled(
-        self, text: str, path: str, rewrite: Rewrite, comparing: Comparing
+        self,
+        text: str,
+        path: str,
+        rewrite: Callable[[ast.Module, bytes, str], None],
+        comparing: Comparing,
     ) -> types.CodeType | Exception:
-        source = script.to_bytes(text)
+        source = work_files.to_bytes(text)
         try:
             tree = ast.parse(source, path)
-            self.imports.update(_imported(tree))
+            self.imports.update(imported(tree))
             rewrite(tree, source, path)
             comparing.into(tree)
             code: types.CodeType = compile(tree, path, "exec", dont_inherit=True)
@@ -89,6 +98,23 @@ class Files:
         """Whether this code stands in one of the files: it, and none that is like it."""
         return id(code) in self._parts
 
+    def broken(self, names: Sequence[str]) -> str | None:
+        """What is wrong with the text of one of these files; None when all of them are Python."""
+        for name in names:
+            code = self._codes.get(os.path.abspath(name))
+            if isinstance(code, Exception):
+                return f"{os.path.basename(name)}: {type(code).__name__}: {code}"
+        return None
+
+    def raised(self, error: BaseException) -> bool:
+        """Whether an exception came out of one of the files."""
+        entry = error.__traceback__
+        while entry is not None:
+            code, entry = entry.tb_frame.f_code, entry.tb_next
+            if self.wrote(code):
+                return True
+        return error.__cause__ is not None and self.raised(error.__cause__)
+
     def filled(self, module: object) -> bool:
         """Whether one of the files was run in this module."""
         try:
@@ -106,16 +132,7 @@ class Files:
 
         What the submission brings under the name of a standard module is not found by the tests.
         """
-        found = []
-        for name in sorted(self.imports):
-            top = name.partition(".")[0]
-            brought = top in self._names or any(map(os.path.lexists, (top, f"{top}.py")))
-            if name not in _NEVER and (top in sys.stdlib_module_names or not brought):
-                try:
-                    found.append(importlib.import_module(name))
-                except Exception:
-                    continue
-        return found
+        return import_libraries(self.imports, self._names)
 
     def run(self, path: str, module: types.ModuleType) -> None:
         """Runs a file in a module. Raises what is wrong with its text."""
@@ -180,12 +197,31 @@ class _Loader(SourceFileLoader):
         self.files.run(self.path, module)
 
 
+def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.ModuleType]:
+    """Those of the modules that are there and are nobody's own, loaded.
+
+    `own`: names of modules that are the tests'. Where Python does not tell its standard modules (before
+    3.10), what the submission brings is its own.
+    """
+    standard: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
+    found = []
+    for name in sorted(names):
+        top = name.partition(".")[0]
+        brought = top in own or any(map(os.path.lexists, (top, f"{top}.py")))
+        if name not in _NEVER and (top in standard or not brought):
+            try:
+                found.append(importlib.import_module(name))
+            except Exception:
+                continue
+    return found
+
+
 def speak_of(word: str, files: dict[str, str]) -> bool:
     """Whether a word occurs in any of the files."""
     return any(word in text for text in files.values())
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+def imported(tree: ast.Module) -> Iterator[str]:
     """The modules that a file imports by their full names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -5,10 +5,13 @@ in ``encoding``, what is refused in ``refusals``. A message is a line of ASCII J
 surrogates survive.
 """
 
+from __future__ import annotations
+
 import json
 from typing import Any
 
-from .decoding import NO_BASE, Decoder, Opaque, decode
+from . import json_lines
+from .decoding import NO_BASE, Decoder, Opaque, check_size, decode, expanded_size
 from .encoding import Encoder, encode
 from .refusals import MAX_LINE_BYTES, Malformed, ValueTooDeep, ValueTooLarge
 
@@ -20,9 +23,11 @@ __all__ = [
     "Opaque",
     "ValueTooDeep",
     "ValueTooLarge",
+    "check_size",
     "decode",
     "dumps",
     "encode",
+    "expanded_size",
     "loads",
 ]
 
@@ -32,21 +37,31 @@ _loads = json.JSONDecoder().decode
 
 
 def dumps(wire: Any) -> bytes:
-    """One line of JSON. Raises ``ValueTooLarge`` and ``ValueTooDeep``."""
+    """One line of JSON. Raises ``ValueTooLarge``."""
     try:
-        line = _dumps(wire).encode("ascii") + b"\n"
+        text = _dumps(wire)
     except RecursionError:
-        raise ValueTooDeep("the value is nested too deep") from None
-    if len(line) > MAX_LINE_BYTES:
+        text = json_lines.write(wire)
+    if len(text) >= MAX_LINE_BYTES:
         raise ValueTooLarge("the value is too large")
-    return line
+    return text.encode("ascii") + b"\n"
 
 
-def loads(line: bytes) -> Any:
-    """What a line of JSON says, or ``Malformed``."""
+def loads(line: bytes, in_steps: bool = False) -> Any:
+    """What a line of JSON says, or ``Malformed``.
+
+    ``in_steps``: parse some 64 KB at a time, so that other threads get their turn between. That is
+    slower; a line of megabytes that is read beside an event loop needs it.
+    """
     if len(line) > MAX_LINE_BYTES:
         raise Malformed("the line is too long")
     try:
-        return _loads(line.decode("ascii"))
+        text = line.decode("ascii")
+        if in_steps:
+            return json_lines.parse(text)
+        try:
+            return _loads(text)
+        except RecursionError:
+            return json_lines.parse(text)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Malformed(f"not a line of JSON: {type(error).__name__}") from error

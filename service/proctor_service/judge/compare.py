@@ -1,86 +1,112 @@
-"""Compares what came out of a sandbox with what a test expects, here, with Python's own `==`.
+"""Decides conditions of tests on what came out of a sandbox, here, with Python's own operators.
 
-The value is hostile data. How much of it is read is bounded by how large the expected value is: an
-encoding that is far longer cannot be of an equal value, and is not parsed.
+The values are hostile data. How much of one is read is bounded by how large the expected value is: an
+encoding that is far longer cannot be of an equal value, and is not parsed. What is larger than a
+megabyte otherwise is left to a sandbox of the tests (NotDecidable): parsing it in one piece would
+keep this process from all else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from proctor_service.inside import values
 from proctor_service.inside.showing import show
-from proctor_service.judge.separation import Expectation
+from proctor_service.judge.analysis.formulas import Check, NotDecidable
 
 # One item in the longest form that can equal it in the shortest: 1 and Fraction(1, 1), with brackets.
 _LONGER_AT_MOST = 24
 _SPARE_BYTES = 4096
 _TRUTH_BYTES = 65_536
+_LARGEST_PARSED_BYTES = 1 << 20
 _SHOWN = 200
 
 
-class NeedsRooms(Exception):
-    """The value is an object of the submission's own: only the general path can say."""
+def holds(check: Check, answers: Sequence[bytes]) -> bool:
+    """Tell whether a condition holds of the encoded results of all calls.
+
+    Raises NotDecidable, Malformed for a forged encoding, and for a formula whatever it raises.
+    """
+    if check.formula is not None:
+        known: dict[int, Any] = {}
+
+        def result(number: int) -> Any:
+            if number not in known:
+                known[number] = _decode(answers[number])
+            return known[number]
+
+        return bool(check.formula(result))
+    line = answers[check.calls[0]]
+    if check.compare is None:
+        return _truth(line) is not check.negated
+    return _compares(check, line)
 
 
-def holds(line: bytes, wanted: Expectation) -> bool:
-    """Whether an encoded value is as wanted. Raises NeedsRooms, or Malformed for a forged encoding."""
-    if wanted.compare is None:
-        return _truth(line) is not wanted.negated
-    if len(line) > wanted.wire_bytes * _LONGER_AT_MOST + _SPARE_BYTES:
-        if line.startswith(b'["h"'):
-            raise NeedsRooms
-        if wanted.symbol in ("==", "is"):
+def _compares(check: Check, line: bytes) -> bool:
+    assert check.compare is not None
+    if len(line) > check.wire_bytes * _LONGER_AT_MOST + _SPARE_BYTES:
+        if check.symbol in ("==", "is"):
             return False
-        if wanted.symbol in ("!=", "is not"):
+        if check.symbol in ("!=", "is not"):
             return True
-        raise NeedsRooms
+        raise NotDecidable("a large value")
+    if len(line) > _LARGEST_PARSED_BYTES:
+        raise NotDecidable("a large value")
     wire = values.loads(line)
-    if wanted.symbol == "==" and wire == wanted.wire:
+    if check.symbol == "==" and wire == check.wire:
         return True
     value = values.decode(wire)
-    _refuse_objects(wire)
-    left, right = (wanted.expected, value) if wanted.reflected else (value, wanted.expected)
+    _refuse_arrays(wire)
+    left, right = (check.expected, value) if check.reflected else (value, check.expected)
     try:
-        return bool(wanted.compare(left, right))
+        return bool(check.compare(left, right))
     except (TypeError, RecursionError, ArithmeticError):
         return False
 
 
 def shown(line: bytes) -> str:
-    """The value for a message, cut short; nothing when it is too large or no plain value."""
+    """Return the value for a message, cut short; "a value" when it is too large or no plain one."""
     if len(line) > _SPARE_BYTES:
         return f"a value of {len(line)} bytes"
     try:
         wire = values.loads(line)
-        _refuse_objects(wire)
+        _refuse_arrays(wire)
         return show(values.decode(wire), _SHOWN)
-    except NeedsRooms:
-        return "an object"
+    except NotDecidable:
+        return "an array"
     except (ValueError, RecursionError):
         return "a value"
 
 
+def _decode(line: bytes) -> Any:
+    if len(line) > _LARGEST_PARSED_BYTES:
+        raise NotDecidable("a large value")
+    wire = values.loads(line)
+    _refuse_arrays(wire)
+    return values.decode(wire)
+
+
 def _truth(line: bytes) -> bool:
     if len(line) > _TRUTH_BYTES:
-        if line.startswith(b'["h"'):
-            raise NeedsRooms
-        return True  # nothing empty or zero is that long
+        return not line.startswith(b'["h"')  # nothing empty or zero is that long
     wire = values.loads(line)
-    _refuse_objects(wire)
+    _refuse_arrays(wire)
     value = values.decode(wire)
+    if isinstance(value, values.Opaque):
+        return value.truth is True  # of a class with its own truth, the tests expect data
     # It is true, and asking it is a warning, which some settings make an error of.
     return value is NotImplemented or bool(value)
 
 
-def _refuse_objects(wire: Any) -> None:
-    """Raises NeedsRooms when there is a handle, or a numpy array, anywhere in an encoded value."""
+def _refuse_arrays(wire: Any) -> None:
+    """Raise NotDecidable when there is a numpy array anywhere in an encoded value."""
     todo = [wire]
     while todo:
         item = todo.pop()
         if isinstance(item, list):
-            if item and item[0] in ("h", "nd"):
-                raise NeedsRooms
+            if item and item[0] == "nd":
+                raise NotDecidable("an array")
             todo += item
         elif isinstance(item, dict):
             todo += item.values()

@@ -10,37 +10,50 @@ The rules are the contract's; what it leaves open is settled here:
   opens a new block even where the end of the block before it was forgotten.
 - A block with nothing in it is no block, so a stray ``` after the code changes nothing. An empty
   `<answer>` still is an answer, one without code: `auto` looks no further.
-- `auto` takes a text that is a Python program as it stands whole, whatever its strings and comments
-  hold: a docstring may show a fence.
+- `auto` takes a text that is a program as it stands whole, whatever its strings and comments hold: a
+  docstring may show a fence. One line may be a program; a word, a number or prose that happens to
+  parse is none (`recognition.py`).
+- Of several blocks `auto`, and a fence inside `<answer>`, take the last that is code. A session, output,
+  and a block that uses what a block before it defines are shown with the code, and are not it.
 
 Every step is linear in the text. Parsing happens in the service's own process, hence only for texts
 up to `MAX_PARSED_CHARACTERS`: CPython answers nesting that is too deep with an exception, and the
-size bounds the time (0.1 s at worst). Only the last `MAX_MARKS` tags or fences are looked at, in the
-last `MAX_SEARCHED_CHARACTERS`, which bounds how long a hostile text holds up the service (30 ms).
+size bounds the time. Of a longer text only the beginning is parsed. Only the last `MAX_MARKS` tags or
+fences are looked at, in the last `MAX_SEARCHED_CHARACTERS`, which bounds how long a hostile text holds
+up the service (30 ms).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 
 from proctor_client.wire import Extract
+from proctor_service.judge import recognition
+from proctor_service.judge.recognition import MAX_PARSED_CHARACTERS
 
-MAX_PARSED_CHARACTERS = 64 * 1024
+__all__ = [
+    "FENCE_NAMES",
+    "MAX_MARKS",
+    "MAX_PARSED_CHARACTERS",
+    "MAX_SEARCHED_CHARACTERS",
+    "extract",
+]
+
 MAX_SEARCHED_CHARACTERS = 1 << 20
 MAX_MARKS = 20_000
 MAX_INDENT = 200
+MAX_COMPARED_BLOCKS = 8
 
 FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "python": frozenset({"python", "py", "python3", "py3"}),
-        "bash": frozenset({"bash", "sh", "shell"}),
+        "bash": frozenset({"bash", "sh", "shell", "zsh"}),
         "javascript": frozenset({"javascript", "js", "node"}),
         "cpp": frozenset({"cpp", "c++", "cc", "cxx"}),
         "go": frozenset({"go", "golang"}),
@@ -54,6 +67,7 @@ _CODE = re.compile(r"<(/?)code>", re.IGNORECASE | re.ASCII)
 _RUN = re.compile(r"`{3,}+|~{3,}+")
 _LANGUAGE = re.compile(r"[\s{.]*([\w+#-]*)")
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
+_INLINE = re.compile(r"`([^`\n]+)`")
 _QUOTES = frozenset("\"'`")
 
 
@@ -74,12 +88,29 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
 
 
 def _auto(text: str, language: str) -> str | None:
-    if language == "python" and _is_program(text):
-        return text
-    for found in (_answer, _last_fence, _code_tag):
+    whole = _whole_program(text, language)
+    if whole is not None:
+        return whole
+    for found in (_answer, _best_fence, _code_tag):
         block = found(text, language)
         if block is not None:
             return _tidy(block)
+    if language == "python" and len(text) > MAX_PARSED_CHARACTERS:
+        return text if recognition.begins_as_program(text) else None
+    return None
+
+
+def _whole_program(text: str, language: str) -> str | None:
+    """The text where it is a program; without an indentation of all of it, or backticks around it."""
+    if len(text) > MAX_PARSED_CHARACTERS:
+        return None
+    if recognition.is_program(text, language):
+        return text
+    quoted = _INLINE.fullmatch(text.strip())
+    bare = quoted.group(1) if quoted else text
+    tidy = _tidy(bare) if bare[:1] in (" ", "\t", "\n", "\r") or quoted else None
+    if tidy is not None and tidy != text and recognition.is_program(tidy, language):
+        return tidy
     return None
 
 
@@ -116,9 +147,9 @@ def _is_mention(text: str, match: re.Match[str]) -> bool:
 
 
 def _peel(block: str, language: str) -> str:
-    if language == "python" and _is_program(block.strip()):
+    if recognition.is_program(block.strip(), language):
         return block
-    fenced = _last_fence(block, language)
+    fenced = _best_fence(block, language)
     return block if fenced is None else fenced
 
 
@@ -143,17 +174,78 @@ class _Fence:
         return same and self.bare and not deeper
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A block that may be the code; `named`: it names the language. `tree`: None where none parses."""
+
+    code: str
+    named: bool
+    tree: ast.Module | None = None
+    parsed: bool = False
+
+
 def _last_fence(text: str, language: str) -> str | None:
     """The last block of the language, or of none, that holds anything."""
-    names = FENCE_NAMES.get(language, frozenset({language})) | {""}
-    last: tuple[_Fence, int] | None = None
-    for fence, end in _blocks(text):
-        if fence.language in names and not _is_blank(text, fence.body, end):
-            last = fence, end
-    if last is None:
+    found = _candidates(text, language, 1)
+    return found[-1].code if found else None
+
+
+def _best_fence(text: str, language: str) -> str | None:
+    """The last block that is code; where none is, the last of the language, or the last."""
+    found = _candidates(text, language, MAX_COMPARED_BLOCKS)
+    if not found:
         return None
-    fence, end = last
-    return _unindent(text[fence.body : end], fence.indent)
+    if len(found) > 1:
+        if language == "python":
+            found = _with_trees(found)
+        for index in range(len(found) - 1, -1, -1):
+            if _is_code(found[index], found[:index], language):
+                return found[index].code
+    named = [candidate for candidate in found if candidate.named]
+    return (named or found)[-1].code
+
+
+def _candidates(text: str, language: str, most: int) -> list[_Candidate]:
+    """The last blocks of the language, or of none, that hold anything."""
+    names = FENCE_NAMES.get(language, frozenset({language})) | {""}
+    blocks = (
+        (fence, end)
+        for fence, end in _blocks(text)
+        if fence.language in names and not _is_blank(text, fence.body, end)
+    )
+    return [
+        _Candidate(_unindent(text[fence.body : end], fence.indent), bool(fence.language))
+        for fence, end in deque(blocks, most)
+    ]
+
+
+def _with_trees(found: list[_Candidate]) -> list[_Candidate]:
+    """The candidates with their syntax trees, the last first, as far as parsing is worth it."""
+    left = MAX_PARSED_CHARACTERS
+    done: list[_Candidate] = []
+    for candidate in reversed(found):
+        code = _tidy(candidate.code) or ""
+        if len(code) > left:
+            done.append(candidate)
+            continue
+        left -= len(code)
+        done.append(replace(candidate, tree=recognition.parsed(code), parsed=True))
+    return done[::-1]
+
+
+def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) -> bool:
+    code, named, tree = candidate.code, candidate.named, candidate.tree
+    if recognition.is_session(code):
+        return False
+    if language != "python":
+        runs = named and language == "bash" and recognition.only_runs_scripts(code)
+        return not runs if named else recognition.looks_like_code(code, language)
+    if tree is None:
+        return named or not candidate.parsed or recognition.looks_like_python(code)
+    if not recognition.does_something(tree, _tidy(code) or "", besides_data=not named):
+        return False
+    known = (recognition.defined_names(each.tree) for each in earlier if each.tree is not None)
+    return not recognition.uses(tree, frozenset().union(*known))
 
 
 def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:
@@ -249,27 +341,3 @@ def _tidy(block: str) -> str | None:
     if re.search(less_indented, block, re.MULTILINE):
         return block.removeprefix(indent)
     return _unindent(block, indent)
-
-
-def _is_program(text: str) -> bool:
-    """Whether the text parses as Python and does more than name or compute a value.
-
-    A word or a number parses, and "Answer: 42" is an annotation; none of them is a program.
-    """
-    if len(text) > MAX_PARSED_CHARACTERS:
-        return False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            body = ast.parse(text).body
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    if len(body) == 1 and isinstance(body[0], ast.Expr):
-        return False
-    return any(_does_something(statement) for statement in body)
-
-
-def _does_something(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call | ast.Await)
-    return not (isinstance(statement, ast.AnnAssign) and statement.value is None)

@@ -13,9 +13,9 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
+from proctor_service.judge.analysis.levels import Analyser
 from proctor_service.judge.graders import asserts, calls, programs, pytests
 from proctor_service.judge.run import Unfit
-from proctor_service.judge.separation import Separator
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend
@@ -28,7 +28,7 @@ class Judge:
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
         self._languages = languages
-        self._separator = Separator()
+        self._analyser = Analyser()
 
     async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
         """Raises a `Failure` when there can be no verdict; never makes one up."""
@@ -44,7 +44,7 @@ class Judge:
     async def _judge(self, submission: Submission, backend: Backend) -> Judgement:
         match submission.grader:
             case AssertsGrader() as grader:
-                return await asserts.judge(submission, grader, backend, self._separator)
+                return await asserts.judge(submission, grader, backend, self._analyser)
             case CallsGrader() as grader:
                 return await calls.judge(submission, grader, backend)
             case StdioGrader() as grader:

@@ -11,14 +11,21 @@ import json
 import math
 from dataclasses import dataclass, replace
 
+from proctor_service.errors import InvalidTask
+from proctor_service.inside.channel import BEGAN
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
 
+_BEGAN = BEGAN.rstrip(b"\n")
 _ROOM_STEP_MB = 64  # so that sandboxes with a state come in few sizes
 _MOST_PADDING_BYTES = 64 << 20  # a page for each of the files that a sandbox may hold
 _LONGER_AT_MOST = 8  # a file's header in the archive, in the page that the file takes up
+
+
+class RunnerFailed(Exception):
+    """A runner of ours failed in a sandbox before anything of the submission ran. Its traceback."""
 
 
 class Unfit(Exception):
@@ -36,6 +43,21 @@ class Run:
     lines: tuple[bytes, ...]
     ended: Ended
     sandbox_id: str
+    fault: str = ""
+    """The traceback of a runner that failed after the submission began; the submission may forge it."""
+
+    def how_it_ended(self) -> str:
+        """What to log of an end without a report; no text of the submission."""
+        ended = self.ended
+        last = (
+            self.lines[-1][:12].partition(b",")[0].decode("ascii", "replace") if self.lines else ""
+        )
+        failed = self.fault.rstrip().rpartition("\n")[2].partition(":")[0][:100]
+        return (
+            f"{ended.ending}, code {ended.exit_code}, signal {ended.signal}, "
+            f"{len(self.lines)} lines, the last {last or 'none'}"
+            + (f", runner failed: {failed}" if failed else "")
+        )
 
     def judgement(self, verdict: str, **more: object) -> Judgement:
         """A judgement that carries this run's output, usage and exit code."""
@@ -94,8 +116,13 @@ async def run(
     limits: Limits,
     keep_stdout_bytes: int = 0,
     state: bytes | None = None,
+    says_began: bool = True,
 ) -> Run:
-    """Runs one job to its end. Raises SandboxUnavailable and SandboxLost; and Unfit."""
+    """Runs one job to its end. Raises SandboxUnavailable and SandboxLost; Unfit, InvalidTask and
+    RunnerFailed (`settle`).
+
+    `says_began`: whether the job's runner says when the submission begins; a command's does not.
+    """
     async with backend.lease(room_for(limits, state)) as sandbox:
         begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
         ended = await sandbox.ended()
@@ -103,23 +130,55 @@ async def run(
         while (line := await sandbox.receive()) is not None:
             lines.append(line)
         finished = Run(tuple(lines), ended, sandbox.id)
-    check_fit(finished)
+    return settle(finished, says_began=says_began)
+
+
+async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
+    """The first line, and the one after it if the first says that the submission began."""
+    first = await sandbox.receive()
+    second = await sandbox.receive() if first == _BEGAN else None
+    return tuple(line for line in (first, second) if line is not None)
+
+
+def settle(finished: Run, *, says_began: bool = True) -> Run:
+    """The run without the lines that tell when the submission began, and that a runner failed after it.
+
+    Raises Unfit when the submission's files could not be put in place, InvalidTask when the grader's
+    cannot be used, and RunnerFailed when a runner failed before the submission began. Only the first
+    line can say so: nothing else is said before it.
+    """
+    lines = finished.lines
+    if lines and lines[0] == _BEGAN:
+        fault = _text_of(lines[-1], b'["broken",')
+        return replace(
+            finished, lines=lines[1:] if fault is None else lines[1:-1], fault=fault or ""
+        )
+    why = _text_of(lines[0], b'["unfit",') if lines else None
+    if why is not None:
+        text = f"its files could not be put in place: {why}"[:2000]
+        raise Unfit(finished.judgement("runtime_error", message=text))
+    why = _text_of(lines[0], b'["unusable",') if lines else None
+    if why is not None:
+        stderr = verdicts.text_of(finished.ended.stderr)[-1000:].strip()
+        raise InvalidTask(f"the tests cannot be run: {why}{stderr and chr(10)}{stderr}")
+    fault = _text_of(lines[0], b'["broken",') if lines else None
+    if fault is not None:
+        raise RunnerFailed(f"before the submission began:\n{fault}")
+    if says_began and finished.ended.ending in ("exited", "signalled"):
+        how = finished.how_it_ended()
+        raise RunnerFailed(f"the sandbox ended before the submission began: {how}")
     return finished
 
 
-def check_fit(finished: Run) -> None:
-    """Raises Unfit when the program never began, since its files could not be put in place.
-
-    It says so before anything of the submission runs, and so in its first line.
-    """
-    if not finished.lines or not finished.lines[0].startswith(b'["unfit",'):
-        return
+def _text_of(line: bytes, beginning: bytes) -> str | None:
+    """The text of a line of two words, if it begins so."""
+    if not line.startswith(beginning):
+        return None
     try:
-        _, why = loads(finished.lines[0])
+        _, text = loads(line)
     except (Malformed, ValueError):
-        return
-    text = f"its files could not be put in place: {why}"[:2000]
-    raise Unfit(finished.judgement("runtime_error", message=text))
+        return None
+    return str(text)
 
 
 def with_files(submission: Submission, name: str) -> dict[str, str]:

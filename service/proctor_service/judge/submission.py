@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proctor_client.wire import Failure, Grader, Integrity, Scoring, Verdict
+from proctor_client.wire import Failure, Grader, Integrity, Level, Scoring, Verdict
 from proctor_service.sandbox.interface import Limits, Usage
 
 
@@ -42,6 +42,9 @@ class Judgement:
     truncated: bool = False
     exit_code: int | None = None
     integrity: Integrity = "separated"
+    level: Level | None = None
     hack_signals: tuple[str, ...] = ()
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
+    unreported: str = ""
+    """How the program ended, where it gave no report: the submission ended it, or a runner of ours failed."""

@@ -1,8 +1,10 @@
 """How a program's output is compared with the expected one.
 
 `tokens`: what stands between whitespace. `lines`: line by line, without trailing whitespace and
-trailing blank lines. `exact`: every character. With a tolerance, two decimal numbers are the same
-when they differ by at most `tolerance * max(1, |expected|)`; `exact` knows no tolerance.
+trailing blank lines. `exact`: every character. With a tolerance, a number may be off by
+`tolerance * max(1, |expected|)` where a decimal fraction is expected. Where an integer is, another one
+is wrong, and a fraction may be off by `tolerance` alone: relative to a large integer even a small
+tolerance would pass a wrong one. `exact` knows no tolerance.
 
 What a difference says is fed back to a model: it quotes the program's own output and never the
 expected one, unless it is to be revealed. All of it is linear in the two texts.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from itertools import zip_longest
 from typing import Literal
 
@@ -23,6 +26,7 @@ Compare = Literal["tokens", "lines", "exact"]
 _NUMBER = re.compile(
     r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
 )
+_INTEGER = re.compile(r"[+-]?\d+", re.A)
 _NUMBER_CHARACTERS = 400  # more digits than a float has range
 _QUOTED_CHARACTERS = 80
 _SPACES = re.compile(r"(\s+)")
@@ -84,10 +88,19 @@ def _same_number(got: str, wanted: str, tolerance: float) -> bool:
         return False
     if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(wanted)):
         return False
+    if _INTEGER.fullmatch(wanted):
+        return _near_integer(got, int(wanted), tolerance)
     one, other = float(got), float(wanted)
     if _overflowed(got, one) or _overflowed(wanted, other):
         return False
     return near(one, other, tolerance)
+
+
+def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
+    if _INTEGER.fullmatch(got):
+        return int(got) == wanted
+    one = float(got)
+    return math.isfinite(one) and abs(Fraction(one) - wanted) <= tolerance
 
 
 def _overflowed(token: str, value: float) -> bool:

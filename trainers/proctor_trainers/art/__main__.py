@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
+from proctor_client import ProctorError
 from proctor_trainers.addresses import Unreachable, async_client_for, check_service
 from proctor_trainers.art.arguments import Job, check, parser
 from proctor_trainers.art.backends import MissingKey, make_backend, server_config
@@ -75,7 +76,7 @@ def main(job: Job) -> int:
 
     try:
         return asyncio.run(supervised())
-    except TooManyFailures as failure:
+    except (ProctorError, TooManyFailures) as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
 

@@ -32,6 +32,7 @@ from proctor_client import (
 )
 from proctor_client.errors import surely_unbegun
 from proctor_trainers.art.trajectories import RolloutFailed, trajectory_of
+from proctor_trainers.mistakes import is_mistake
 from proctor_trainers.problems import Problem
 
 log = logging.getLogger("proctor_trainers")
@@ -75,6 +76,8 @@ class Rollouts:
         self._tasks: list[asyncio.Task[None]] = []
         self._futures: list[asyncio.Future[art.Trajectory]] = []
         self._places = asyncio.Semaphore(MOST_REQUESTS)
+        self.mistake: ProctorError | None = None
+        """What every other rollout would meet as well, such as a wrong token."""
 
     def group(self, problem: Problem) -> Awaitable[art.TrajectoryGroup]:
         """Begins the rollouts of a problem. Awaited within ART's gather, which counts the failed."""
@@ -115,6 +118,8 @@ class Rollouts:
             async with self._places:
                 await self._ask(problem, left)
         except ProctorError as error:
+            if is_mistake(error, self._client.has_answered):
+                self.mistake = error
             failure = RolloutFailed(str(error))
         except Exception as error:  # a fault of ours, which ART's gather is to raise
             failure = error

@@ -145,7 +145,7 @@ class TrainingLoop:
         self._rollouts: Rollouts | None = None
 
     async def run(self) -> None:
-        """All steps that are left. Raises TooManyFailures, and what the backend raises."""
+        """All steps that are left. Raises TooManyFailures, ProctorError, and what the backend raises."""
         begun = await self._model.get_step()
         if begun:
             self._say(f"{begun} steps of {self._plan.order.run_name} are trained already")
@@ -192,12 +192,16 @@ class TrainingLoop:
                     max_metrics=_TOLD_METRICS,
                 )
             except RolloutFailed as failure:
+                if rollouts.mistake is not None:
+                    raise rollouts.mistake from None
                 share = f"{self._plan.max_exceptions:.0%}"
                 raise TooManyFailures(
                     f"step {step}: more than {share} of {asked} rollouts failed: {failure}"
                 ) from None
             finally:
                 self._rollouts = None
+        if rollouts.mistake is not None:  # however many failures are allowed
+            raise rollouts.mistake
         outcome = Outcome(groups)
         self.summary.trajectories += len(outcome.trajectories)
         self.summary.successful += outcome.passed

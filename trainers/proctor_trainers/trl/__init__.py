@@ -16,10 +16,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack
 
+from pydantic import SecretStr
+
 from proctor_client import AsyncClient, Client, RewardOptions
 from proctor_client.reporting import PREFIX
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.columns import TaskOf, task_from_columns
+from proctor_trainers.functions import function
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge, judge_async, say_line
 from proctor_trainers.trl.factory import EnvironmentFactory, environment_factory
 from proctor_trainers.trl.versions import TAG, masks_none
@@ -43,7 +46,7 @@ _NO_COLUMNS = ("completion_ids", "trainer_state", "environments")
 def reward_function(
     url: str | None = None,
     *,
-    token: str | None = None,
+    token: str | SecretStr | None = None,
     retry_seconds: float = 60.0,
     client: Client | None = None,
     name: str = "proctor",
@@ -58,8 +61,10 @@ def reward_function(
 
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `client` goes before both.
     `retry_seconds` is how long a call waits for a service that cannot be reached, before its
-    completions go without a reward. How a completion is judged comes from the data set's columns,
-    or from `task`, a function of a row (see proctor_trainers.columns), or is the `grader` for all.
+    completions go without a reward; or before it raises, where the service never answered. A wrong
+    token, address or version raises a ProctorError at the first call.
+    How a completion is judged comes from the data set's columns, or from `task`, a function of a
+    row (see proctor_trainers.columns), or is the `grader` for all.
     `name` is that of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
     `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. Above
     `max_unavailable_share` of a call that could not be judged it raises RewardsUnavailable, which
@@ -67,26 +72,19 @@ def reward_function(
     each call. `report_to=["wandb"]` also writes the metrics to the wandb run that is active, under
     `metrics_prefix`, into the row that the trainer's next log completes. With a trainer that takes
     no metrics from reward functions, as TRL before 1.0, None does so too; `[]` never does.
-    `options` are those of proctor_client's Client.reward: `scoring`, `limits`, `tags`…
+    `options` are those of proctor_client's Client.reward: `scoring`, `limits`, `tags`… It may be
+    pickled and used in a forked process, where it makes connections of its own.
     """
     proctor = client or client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
     calls = Rewards(replace(settings, report_to=report_to, metrics_prefix=metrics_prefix))
-    masks = masks_none()
-
-    def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
-        trainer = _trainer(columns, masks)
-        batch = calls.begin(completions, columns)
-        return calls.end(batch, judge(proctor, batch), trainer, prompts)
-
-    reward.__name__ = name
-    return reward
+    return function(_reward, proctor, calls, name)
 
 
 def async_reward_function(
     url: str | None = None,
     *,
-    token: str | None = None,
+    token: str | SecretStr | None = None,
     retry_seconds: float = 60.0,
     client: AsyncClient | None = None,
     name: str = "proctor",
@@ -101,6 +99,22 @@ def async_reward_function(
     proctor = client or async_client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
     calls = Rewards(replace(settings, report_to=report_to, metrics_prefix=metrics_prefix))
+    return function(_async_reward, proctor, calls, name)
+
+
+def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
+    masks = masks_none()
+
+    def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        trainer = _trainer(columns, masks)
+        batch = calls.begin(completions, columns)
+        return calls.end(batch, judge(proctor, batch), trainer, prompts)
+
+    reward.__name__ = name
+    return reward
+
+
+def _async_reward(proctor: AsyncClient, calls: Rewards, name: str) -> AsyncRewardFunction:
     masks = masks_none()
 
     async def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:

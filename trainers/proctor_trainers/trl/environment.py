@@ -64,6 +64,7 @@ class Environment:
         self._task: Mapping[str, Any] = {}
         self._sandbox_id: str | None = None
         self._failure = "no rollout was begun"
+        self._mistake: ProctorError | None = None
         self._is_submitted = False
         self._is_graded = False
         self._reward: float | None = None
@@ -74,7 +75,7 @@ class Environment:
         Raises MissingColumns when no column says how to judge.
         """
         self._stop()
-        self._failure, self._is_submitted = "", False
+        self._failure, self._mistake, self._is_submitted = "", None, False
         self._is_graded, self._reward = False, None
         try:
             self._task = self._rules.task(row)
@@ -82,12 +83,17 @@ class Environment:
             self._fail(str(error))
 
     def get_reward(self) -> float | None:
-        """What the sandbox's final state is worth; None when that could not be found out."""
+        """What the sandbox's final state is worth; None when that could not be found out.
+
+        Raises a ProctorError that every other rollout would meet as well, such as a wrong token.
+        """
         if not self._is_graded:
             self._is_graded = True
             try:
                 self._reward = self._grade()
             except _Unjudgeable as error:
+                if self._mistake is not None:
+                    raise self._mistake from None
                 log.warning("a rollout has no reward: %s", error)
             self._stop()
         return self._reward
@@ -161,6 +167,8 @@ class Environment:
                 raise _Ended(why) from None
             self._fail(str(error))
         except ProctorError as error:
+            # Not raised here: of a tool, TRL would tell the policy, and go on.
+            self._mistake = error if self._workplaces.is_mistake(error) else None
             self._fail(str(error))
         raise _Unjudgeable(self._failure)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from pydantic import SecretStr
+
 from proctor_client import wire
 from proctor_trainers.addresses import client_for
 from proctor_trainers.columns import TaskOf, task_from_columns
@@ -51,7 +53,7 @@ class EnvironmentFactory:
 def environment_factory(
     url: str | None = None,
     *,
-    token: str | None = None,
+    token: str | SecretStr | None = None,
     retry_seconds: float = 60.0,
     tools: Sequence[Tool] = ("execute_code", "submit_solution"),
     name: str = "proctor",

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from proctor_client import Client, ProctorError, Sandbox, SandboxOptions, environment_tags, wire
+from proctor_client._process import PerProcess
+from proctor_trainers.mistakes import is_mistake
 
 log = logging.getLogger("proctor_trainers")
 
@@ -42,6 +44,14 @@ class Order:
     job: str = "default"
 
 
+class _Made:
+    """What a process made: it all has this tag."""
+
+    def __init__(self) -> None:
+        self.tag = f"trl-factory:{uuid.uuid4().hex[:12]}"
+        self.is_any = False
+
+
 class Workplaces:
     """Makes and stops sandboxes. `hasty` is a client that tries once, `patient` one that waits.
 
@@ -53,9 +63,8 @@ class Workplaces:
         self._patient = patient
         self._hasty = hasty
         self._order = order
-        self._own_tag = f"trl-factory:{uuid.uuid4().hex[:12]}"
+        self._made = PerProcess(_Made)  # a forked child stops none of its parent's
         self._is_away = False
-        self._has_made = False
 
     def ask(self, call: Callable[[Client], T]) -> T:
         """Asks the service. Raises what `call` raises, a ProctorError once it is no use to wait."""
@@ -67,17 +76,25 @@ class Workplaces:
         self._is_away = False
         return answer
 
+    def is_mistake(self, error: ProctorError) -> bool:
+        """Whether every other rollout would meet the same: it is to end the training.
+
+        A service that may yet come is none, even at the first rollout: the others go on without it.
+        """
+        has_answered = self._patient.has_answered or self._hasty.has_answered
+        return is_mistake(error, has_answered) and not error.retryable
+
     def make(self, client: Client, task: Mapping[str, Any]) -> Sandbox:
         """A sandbox for a task, which may have `files` and `limits`. Raises ProctorError."""
         order = self._order
         options: SandboxOptions = {
-            "tags": list(dict.fromkeys([*order.tags, *environment_tags(), self._own_tag])),
+            "tags": list(dict.fromkeys([*order.tags, *environment_tags(), self._made.get().tag])),
             "ttl_seconds": order.ttl_seconds,
             "limits": task.get("limits", order.limits),
             "files": task.get("files") or {},
             "job": order.job,
         }
-        self._has_made = True
+        self._made.get().is_any = True
         return client.sandbox(**options).start()
 
     def own_end(self, sandbox_id: str) -> str | None:
@@ -97,10 +114,11 @@ class Workplaces:
 
     def close(self) -> None:
         """Stops all that were made and are left, and closes the connections."""
-        if self._has_made:
-            self._has_made = False
+        made = self._made.get()
+        if made.is_any:
+            made.is_any = False
             try:
-                self._hasty.stop_sandboxes([self._own_tag])
+                self._hasty.stop_sandboxes([made.tag])
             except ProctorError as error:
                 log.info("sandboxes may be left, their ttl will end them: %s", error)
         self._patient.close()

@@ -6,7 +6,6 @@ server's ceilings are lowered to them: these clients cannot be told otherwise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,6 @@ from proctor_service.settings import Settings
 
 PREFIX = "/compat"  # in each router, or the metrics would know their routes without it
 MOST_TESTS = 4096
-_FRACTION = re.compile(r"\d\.\d")
 
 
 class Form(BaseModel):
@@ -52,14 +50,6 @@ def limits(
         memory_mb=memory_mb,
         output_kb=output_kb,
     )
-
-
-def tolerance(expected: str, allowed: float) -> float:
-    """How far off numbers may be: at all only where a fraction is expected.
-
-    Relative to a large integer even a small tolerance would pass a wrong one.
-    """
-    return allowed if _FRACTION.search(expected) else 0.0
 
 
 def documented(

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
-from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits, tolerance
+from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.compat.packed_tests import check_size, unpacked
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloaded, Refusal
 
@@ -80,7 +80,7 @@ async def _stdio(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[s
         wire.StdioGrader(
             kind="stdio",
             cases=[wire.StdioCase(stdin=_text(test.input), stdout=_text(test.output))],
-            tolerance=tolerance(_text(test.output), TOLERANCE),
+            tolerance=TOLERANCE,
         )
         for test in found
     ]

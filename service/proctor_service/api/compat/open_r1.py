@@ -1,7 +1,9 @@
-"""open-r1's router: /execute_batch, in the form of E2B's code interpreter.
+"""open-r1's routers: /execute_batch, in the forms of E2B's code interpreter and of Morph's.
 
-Its client takes `float()` of the value of a script's last expression for the reward, and `execution: null`
-for none at all. So null is kept for failures of ours. What a limit ends is the script's own doing, and
+E2B's client takes `float()` of the value of a script's last expression for the reward, and
+`execution: null` for none at all. Morph's takes `float(text)`, and a `text` that is missing or null makes
+0.0 of the whole batch. It has no word for no reward: a failure of ours is `nan`, which is what the trainer
+makes of None. So null is kept for failures of ours. What a limit ends is the script's own doing, and
 has the value 0.0: a time limit that is worth nothing would be a way out of a bad reward.
 """
 
@@ -29,6 +31,7 @@ DEFAULT_SECONDS = 300.0
 WAIT_SECONDS = 900.0  # its client sets no limit of its own
 MOST_SCRIPTS = 4096
 NO_REWARD = "0.0"
+NOT_A_REWARD = "nan"
 ENDINGS = {
     "cpu_limit": ("TimeoutError", "it ran for longer than it may"),
     "wall_limit": ("TimeoutError", "it ran for longer than it may"),
@@ -122,7 +125,7 @@ def _cut_short(ended: Ended) -> dict[str, Any]:
 
 def _nothing(why: str) -> dict[str, Any]:
     """What stands for a reward of None."""
-    return {"execution": None, "exception_str": why}
+    return {"execution": None, "text": NOT_A_REWARD, "exception_str": why}
 
 
 def _form(value: str | None, out: str, err: str, error: dict[str, str] | None) -> dict[str, Any]:
@@ -133,7 +136,8 @@ def _form(value: str | None, out: str, err: str, error: dict[str, str] | None) -
         "error": error,
         "execution_count": 1,
     }
-    return {"execution": execution, "exception_str": None}
+    text = value if value is not None else "" if error else out
+    return {"execution": execution, "text": text, "exception_str": None}
 
 
 def unindented(script: str) -> str:

@@ -33,6 +33,17 @@ DEFAULT_SECONDS = 10.0
 SPARE_SECONDS = 8.0  # of the 10 that verl waits beyond both timeouts
 OUTPUT_KB = 8192
 MOST_FILES = 1000
+PYTEST = "pytest"
+TEST_FILE = "test_solution.py"
+NO_PYTEST = 113  # no exit code of pytest's
+PYTEST_RUNNER = f"""\
+import sys
+try:
+    import pytest
+except ImportError:
+    sys.exit({NO_PYTEST})
+sys.exit(pytest.main(["-p", "no:cacheprovider", {TEST_FILE!r}]))
+"""
 OUR_NAMES: Mapping[str, str] = {"nodejs": "javascript"}
 KILLED = -9
 MESSAGES: Mapping[str, str] = {
@@ -120,26 +131,32 @@ def language_of(name: str) -> str:
 
 async def _run_code(desk: CompatDesk, asked: RunCode, asking: Asking) -> dict[str, Any]:
     settings = desk.machine.settings
-    language = language_of(asked.language)
+    by_pytest = asked.language == PYTEST
+    language = "python" if by_pytest else language_of(asked.language)
     try:
         desk.check_language(language)
     except InvalidRequest as refused:
         return answer("SandboxError", refused.message)
     memory_mb = _memory_mb(asked.memory_limit_MB)
     wanted = limits(settings, asked.run_timeout, memory_mb=memory_mb, output_kb=OUTPUT_KB)
+    files = _decoded(asked.files)
+    if by_pytest:
+        files[TEST_FILE] = asked.code.encode("utf-8", "surrogatepass")
     program = Program(
-        source=asked.code,
+        source=PYTEST_RUNNER if by_pytest else asked.code,
         language=language,
         limits=desk.machine.limits(wanted, "limits"),
         compile_seconds=min(asked.compile_timeout, settings.max_wall_seconds),
         run_seconds=min(asked.run_timeout, settings.max_wall_seconds),
         stdin=asked.stdin.encode("utf-8", "surrogatepass"),
-        files=_decoded(asked.files),
+        files=files,
         fetch=tuple(asked.fetch_files),
         fetch_bytes=settings.max_file_mb << 20,
     )
     came = await desk.run(program, asking)
     last = came.ran or came.compiled
+    if by_pytest and last is not None and last.exit_code == NO_PYTEST:
+        return answer("SandboxError", "the sandbox has no pytest", sandbox_id=came.sandbox_id)
     good = last is not None and last.ending == "exited" and last.exit_code == 0
     return answer(
         "Success" if good else "Failed",

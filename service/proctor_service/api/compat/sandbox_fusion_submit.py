@@ -1,7 +1,8 @@
 """SandboxFusion's /submit for CommonOJDataset: a completion, and what it must print for each input.
 
-Each case is judged by the `stdio` grader in a sandbox of its own, and what is expected never goes
-there. Code that a request brings for taking a completion apart would run in the service: refused.
+The code is taken out as /reward does. Each case is judged by the `stdio` grader in a sandbox of its own,
+and what is expected never goes there. Code that a request brings for taking a completion apart would run
+in the service: refused.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
-from proctor_service.api.compat.first_block import first_block
-from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits, tolerance
+from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.compat.sandbox_fusion import (
     DEFAULT_SECONDS,
     JOB,
@@ -30,6 +30,7 @@ from proctor_service.api.compat.sandbox_fusion import (
     try_again,
 )
 from proctor_service.errors import InvalidRequest, InvalidTask
+from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement
 
 DATASET_TYPE = "CommonOJDataset"
@@ -90,8 +91,23 @@ class Submit(Form):
     @model_validator(mode="before")
     @classmethod
     def _gathered(cls, value: Any) -> Any:
-        config = value.get("config", {}) if isinstance(value, dict) else None
-        return {**value, "config": {**value, **config}} if isinstance(config, dict) else value
+        config = (value.get("config") or {}) if isinstance(value, dict) else None
+        if not isinstance(config, dict):
+            return value
+        config = {**value, **{name: each for name, each in config.items() if each is not None}}
+        _check_dataset(config.get("dataset_type"), value.get("dataset"))
+        return {**value, "config": config}
+
+
+def _check_dataset(kind: Any, name: Any) -> None:
+    """Raises ValueError for a data set that is not served, by its name."""
+    if kind == DATASET_TYPE:
+        return
+    wrong = f"dataset_type {kind!r:.100}" if kind is not None else f"the data set {name!r:.100}"
+    raise ValueError(
+        f"config.dataset_type: {wrong} is not served here, "
+        f"only {DATASET_TYPE} with its provided_data"
+    )
 
 
 SUBMIT: Manner[Submit] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
@@ -99,16 +115,14 @@ SUBMIT: Manner[Submit] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
 
 async def _submit(desk: CompatDesk, asked: Submit, asking: Asking) -> dict[str, Any]:
     config = asked.config
-    if config.dataset_type != DATASET_TYPE:
-        raise InvalidRequest(f"config.dataset_type: only {DATASET_TYPE} is judged here")
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
     language = language_of(config.language)
     desk.check_language(language)
-    code, how = first_block(asked.completion, language)
+    code = extract(asked.completion, "auto", language) or ""
     cases = config.provided_data.test
     tests = []
-    if how != "empty":
+    if code:
         request = _request(desk, config, code, language)
         judged = await desk.judge(request, asking, None if config.extra.run_all_cases else _failed)
         compiled = language != "python"
@@ -120,9 +134,16 @@ async def _submit(desk: CompatDesk, asked: Submit, asking: Asking) -> dict[str, 
         "full_code": None,
         "test_code": None,
         "tests": tests,
-        "extracted_type": how,
+        "extracted_type": _how(code, asked.completion),
         "extra": None,
     }
+
+
+def _how(code: str, completion: str) -> str:
+    """SandboxFusion's name for where the code was found."""
+    if not code:
+        return "empty"
+    return "heuristic" if code.strip() == completion.strip() else "fenced"
 
 
 def _request(desk: CompatDesk, config: Config, code: str, language: str) -> wire.RewardRequest:
@@ -133,7 +154,7 @@ def _request(desk: CompatDesk, config: Config, code: str, language: str) -> wire
             grader=wire.StdioGrader(
                 kind="stdio",
                 cases=[wire.StdioCase(stdin=case.input.stdin, stdout=case.output.stdout)],
-                tolerance=tolerance(case.output.stdout, TOLERANCE),
+                tolerance=TOLERANCE,
             ),
         )
         for case in config.provided_data.test
@@ -196,7 +217,7 @@ EXAMPLE = {
 ANSWER = {
     "id": 17,
     "accepted": True,
-    "extracted_code": "print(int(input()) * 2)\n",
+    "extracted_code": "print(int(input()) * 2)",
     "full_code": None,
     "test_code": None,
     "tests": [

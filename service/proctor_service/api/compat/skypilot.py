@@ -16,10 +16,11 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
-from proctor_service.api.compat.first_block import first_block
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.problems import problem
+from proctor_service.api.slices import Pacer
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
+from proctor_service.judge.extract import extract
 
 JOB = "skypilot"
 LIMIT_SECONDS = 30.0
@@ -80,7 +81,7 @@ async def _batch(desk: CompatDesk, asked: BatchReward, asking: Asking) -> dict[s
 async def _rewards(
     desk: CompatDesk, items: list[RewardItem], asking: Asking
 ) -> list[dict[str, Any]]:
-    codes = [first_block(item.response, "python")[0] for item in items]
+    codes = await _codes(items)
     judgeable = [index for index, item in enumerate(items) if item.tests and codes[index].strip()]
     judged: dict[int, Judged | InvalidTask] = {}
     if judgeable:
@@ -95,6 +96,15 @@ async def _rewards(
             raise InvalidRequest(f"items.{index}.tests: {each.message}")
         answers.append(_nothing(item, code) if each is None else _answer(each, code))
     return answers
+
+
+async def _codes(items: list[RewardItem]) -> list[str]:
+    """The code in each response, taken out as /reward does."""
+    codes, pacer = [], Pacer()
+    for item in items:
+        codes.append(extract(item.response, "auto") or "")
+        await pacer.pause()
+    return codes
 
 
 def _submission(item: RewardItem, code: str) -> wire.Submission:

@@ -1,7 +1,8 @@
 """slime's and miles' `remote_rm`: a prompt, a response and a label in, a bare number out.
 
-Their client raises on what is no 200, and tries ten times: a 503 is safe. What a label is, they leave to
-the reward service. Here it holds the tests, as JSON or as JSON in a string:
+Their clients raise on what is no 200. slime's tries ten times first; miles posts once, so a 503 ends its
+rollout, and is still no reward that nobody earned. What a label is, they leave to the reward service.
+Here it holds the tests, as JSON or as JSON in a string:
 
     {"kind": "asserts", …}                     a grader of Proctor's
     ["assert f(1) == 2", …]                    assert statements; or one text of them

@@ -51,7 +51,15 @@ def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None
         failures=counted.failures,
         message=message,
         hack_signals=signals(said, verdict),
+        unreported=unreported(finished, said),
     )
+
+
+def unreported(finished: Run, said: Said) -> str:
+    """How a run ended that gave no report, for the logs; nothing for one that did, or met a limit."""
+    if said.done or said.reached or said.stopped or said.forged:
+        return ""
+    return "" if verdicts.of_limit(finished.ended) else finished.how_it_ended()
 
 
 def signals(said: Said, verdict: Verdict) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ sandbox of its own, and what came of it runs in a fresh sandbox for each case.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from proctor_client.wire import (
     MAX_FAILURES,
@@ -23,7 +24,7 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import understand
-from proctor_service.judge.graders.answers import signals
+from proctor_service.judge.graders import answers
 from proctor_service.judge.run import Run, message, python_message, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
@@ -33,6 +34,7 @@ from proctor_service.sandbox.interface import Backend, Usage
 NOT_STARTED = b'["not started"]'
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
+_SHORT_BYTES = 32_768  # of output, compared in a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Program:
     argv: tuple[str, ...] | None = None
     files: Mapping[str, str] | None = None
     binaries: Mapping[str, str] | None = None
+    compiling: Usage = field(default_factory=Usage)
 
     def job(self, stdin: str = "", end: str = "") -> bytes:
         """The line that tells a sandbox to run it; a script says the word `end` at its end."""
@@ -59,7 +62,8 @@ class Program:
     async def run(self, backend: Backend, job: bytes, keep_stdout_bytes: int = 0) -> Run:
         """Runs it once. Raises JudgeFailed when the language's interpreter is not in the sandbox."""
         limits, state = self.submission.limits, self.submission.state
-        finished = await run(backend, job, limits, keep_stdout_bytes, state)
+        is_script = self.argv is None
+        finished = await run(backend, job, limits, keep_stdout_bytes, state, is_script)
         if self.argv is not None and "/" not in self.argv[0] and _not_started(finished):
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
         return finished
@@ -79,20 +83,24 @@ async def judge_exec(
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
     tried: tuple[str, ...] = ()
+    unreported = ""
     if program.argv is None:
         said = understand(finished.lines)
         said.forged = said.forged or said.reached not in (None, end)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", "the program left before its end"
-        tried = signals(said, verdict)
-    return finished.judgement(
+        tried = answers.signals(said, verdict)
+        unreported = answers.unreported(finished, said)
+    judgement = finished.judgement(
         verdict,
+        unreported=unreported,
         passed=int(verdict == "passed"),
         total=1,
         message=text,
         integrity="in_process",
         hack_signals=tried,
     )
+    return replace(judgement, usage=program.compiling + judgement.usage)
 
 
 async def judge_stdio(
@@ -112,14 +120,14 @@ async def judge_stdio(
         return program
     passed = 0
     failures: list[Failure] = []
-    usage = Usage()
+    usage = program.compiling
     wasted = 0.0
     first: Judgement | None = None
     for index, case in enumerate(grader.cases):
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
         finished = await program.run(backend, program.job(case.stdin), keep)
         usage = usage + finished.ended.usage
-        verdict, text = _judge_case(finished, case, grader)
+        verdict, text = await _in_thread_if_long(finished, case, grader)
         wasted += finished.ended.usage.idle_seconds
         if verdict == "passed":
             passed += 1
@@ -146,9 +154,10 @@ async def judge_command(
 ) -> Judgement:
     """The command must end with the expected code, with the submission's source in place."""
     language = languages.get(submission.language)
-    name = "solution.py" if language is None else language.source
+    name = "solution.py" if language is None else language.for_source(submission.source).source
     job = message("command", argv=grader.argv, files=with_files(submission, name))
-    finished = await run(backend, job, submission.limits, state=submission.state)
+    limits, state = submission.limits, submission.state
+    finished = await run(backend, job, limits, state=state, says_began=False)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
         verdict,
@@ -165,7 +174,7 @@ async def prepare(
     """A program that can run; or the judgement that it does not compile."""
     if submission.language == "python":
         return Program(submission)
-    language = languages[submission.language]
+    language = languages[submission.language].for_source(submission.source)
     files = with_files(submission, language.source)
     if language.compile is None:
         return Program(submission, language.run, files)
@@ -182,7 +191,9 @@ async def prepare(
         answer = None
     match answer:
         case ["compiled", 0, dict(binaries)] if binaries:
-            return Program(submission, language.run, submission.files, binaries)
+            return Program(
+                submission, language.run, submission.files, binaries, compiled.ended.usage
+            )
         case ["compiled", 0, dict()]:
             return compiled.judgement("output_limit", message="what the compiler made is too large")
         case ["compiled", int(), dict()]:
@@ -215,6 +226,15 @@ def _ended_well(
 def _not_started(finished: Run) -> bool:
     """Whether there was no such program; only what runs before it can say so."""
     return NOT_STARTED in finished.lines
+
+
+async def _in_thread_if_long(
+    finished: Run, case: StdioCase, grader: StdioGrader
+) -> tuple[Verdict, str]:
+    """The case's verdict. What a program prints may be long, and then holds up no event loop."""
+    if len(finished.ended.stdout) <= _SHORT_BYTES:
+        return _judge_case(finished, case, grader)
+    return await asyncio.to_thread(_judge_case, finished, case, grader)
 
 
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:

@@ -241,11 +241,13 @@ class Execution:
         if kind == "l":
             if self._flooded:
                 return
-            first, *others = data.split(b"\n")
-            self._line += first
-            for other in others:
+            # Each byte is searched once and copied twice, however long its line is.
+            end, *others = data.split(b"\n")
+            self._line += end
+            if others:
                 self._lines.append(bytes(self._line))
-                self._line = bytearray(other)
+                self._line = bytearray(others.pop())
+                self._lines.extend(others)
             if len(self._lines) > _UNREAD_LINES:
                 self._flooded = True
                 self.send(b"f\n")

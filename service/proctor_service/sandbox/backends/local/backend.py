@@ -12,13 +12,12 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import resource
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
 from proctor_service.sandbox.backends.local.cgroups import Groups
 from proctor_service.sandbox.backends.local.launch import Plan
 from proctor_service.sandbox.backends.local.nursery import Nursery
@@ -27,6 +26,7 @@ from proctor_service.sandbox.backends.local.slot import Slot
 from proctor_service.sandbox.backends.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.backends.local.watch import Pace, Watch
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.open_files import raise_open_files
 
 _log = logging.getLogger(__name__)
 _START_SECONDS = 20.0
@@ -69,7 +69,7 @@ class LocalBackend:
 
     async def open(self) -> None:
         """Starts the pool. Raises StartError when no sandbox comes up."""
-        _raise_descriptor_limit()
+        raise_open_files()
         self._groups = self._plan.open_groups()
         try:
             await self._nursery.open()
@@ -104,9 +104,7 @@ class LocalBackend:
         launch = self._plan.launch
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(more) as (slot, sandbox):
-            kept = LocalStatefulSandbox(
-                sandbox, limits, self._watch, launch.flood_bytes, launch.memory_is_counted
-            )
+            kept = LocalStatefulSandbox(sandbox, limits, self._watch, launch.flood_bytes)
             self._kept[slot] = kept
             if len(self._slots) - len(self._kept) < self._plan.warm_slots:
                 self._add_slot()  # rewards find as many as before
@@ -139,6 +137,7 @@ class LocalBackend:
             self._sweeper.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
+        await self._watch.close()
         for slot in list(self._slots):
             slot.close()
         while self._graves:
@@ -183,7 +182,7 @@ class LocalBackend:
             if self._gives_up():
                 raise SandboxUnavailable(f"forkservers die: {self._last_error}")
             if time.monotonic() > deadline:
-                raise SandboxUnavailable("no sandbox became ready in time")
+                raise NoSandboxInTime("no sandbox became ready in time")
             self._grow()
             await self._change(1.0)
 
@@ -330,10 +329,3 @@ class LocalBackend:
             self._surplus_since = time.monotonic()
         elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:
             self._ready.popleft().close()
-
-
-def _raise_descriptor_limit() -> None:
-    """Every sandbox costs the service some; what is usual without asking is enough for a hundred."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

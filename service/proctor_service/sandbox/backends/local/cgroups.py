@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # of a group, and (v1) of a process with 
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
 AWAKE, RESTING = 10.0, 0.0  # weights
+_PEAK_FILES = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")  # v1; with swap
+_LIMIT_SLACK_BYTES = 1 << 20  # what the kernel takes at once stays below the limit by less
 _FORKSERVER_PROCESSES = 1  # it stands in the group too
 _FORKSERVER_MB = 16  # and its pages, as far as they are not the zygote's, are charged to it
 
@@ -61,7 +64,10 @@ class Group:
         self._hierarchy = hierarchy
         self._directories = directories
         self._set: tuple[int, int] | None = None
+        self._limit_bytes = 0
+        self._at_limit_before = 0
         self._weight: float | None = None
+        self._lock = threading.Lock()  # it is read from threads, too
         self.set_weight(AWAKE)
         names = {"cpuacct": "cpuacct.usage"} if self._v1 else {"cpuacct": "cpu.stat"}
         names["memory"] = "memory.oom_control" if self._v1 else "memory.events"
@@ -70,6 +76,10 @@ class Group:
             for controller, name in names.items()
             if controller in directories
         }
+        self._peaks: list[int] = []
+        for name in _PEAK_FILES if self._v1 and "memory" in directories else ():
+            with contextlib.suppress(OSError):  # swap is not counted everywhere
+                self._peaks.append(os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC))
 
     def entrances(self) -> list[int]:
         """Open files, for the caller to close: a process that writes `0` into each is in the group.
@@ -86,7 +96,8 @@ class Group:
         if self._set == (memory_mb, processes):
             return
         if "memory" in self._directories:
-            self._set_memory((memory_mb + _FORKSERVER_MB) << 20)
+            self._limit_bytes = (memory_mb + _FORKSERVER_MB) << 20
+            self._set_memory(self._limit_bytes)
         if "pids" in self._directories:
             path = self._directories["pids"] / "pids.max"
             path.write_text(str(processes + _FORKSERVER_PROCESSES))
@@ -117,10 +128,11 @@ class Group:
 
     def cpu_seconds(self) -> float | None:
         """CPU time of the group so far; None where it is not counted."""
-        descriptor = self._open.get("cpuacct")
-        if descriptor is None:
-            return None
-        text = os.pread(descriptor, 512, 0)
+        with self._lock:  # its number may be another file's once it is closed
+            descriptor = self._open.get("cpuacct")
+            if descriptor is None:
+                return None
+            text = os.pread(descriptor, 512, 0)
         if self._v1:
             return int(text) / 1e9
         return int(text.split(None, 2)[1]) / 1e6  # the first line is `usage_usec N`
@@ -130,14 +142,39 @@ class Group:
         descriptor = self._open.get("memory")
         if descriptor is None:
             return 0
-        words = os.pread(descriptor, 1024, 0).split()
-        return int(words[words.index(b"oom_kill") + 1]) if b"oom_kill" in words else 0
+        return _number_after(b"oom_kill", os.pread(descriptor, 1024, 0))
+
+    def at_memory_limit(self) -> bool:
+        """Whether the group has met its own limit of memory, and not only one of a group above.
+
+        Since the last `forget_memory_limit`. A limit that makes the kernel give up what it had read of
+        files is met, too.
+        """
+        if not self._v1:
+            return self._times_at_limit() > self._at_limit_before
+        # The peak: memory.failcnt, which is for this, stays 0 on some kernels.
+        most = self._limit_bytes - _LIMIT_SLACK_BYTES
+        return any(int(os.pread(peak, 64, 0)) >= most for peak in self._peaks)
+
+    def forget_memory_limit(self) -> None:
+        """From now on the group has not met its limit."""
+        if not self._v1:
+            self._at_limit_before = self._times_at_limit()
+        elif self.at_memory_limit():
+            for peak in self._peaks:
+                with contextlib.suppress(OSError):
+                    os.pwrite(peak, b"0", 0)
+
+    def _times_at_limit(self) -> int:
+        descriptor = self._open.get("memory")
+        return 0 if descriptor is None else _number_after(b"oom", os.pread(descriptor, 1024, 0))
 
     def close(self) -> None:
         """Removes the group; its processes must be gone."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open = {}
+        with self._lock:
+            for descriptor in (*self._open.values(), *self._peaks):
+                os.close(descriptor)
+            self._open, self._peaks = {}, []
         for directory in set(self._directories.values()):
             with contextlib.suppress(OSError):
                 directory.rmdir()
@@ -179,6 +216,11 @@ class Groups:
         for lock in self._locks:
             os.close(lock)
         self._locks = []
+
+
+def _number_after(word: bytes, text: bytes) -> int:
+    words = text.split()
+    return int(words[words.index(word) + 1]) if word in words else 0
 
 
 def find() -> tuple[Hierarchy | None, str]:

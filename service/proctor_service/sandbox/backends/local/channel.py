@@ -128,12 +128,14 @@ class Channel:
         if self.turns is not None:
             self.turns.heard(data, behind=bool(self._unsent))
         self._unread_bytes += len(data)
-        self._received += data
-        if b"\n" in data:
-            *lines, rest = self._received.split(b"\n")
-            self._unread_bytes -= len(lines)
-            self._lines.extend(bytes(line) for line in lines)
-            self._received = rest
+        # Each byte is searched once and copied twice, however long its line is.
+        end, *others = data.split(b"\n")
+        self._received += end
+        if others:
+            self._unread_bytes -= len(others)
+            self._lines.append(bytes(self._received))
+            self._received = bytearray(others.pop())
+            self._lines.extend(others)
         if self._unread_bytes > _UNREAD_BYTES or len(self._lines) > _UNREAD_LINES:
             self._on_flood()
             self._stop()

@@ -6,9 +6,10 @@ import asyncio
 import os
 import time
 
+from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.backends.local.streams import Stream
 from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
-from proctor_service.sandbox.interface import Ending, Hear, Limits, StreamName
+from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
 
 _CHUNK = 1 << 16
 _LAST_BYTES = 1 << 20  # as much as a pipe can hold; background processes may go on filling it
@@ -92,13 +93,13 @@ class Execution:
         Which of several waits for a core is not seen. Where none does, all the time counts; else its
         part of what was used, and what was idle.
         """
-        interval = min(look.interval_seconds, time.monotonic() - self.started_at)
-        used = look.used_seconds * share
-        idle = min(look.idle_seconds, interval)
-        self.cpu_seconds += used
+        settled = min(look.settled_seconds, time.monotonic() - self.started_at)
+        idle = min(look.idle_seconds, settled)
+        self.cpu_seconds += look.used_seconds * share
         self.idle_seconds += idle
+        used = (look.active_seconds - look.idle_seconds) * share
         alone_or_contended = share == 1 or look.contended
-        self.active_seconds += min(interval, used + idle) if alone_or_contended else interval
+        self.active_seconds += min(settled, used + idle) if alone_or_contended else settled
         self._unseen_seconds += look.unseen_seconds
 
     def overrun(self) -> Ending | None:
@@ -128,6 +129,25 @@ class Execution:
         """Whether it was to end so long ago and did not; waiting for a core never counts."""
         since = self.active_seconds - self._stopped_at_active
         return self.stopped_for is not None and since > seconds
+
+    def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
+        """How it ended, all things considered."""
+        ending, code, number = classify(evidence, self.limits)
+        return Ended(
+            ending=ending,
+            exit_code=code,
+            signal=number,
+            stdout=self.out.text(),
+            stderr=self.err.text(),
+            truncated=self.out.cut or self.err.cut,
+            usage=Usage(
+                cpu_seconds=evidence.cpu_seconds,
+                wall_seconds=time.monotonic() - self.started_at,
+                peak_memory_mb=peak_kb / 1024,
+                idle_seconds=self.idle_seconds,
+                active_seconds=self.active_seconds,
+            ),
+        )
 
     def on_exit(self, report: Report | None) -> None:
         """It ended, or (None) its sandbox did: reads what is left."""

@@ -215,8 +215,7 @@ def _apply_limits() -> bool:
         if not data:
             return False
         line += data
-    cpu_seconds, stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+    stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
     # Not before: the kernel counts by user what descriptors are on their way to another process, and
     # refuses them beyond one's own limit. A forkserver must still be heard when its sandboxes are not.
     descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

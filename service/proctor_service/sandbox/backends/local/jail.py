@@ -54,6 +54,11 @@ def settle_namespaces(user_namespace: bool) -> None:
     TIME_WAIT is what it could remember, so it gets none.
     """
     kernel.bring_loopback_up()
+    try:
+        # It stands in its group by now: to its sandboxes that is the root, and has no name.
+        kernel.unshare(kernel.NEWCGROUP)
+    except OSError:
+        pass  # before Linux 4.6, or refused: /proc/self/cgroup tells the group's path
     sysctls = {**_SYSCTLS, **_USER_SYSCTLS} if user_namespace else _SYSCTLS
     for name, value in sysctls.items():
         try:
@@ -79,7 +84,11 @@ def build_root(config: dict[str, object]) -> None:
     tools = config["tools"]
     assert isinstance(tools, dict)
     for target, source in tools.items():
-        os.makedirs(new + target)
+        os.makedirs(
+            new + (target if os.path.isdir(source) else os.path.dirname(target)), exist_ok=True
+        )
+        if not os.path.isdir(source):
+            open(new + target, "w").close()
         kernel.bind_read_only(source, new + target)
     for name in ("proc", "box", "etc", "dev", "root", "home", "run", "var", "opt", "srv", "mnt"):
         os.makedirs(f"{new}/{name}", exist_ok=True)

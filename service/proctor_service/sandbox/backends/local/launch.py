@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from proctor_service.sandbox.backends.local import bundle, cgroups, kernel, secc
 from proctor_service.sandbox.backends.local.abilities import kernel_checks
 from proctor_service.sandbox.backends.local.nursery import Launch
 from proctor_service.sandbox.interface import Check, Traits
+from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings
 
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
@@ -33,7 +33,7 @@ _ASK = (
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
-_TOOL_PACKAGES = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments")
+_TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _DESCRIPTORS_OF_A_SLOT = 16  # its sandbox's, a command's and a connection's among them
 _SPARE_DESCRIPTORS = 256
 _WEIGHT_OF_NICE = 0.8  # each step back is so much of the cores (sched(7))
@@ -85,7 +85,7 @@ def make_plan(settings: Settings) -> Plan:
         *_cgroup_checks(hierarchy, why_not),
         _core_check(hierarchy),
         _hidden_service(interpreter),
-        _descriptor_check(settings.max_sandboxes),
+        _open_files_check(settings),
         Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
         *_language_checks(settings, languages),
     )
@@ -110,8 +110,8 @@ def make_plan(settings: Settings) -> Plan:
         checks=checks,
         hierarchy=hierarchy,
         cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
-        warm_slots=settings.slot_count(),
-        max_slots=min(settings.max_sandboxes, _slots_by_descriptors()),
+        warm_slots=min(settings.slot_count(), settings.max_sandboxes),
+        max_slots=settings.max_sandboxes,
     )
 
 
@@ -162,6 +162,8 @@ def _tool_paths() -> dict[str, str]:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
             found[f"{_TOOLS}/{name}"] = str(spec.submodule_search_locations[0])
+        elif spec is not None and spec.origin is not None:
+            found[f"{_TOOLS}/{Path(spec.origin).name}"] = spec.origin
     return found
 
 
@@ -282,18 +284,17 @@ def _hidden_service(interpreter: _Interpreter) -> Check:
     )
 
 
-def _slots_by_descriptors() -> int:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, (most - _SPARE_DESCRIPTORS) // _DESCRIPTORS_OF_A_SLOT)
-
-
-def _descriptor_check(max_sandboxes: int) -> Check:
-    slots = _slots_by_descriptors()
+def _open_files_check(settings: Settings) -> Check:
+    mend = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
+    try:
+        fitted = settings.fitted(allowed_open_files())
+    except StartError as error:
+        return Check("descriptors", False, str(error), mend, required=True)
     return Check(
         "descriptors",
-        slots >= max_sandboxes,
-        f"open files for {min(slots, max_sandboxes)} of {max_sandboxes} sandboxes at once",
-        "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)",
+        fitted.max_sandboxes == settings.max_sandboxes,
+        f"open files for {fitted.max_sandboxes} of {settings.max_sandboxes} sandboxes at once",
+        mend,
     )
 
 

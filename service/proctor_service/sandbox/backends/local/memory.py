@@ -14,42 +14,68 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 
-from proctor_service.sandbox.backends.local.procfs import read
+from proctor_service.sandbox.backends.local.procfs import pieces, read
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _SOCKET_BYTES = 256 << 10  # see `jail.settle_namespaces` and `seccomp.outer`, which see to it
 _FEW_SOCKETS = 128
 _YOUNG_SECONDS = 0.5
+_MOST_SECONDS = 0.5  # of CPU time; 64 processes of an honest program take a fifth of it
 _ANONYMOUS = b"/dev/zero (deleted)"  # how maps names what is shared and is no file
 
 
-def exceeds(
-    pids: list[int], limit_mb: float, *, ours: int | None = None, own_network: bool = True
-) -> bool:
-    """Whether these processes together hold more than `limit_mb`; `ours` is one that we started.
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """How much a sandbox's processes may hold together; `ours` is one that we started.
 
     `own_network`: they have a network namespace, and all sockets in it are theirs.
     """
-    most = limit_mb * (1 << 20)
-    sockets = _sockets(pids[0]) if pids and own_network else 0
-    buffers = max(0, sockets - _FEW_SOCKETS) * _SOCKET_BYTES
+
+    megabytes: float
+    ours: int | None = None
+    own_network: bool = True
+
+
+def may_exceed(pids: list[int], limit: MemoryLimit) -> bool:
+    """Whether the cheap sums are over the limit; for each process it takes one read of constant size."""
+    most = limit.megabytes * (1 << 20)
     spaces = [_space(pid) for pid in pids]
     resident = sum(resident for _, resident, _ in spaces)
     mapped = sum(mapped for _, _, mapped in spaces)
-    if resident + buffers <= most and mapped <= most:
+    return resident + _buffers(pids, limit) > most or mapped > most
+
+
+def exceeds(pids: list[int], limit: MemoryLimit) -> bool:
+    """Whether these processes together hold more than the limit. Not for an event loop.
+
+    How long it takes, the processes choose. After half a second of CPU time what is not yet looked at
+    counts as what it has resident.
+    """
+    if not may_exceed(pids, limit):
         return False
+    until = time.thread_time() + _MOST_SECONDS
     shared: dict[bytes, int] = {}
     private = 0
     for pid in pids:
+        if time.thread_time() > until:
+            private += _space(pid)[1]
+            continue
         share = _private_bytes(pid)
         if share is not None:
             private += share
-            shared.update(_shared(pid))
-        elif pid != ours:
-            private += _hidden_bytes(pid, ours)
-    return private + sum(shared.values()) + buffers > most
+            shared.update(_shared(pid, until))
+        elif pid != limit.ours:
+            private += _hidden_bytes(pid, limit.ours)
+    held = private + sum(shared.values()) + _buffers(pids, limit)
+    return held > limit.megabytes * (1 << 20)
+
+
+def _buffers(pids: list[int], limit: MemoryLimit) -> int:
+    sockets = _sockets(pids[0]) if pids and limit.own_network else 0
+    return max(0, sockets - _FEW_SOCKETS) * _SOCKET_BYTES
 
 
 def _space(pid: int) -> tuple[int, int, int]:
@@ -72,14 +98,21 @@ def _private_bytes(pid: int) -> int | None:
     return None if _space(pid)[0] else 0
 
 
-def _shared(pid: int) -> dict[bytes, int]:
-    """Shared memory that has no name, by inode; files in memory count against the disk."""
+def _shared(pid: int, until: float) -> dict[bytes, int]:
+    """Shared memory that has no name, by inode; files in memory count against the disk.
+
+    As far as it is read when this thread has used `until` seconds of CPU time.
+    """
     found: dict[bytes, int] = {}
-    for line in read(f"/proc/{pid}/maps").split(b"\n"):
-        if line.endswith(_ANONYMOUS):
-            span, _, _, _, inode, *_ = line.split()
-            start, _, end = span.partition(b"-")
-            found[inode] = found.get(inode, 0) + int(end, 16) - int(start, 16)
+    for lines in pieces(f"/proc/{pid}/maps"):
+        if _ANONYMOUS in lines:
+            for line in lines.split(b"\n"):
+                if line.endswith(_ANONYMOUS):
+                    span, _, _, _, inode, *_ = line.split()
+                    start, _, end = span.partition(b"-")
+                    found[inode] = found.get(inode, 0) + int(end, 16) - int(start, 16)
+        if time.thread_time() > until:
+            break
     return found
 
 

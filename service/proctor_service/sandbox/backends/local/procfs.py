@@ -7,11 +7,14 @@ the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run, nanosecon
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
 
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CHUNK = 1 << 16
+_EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
 _LEAST_OF_MORE = 1 << 11  # the kernel gives a page at a time, cut between two lines or words
+_MOST_BYTES = 1 << 20  # of what is read as a whole; see `pieces` for what may be longer
 
 
 def read(path: str) -> bytes:
@@ -23,12 +26,30 @@ def read(path: str) -> bytes:
         return b""
     try:
         data = piece = os.read(descriptor, _CHUNK)
-        while len(piece) >= _LEAST_OF_MORE:
+        while len(piece) >= _LEAST_OF_MORE and len(data) < _MOST_BYTES:
             piece = os.read(descriptor, _CHUNK)
             data += piece
         return data
     except OSError:
         return b""
+    finally:
+        os.close(descriptor)
+
+
+def pieces(path: str) -> Iterator[bytes]:
+    """A long file of /proc, some whole lines at a time."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    unfinished = b""
+    try:
+        while piece := os.read(descriptor, _CHUNK):
+            lines, _, unfinished = (unfinished + piece).rpartition(b"\n")
+            yield lines
+        yield unfinished
+    except OSError:
+        return  # its process is gone
     finally:
         os.close(descriptor)
 
@@ -42,13 +63,37 @@ def pid_of(pidfd: int) -> int | None:
     return None
 
 
+def is_exiting(pidfd: int) -> bool:
+    """Whether the process of a pidfd has begun to end, or is gone; False where that cannot be known."""
+    for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
+        if line.startswith(b"Pid:"):
+            pid = int(line.split()[1])
+            fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6:7] if pid > 0 else []
+            return pid < 0 or (bool(fields) and int(fields[0]) & _EXITING != 0)
+    return False
+
+
 def tree(pid: int) -> list[int]:
     """`pid` and all that descend from it; orphans of a sandbox hang below its first process."""
-    found, todo = [], [pid]
+    return list(walk(pid) or ())
+
+
+def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
+    """The threads of `pid` and of all that descend from it, by process.
+
+    None when there are more than `most` threads; finding that out takes no longer than reading `most`.
+    """
+    found: dict[int, list[int]] = {}
+    todo = [pid]
+    count = 0
     while todo:
         current = todo.pop()
-        found.append(current)
-        for thread in threads(current):
+        its_threads = threads(current)
+        count += max(1, len(its_threads))
+        if most is not None and count + len(todo) > most:
+            return None
+        found[current] = its_threads
+        for thread in its_threads:
             children = read(f"/proc/{current}/task/{thread}/children")
             todo += [int(child) for child in children.split()]
     return found
@@ -87,8 +132,13 @@ def any_is_blocked(pids: list[int]) -> bool:
 
 
 def _any_is(state: bytes, pids: list[int]) -> bool:
-    stats = (read(f"/proc/{pid}/task/{thread}/stat") for pid in pids for thread in threads(pid))
-    return any(stat.rpartition(b")")[2].split()[:1] == [state] for stat in stats)
+    return state in states((pid, thread) for pid in pids for thread in threads(pid))
+
+
+def states(of: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """The state of each of these threads, given as process and thread: `R`, `S`, `D`, …"""
+    for pid, thread in of:
+        yield from read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[:1]
 
 
 def cpu_seconds(pids: list[int]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import time
@@ -16,11 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from proctor_service.errors import SandboxLost
-from proctor_service.sandbox.backends.local import memory, procfs
+from proctor_service.sandbox.backends.local import procfs
 from proctor_service.sandbox.backends.local.cgroups import AWAKE, RESTING, Group
 from proctor_service.sandbox.backends.local.channel import Channel
-from proctor_service.sandbox.backends.local.endings import Evidence, classify
+from proctor_service.sandbox.backends.local.endings import Evidence, classify, outside_cause
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, THREAD_MB
+from proctor_service.sandbox.backends.local.memory import MemoryLimit
 from proctor_service.sandbox.backends.local.streams import Stream
 from proctor_service.sandbox.backends.local.turns import Turns
 from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
@@ -63,6 +63,7 @@ class LocalSandbox:
         self.started_at = 0.0
         self.idle_seconds = 0.0
         self._unseen_seconds = 0.0
+        self._seen_cpu_seconds = 0.0
         self._cpu_before = 0.0
         self._kills_before = 0
 
@@ -78,7 +79,7 @@ class LocalSandbox:
         self._limits = job.limits
         if self._group is not None:
             self._cpu_before = self._group.cpu_seconds() or 0.0
-            self._kills_before = self._group.out_of_memory_kills()
+            self.forget_kills()
         out, err = self._streams
         out.room = max(job.limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = job.limits.output_kb << 10
@@ -94,7 +95,6 @@ class LocalSandbox:
         """What the sandbox sets for itself: rlimits, behind or instead of the cgroup's."""
         uncounted = not self._memory_is_counted
         words = (
-            math.ceil(limits.cpu_seconds) + 1,
             max(8, min(64, limits.memory_mb // 4)),
             _address_space_mb(limits) if uncounted else 0,
             limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
@@ -129,11 +129,16 @@ class LocalSandbox:
     # ------------------------------------------------------------ what the slot calls
 
     def stop(self, reason: Ending) -> None:
-        """Kills all its processes; `reason` stands as its ending unless the kernel knows better."""
+        """Kills all its processes; `reason` stands as its ending unless the kernel knows better.
+
+        Where it is ending already, and we were not told yet, it ends as it does: a busy machine must
+        not decide which of two reasons comes first.
+        """
         if self._pidfd < 0:
             return  # gone already; its number may be another's by now
-        if self._stopped_for is None:
+        if self._stopped_for is None and not procfs.is_exiting(self._pidfd):
             self._stopped_for = reason
+        self.take_core(True)  # dying takes some, too
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -158,26 +163,36 @@ class LocalSandbox:
         """Whose turn it is, where it takes turns with somebody."""
         return self._channel.turns
 
-    def cpu_seconds(self) -> float | None:
+    def counted_seconds(self) -> float | None:
         """CPU time so far, where a cgroup counts it."""
         counted = None if self._group is None else self._group.cpu_seconds()
         return None if counted is None else counted - self._cpu_before
+
+    def cpu_seconds(self, summed: float) -> float:
+        """CPU time so far; `summed` where no cgroup counts it."""
+        counted = self.counted_seconds()
+        return summed if counted is None else counted
 
     @property
     def is_counted(self) -> bool:
         """Whether a cgroup counts its CPU time."""
         return self._group is not None and self._group.cpu_seconds() is not None
 
-    def holds_too_much(self, pids: list[int], memory_mb: int, ours: int | None = None) -> bool:
-        """Whether its processes hold more, where no cgroup sees to it; `ours` is one that we started."""
-        if self._memory_is_counted:
-            return False
-        return memory.exceeds(pids, memory_mb, ours=ours, own_network=self._contained)
+    @property
+    def memory_limit(self) -> MemoryLimit | None:
+        """What its processes may hold, where no cgroup sees to it."""
+        if self._memory_is_counted or self._limits is None:
+            return None
+        return MemoryLimit(self._limits.memory_mb, own_network=self._contained)
 
     def out_of_memory_kills(self) -> int:
         """How many of its processes the kernel has killed for memory."""
         kills = 0 if self._group is None else self._group.out_of_memory_kills()
         return kills - self._kills_before
+
+    def at_memory_limit(self) -> bool:
+        """Whether it has met its own limit, and not only one of its surroundings."""
+        return self._group is not None and self._group.at_memory_limit()
 
     def take_core(self, whether: bool) -> None:
         """Whether it gets its part of the cores, or what all others leave."""
@@ -186,7 +201,9 @@ class LocalSandbox:
 
     def forget_kills(self) -> None:
         """What the kernel killed until now is told, and says nothing of how the sandbox will end."""
-        self._kills_before += self.out_of_memory_kills()
+        if self._group is not None:
+            self._kills_before = self._group.out_of_memory_kills()
+            self._group.forget_memory_limit()
 
     def on_look(self, look: Look) -> None:
         """Stops it when it is over a limit."""
@@ -195,13 +212,16 @@ class LocalSandbox:
             return
         self.idle_seconds += look.idle_seconds
         self._unseen_seconds += look.unseen_seconds
+        self._seen_cpu_seconds = max(self._seen_cpu_seconds, look.cpu_seconds)
         most_unseen = UNSEEN_TIMES * (limits.cpu_seconds + limits.wall_seconds)
         if look.cpu_seconds > limits.cpu_seconds or self._unseen_seconds > most_unseen:
             self.stop("cpu_limit")
-        elif self.idle_seconds > limits.wall_seconds and not look.starves:
+        elif self.idle_seconds > limits.wall_seconds:
             self.stop("wall_limit")
-        elif self.holds_too_much(look.pids, limits.memory_mb):
-            self.stop("memory_limit")
+
+    def on_memory_exceeded(self) -> None:
+        """Stops it."""
+        self.stop("memory_limit")
 
     def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
         """All its processes are gone: reads what is left, and says how it ended."""
@@ -221,9 +241,20 @@ class LocalSandbox:
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
-        kills = self.out_of_memory_kills()
-        cpu = max(cpu_seconds, self.cpu_seconds() or 0.0)
-        ending, code, number = classify(Evidence(status, self._stopped_for, kills, cpu), limits)
+        cpu = max(cpu_seconds, self.counted_seconds() or 0.0)
+        evidence = Evidence(
+            status,
+            self._stopped_for,
+            self.out_of_memory_kills(),
+            cpu,
+            at_memory_limit=self.at_memory_limit(),
+            is_first_process=self._contained,
+        )
+        why = outside_cause(evidence, limits)
+        if why is not None:
+            self._fail(why)
+            return
+        ending, code, number = classify(evidence, limits)
         out, err = self._streams
         self._ended.set_result(
             Ended(
@@ -246,7 +277,7 @@ class LocalSandbox:
         """Its forkserver died. For memory that is an ending; else it is a failure of ours."""
         if self._ended.done():
             return
-        if self.out_of_memory_kills() > 0:
+        if self.out_of_memory_kills() > 0 and self.at_memory_limit():
             self._stopped_for = "memory_limit"
             self.on_exit(signal.SIGKILL, 0.0, 0)
             return

@@ -113,6 +113,9 @@ _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _PROTOCOLS = (0, 1, 6, 17, 58)  # the family's own, ICMP, TCP, UDP, ICMPv6
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
 _TCP, _TCP_ULP = 6, 31
+# Setting it succeeds and changes nothing: beyond a limit on its CPU time a process is killed by the kernel
+# as if from outside, and that would be a way out of a bad reward. CPU time is limited by the service.
+_RLIMIT_CPU = 0
 _SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
 # PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE
 _PRCTL_REFUSED = (22, 35, 59, 62)
@@ -140,7 +143,9 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
-    looked_at = {"socket", "socketpair", "setsockopt", "ioctl", "prlimit64", "setpriority"}
+    looked_at = {
+        "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority"
+    }  # fmt: skip
     allowed = allowed - looked_at | set(_SETTING_UP)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
@@ -148,7 +153,12 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "socket", _families_and_protocols())
     code += _looked_at(numbers, "socketpair", _families_and_protocols())
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
-    code += _looked_at(numbers, "prlimit64", _only(_ARG0, (0,), _EPERM))  # one's own limits
+    cpu_time = [(_EQUAL, 0, 1, _RLIMIT_CPU), (_RETURN, 0, 0, _NOTHING), (_RETURN, 0, 0, _ALLOW)]
+    code += _looked_at(numbers, "setrlimit", [(_LOAD, 0, 0, _ARG0), *cpu_time])
+    own = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]  # one's own limits
+    asks = [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 3, 0), (_LOAD, 0, 0, _ARG2 + 4), (_EQUAL, 0, 1, 0)]
+    asks += [(_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG1)]
+    code += _looked_at(numbers, "prlimit64", [*own, *asks, *cpu_time])
     # Nor how far others step back: a stateful sandbox's first process, for one.
     itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
     code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])

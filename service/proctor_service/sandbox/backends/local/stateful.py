@@ -12,25 +12,30 @@ import asyncio
 import contextlib
 import itertools
 import json
+import logging
 import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
-from proctor_service.sandbox.backends.local import procfs
-from proctor_service.sandbox.backends.local.endings import Evidence, classify
+from proctor_service.sandbox.backends.local.endings import OVER, Evidence, outside_cause
 from proctor_service.sandbox.backends.local.execution import Execution, Pipes
+from proctor_service.sandbox.backends.local.memory import MemoryLimit
+from proctor_service.sandbox.backends.local.reads import background, left_running
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look, Watch
 from proctor_service.sandbox.errands import check_errand
-from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits, Usage
+from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
+
+log = logging.getLogger(__name__)
 
 _UNTIMED_SECONDS = 1e8
 _DESCRIPTORS = 8192  # of its program: three for each command under way
 _ERRAND_SECONDS = 10.0
 _ERRAND_SECONDS_PER_MB = 0.05  # of the disk, for all its files
-_RLIMIT_MARGIN_SECONDS = 5  # behind our own measure
+_MARGIN_SECONDS = 5  # of CPU time, for what all pauses between commands use together
 _KILL_SECONDS = 10.0  # then its program does not answer, and the whole sandbox goes
 _ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
 _ARCHIVE_BYTES = 16 << 20
@@ -45,7 +50,6 @@ class LocalStatefulSandbox:
         limits: Limits,
         watch: Watch,
         flood_bytes: int,
-        memory_is_counted: bool,
     ) -> None:
         self.id = sandbox.id
         self.started_at = 0.0
@@ -53,12 +57,13 @@ class LocalStatefulSandbox:
         self._limits = limits
         self._watch = watch
         self._flood_bytes = flood_bytes
-        self._memory_is_counted = memory_is_counted
         self._numbers = itertools.count(1)
         self._running: dict[int, Execution] = {}
         self._listener: asyncio.Task[None] | None = None
+        self._commands = 0
         self._cpu_base = 0.0
         self._background_base: float | None = None
+        self._background_used = 0.0  # between commands, before the last one
         self._background_busy = 0  # looks, a second apart
         self._is_alone = True  # its program, as far as is known
 
@@ -69,14 +74,16 @@ class LocalStatefulSandbox:
         untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
         job = {"kind": "session", "descriptors": self._sandbox.descriptors}
         self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
-        if await self._sandbox.receive() != b'["ready"]':
+        said = await self._sandbox.receive()
+        if said != b'["ready"]':
+            text = (said or b"")[:8000].decode("ascii", "replace")
+            log.error("the program inside did not start: %s", text)
             self._sandbox.kill()
             raise SandboxLost("the program inside did not start")
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
         """Ends it and all that runs in it, and waits until it is gone."""
-        self._sandbox.take_core(True)  # dying takes some, too
         self._sandbox.kill()
         with contextlib.suppress(SandboxLost):
             await self._sandbox.ended()
@@ -104,7 +111,7 @@ class LocalStatefulSandbox:
         seconds = math.ceil(limits.cpu_seconds if timeout is None else timeout)
         return await self._run(
             kind,
-            [seconds + _RLIMIT_MARGIN_SECONDS, work],
+            [seconds + _MARGIN_SECONDS, work],
             lambda number, channel: Execution(
                 number, limits, channel, command.stdin, self._flood_bytes, timeout, hear
             ),
@@ -150,13 +157,14 @@ class LocalStatefulSandbox:
     async def _run(
         self, kind: str, what: list[object], make: Callable[[int, Pipes], Execution]
     ) -> Ended:
+        cpu_base = 0.0 if self._running else await self._cpu_total()
         if self._sandbox.is_over or self._listener is None or self._listener.done():
             raise await self._over()
         number = next(self._numbers)
         pipes = Pipes()
         execution = make(number, pipes)
         execution.kills_before = self._sandbox.out_of_memory_kills()
-        self._begin(execution)
+        self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
         self._sandbox.send(order, pipes.theirs())
         try:
@@ -167,14 +175,23 @@ class LocalStatefulSandbox:
         if report is None:
             self._finish(execution)
             raise await self._over()
-        ended = self._ended(execution, *report)
+        evidence = self._evidence(execution, *report[:2])
+        why = outside_cause(evidence, execution.limits)
+        if why is not None:
+            self._finish(execution)
+            self._sandbox.on_lost(why)
+            raise await self._over()
+        ended = execution.ended(evidence, report[2])
         self._finish(execution)
         return ended
 
-    def _begin(self, execution: Execution) -> None:
+    def _begin(self, execution: Execution, cpu_base: float) -> None:
+        self._commands += 1
         if not self._running:
             self.started_at = time.monotonic()
-            self._cpu_base = self._cpu_total()
+            self._cpu_base = cpu_base
+            if self._background_base is not None and self._sandbox.is_counted:
+                self._background_used += max(0.0, cpu_base - self._background_base)
             self._background_base = None
             self._sandbox.take_core(True)
             self._watch.add(self)
@@ -187,7 +204,8 @@ class LocalStatefulSandbox:
         self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
         if not self._running:
             self._watch.remove(self)
-            self._background_base = None
+            self._background_base = self._sandbox.counted_seconds()
+            self._background_busy = 0
             self._is_alone = False
             self._sandbox.forget_kills()
             self._sandbox.take_core(False)
@@ -196,26 +214,16 @@ class LocalStatefulSandbox:
         if execution.stop(reason):
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
-    def _ended(self, execution: Execution, status: int, cpu_seconds: float, peak_kb: int) -> Ended:
+    def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
         kills = 0
         if status != 0:
             kills = self._sandbox.out_of_memory_kills() - execution.kills_before
-        evidence = Evidence(status, execution.stopped_for, kills, cpu_seconds)
-        ending, code, number = classify(evidence, execution.limits)
-        return Ended(
-            ending=ending,
-            exit_code=code,
-            signal=number,
-            stdout=execution.out.text(),
-            stderr=execution.err.text(),
-            truncated=execution.out.cut or execution.err.cut,
-            usage=Usage(
-                cpu_seconds=cpu_seconds,
-                wall_seconds=time.monotonic() - execution.started_at,
-                peak_memory_mb=peak_kb / 1024,
-                idle_seconds=execution.idle_seconds,
-                active_seconds=execution.active_seconds,
-            ),
+        return Evidence(
+            status,
+            execution.stopped_for,
+            kills,
+            cpu_seconds,
+            at_memory_limit=self._sandbox.at_memory_limit(),
         )
 
     async def _listen(self) -> None:
@@ -237,7 +245,7 @@ class LocalStatefulSandbox:
     async def _over(self) -> SandboxEnded:
         """How it ended, for who still wants something of it. Raises SandboxLost."""
         ended = await self._sandbox.ended()
-        return SandboxEnded(_OVER.get(ended.ending, "the sandbox ended by its own act"))
+        return SandboxEnded(OVER.get(ended.ending, "the sandbox ended by its own act"))
 
     # ------------------------------------------------------------ what the sweep calls
 
@@ -255,9 +263,17 @@ class LocalStatefulSandbox:
         """Its first process."""
         return self._sandbox.host_pid()
 
-    def cpu_seconds(self) -> float | None:
+    def cpu_seconds(self, summed: float) -> float:
         """CPU time since the first of the commands that run now began."""
-        return self._cpu_total() - self._cpu_base
+        return self._sandbox.cpu_seconds(summed) - self._cpu_base
+
+    @property
+    def memory_limit(self) -> MemoryLimit | None:
+        """What its processes may hold, where no cgroup sees to it; its first one is ours."""
+        limit = self._sandbox.memory_limit
+        if limit is None:
+            return None
+        return replace(limit, megabytes=self._limits.memory_mb, ours=self.host_pid())
 
     @property
     def is_counted(self) -> bool:
@@ -270,53 +286,63 @@ class LocalStatefulSandbox:
         for execution in list(self._running.values()):
             execution.on_look(look, share)
             reason = execution.overrun()
-            if reason is not None and not (reason == "wall_limit" and look.starves):
+            if reason is not None:
                 self._tell_kill(execution, reason)
             if execution.is_overdue(_KILL_SECONDS):
                 self._sandbox.stop("wall_limit")
-        self._check_memory(look.pids)
+
+    def on_memory_exceeded(self) -> None:
+        """Ends the sandbox."""
+        self._sandbox.stop("memory_limit")
 
     def look_at_memory(self) -> None:
         """Between commands, where nobody else counts: of what was left running, if anything was."""
-        pid = self._sandbox.host_pid()
-        if self._memory_is_counted or self._running or self._is_alone or pid is None:
+        pid, limit = self._sandbox.host_pid(), self.memory_limit
+        if limit is None or self._running or self._is_alone or pid is None:
             return
-        pids = procfs.tree(pid)
-        self._is_alone = len(pids) == 1
-        self._check_memory(pids)
+        read = partial(left_running, pid, limit)
+        self._watch.reads.start(self, "memory", read, partial(self._on_memory_read, self._commands))
 
-    def _check_memory(self, pids: list[int]) -> None:
-        if self._sandbox.holds_too_much(pids, self._limits.memory_mb, ours=pids[0]):
-            self._sandbox.stop("memory_limit")
+    def _on_memory_read(self, commands: int, found: tuple[bool, bool]) -> None:
+        alone, exceeded = found
+        if exceeded:
+            self.on_memory_exceeded()
+        if commands == self._commands:
+            self._is_alone = alone
 
     def look_at_background(self) -> None:
         """Between commands, what was left running may use as much CPU time as one command.
 
-        Where that is summed, it may be in processes that come and go: then looks at which one ran count.
+        Between all of them together it may use little more. Where that is summed, it may be in processes
+        that come and go: then looks at which one ran count.
         """
         if self._running or self._sandbox.is_over:
             return
-        total = self._cpu_total()
+        pid = self.host_pid()
+        counted = self._sandbox.counted_seconds()
+        if counted is not None:
+            self._on_background_read(self._commands, (counted, False))
+        elif pid is not None:
+            then = partial(self._on_background_read, self._commands)
+            self._watch.reads.start(self, "background", partial(background, pid), then)
+
+    def _on_background_read(self, commands: int, found: tuple[float, bool]) -> None:
+        total, runnable = found
+        if self._running or self._sandbox.is_over or commands != self._commands:
+            return
         if self._background_base is None:
             self._background_base, self._background_busy = total, 0
-        if not self.is_counted:
-            pid = self.host_pid()
-            self._background_busy += pid is not None and procfs.any_is_runnable(procfs.tree(pid))
+        self._background_busy += runnable
+        used = total - self._background_base
         busy = self._background_busy / UNSEEN_TIMES
-        if max(total - self._background_base, busy) > self._limits.cpu_seconds:
-            self._background_base = None
+        all_used = self._background_used + used - _MARGIN_SECONDS
+        if max(used, busy, all_used) > self._limits.cpu_seconds:
+            self._background_base, self._background_used = None, 0.0
             self._sandbox.send(b'["clear"]\n')
 
-    def _cpu_total(self) -> float:
-        counted = self._sandbox.cpu_seconds()
-        if counted is not None:
-            return counted
+    async def _cpu_total(self) -> float:
+        counted = self._sandbox.counted_seconds()
         pid = self._sandbox.host_pid()
-        return 0.0 if pid is None else procfs.cpu_seconds(procfs.tree(pid))
-
-
-_OVER = {
-    "memory_limit": "the sandbox used up its memory and ended",
-    "output_limit": "the sandbox ended: too much output",
-    "killed": "the sandbox was stopped",
-}
+        if counted is not None or pid is None:
+            return counted or 0.0
+        return await self._watch.cpu_total(pid)

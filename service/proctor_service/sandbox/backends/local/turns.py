@@ -18,6 +18,7 @@ class Turns:
     def __init__(self) -> None:
         self.ended = 0
         self._rested_seconds = 0.0
+        self._taken_seconds = 0.0
         self._since: float | None = None
         self._alone = False
         self._begun = b""  # how the line that it is saying began
@@ -35,7 +36,8 @@ class Turns:
 
     def given(self) -> None:
         """Told that the program is given a line."""
-        self._add_up()
+        if self._since is not None:
+            self._rested_seconds += time.monotonic() - self._since
         self._since = None
 
     def left_alone(self) -> None:
@@ -43,14 +45,13 @@ class Turns:
         self.given()
         self._alone = True
 
+    def rested_seconds(self) -> float:
+        """How long it was somebody else's turn so far. May be asked in any thread."""
+        since = self._since
+        return self._rested_seconds + (0.0 if since is None else time.monotonic() - since)
+
     def take_rested_seconds(self) -> float:
         """How long it was somebody else's turn since this was last asked."""
-        self._add_up()
-        rested, self._rested_seconds = self._rested_seconds, 0.0
+        rested = self.rested_seconds() - self._taken_seconds
+        self._taken_seconds += rested
         return rested
-
-    def _add_up(self) -> None:
-        if self._since is not None:
-            now = time.monotonic()
-            self._rested_seconds += now - self._since
-            self._since = now

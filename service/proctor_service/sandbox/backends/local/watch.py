@@ -1,13 +1,12 @@
 """Who runs too long: CPU time, and wall time in which a program idles by itself.
 
-A moment counts as idle when the sandbox neither ran nor waited for a core in it. Time on a busy
-machine's run queue is therefore nobody's timeout. The kernel tells of a wait when it is over: what was
-taken for idle until then is taken back. A wait for the kernel itself, in which an overloaded machine
-leaves everybody now and then, counts for a part: hostile code can bring it about. Where two sandboxes
-take turns, each idles in its own turns alone, and the service's own delays are nobody's. Where no cgroup
-counts, CPU time and memory are summed over the sandbox's processes instead, each time it is looked at.
-What follows from a look is the sandbox's own business. Many processes take long to look at: then there
-are fewer looks, and never more than the service can spare.
+A moment counts as idle when the sandbox neither ran nor waited for a core in it, nor was throttled by a
+quota: time on a busy machine's run queue is nobody's timeout (see `idle.py`). A wait for the kernel
+itself, in which an overloaded machine leaves everybody now and then, counts for a part: hostile code can
+bring it about. Where two sandboxes take turns, each idles in its own turns alone, and the service's own
+delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
+instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
+take long to look at: that is done in a thread, with rests, and there are fewer looks.
 """
 
 from __future__ import annotations
@@ -15,21 +14,23 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.idle import IdleClock, Sample, ThreadTimes
+from proctor_service.sandbox.backends.local.memory import MemoryLimit, exceeds, may_exceed
+from proctor_service.sandbox.backends.local.quota import Throttling
+from proctor_service.sandbox.backends.local.reads import Reads
 from proctor_service.sandbox.backends.local.turns import Turns
 
-_ASLEEP_SHARE = 0.95  # idle for this share of an interval: it needs no core
 _MOMENT_SECONDS = 0.04  # what ends within it is never looked at
 _MOST_THREADS = 10_000
-_REMEMBERED = 64  # intervals; longer waits for a core are rare
+_FEW_THREADS = 32  # so many are looked at on the event loop: some 2 ms
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
-_NOTHING_SECONDS = 0.001
-_BLOCKED_PART = 1 / 3
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
 UNSEEN_TIMES = 3
@@ -41,27 +42,23 @@ An honest program on a busy machine has such times too, so it is more than once.
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of a sandbox in an interval of wall time: since the look before.
+    """What was seen of a sandbox since the look before, and what is settled now of the time before.
 
-    Of it `idle_seconds` in which nothing ran or waited for a core, less what was told as such before and
-    was none; `used_seconds` of CPU time, over all cores. `contended`: something waited for a core lately.
-    `cpu_seconds` is CPU time since it was first watched. `unseen_seconds`: nobody can tell whose they
-    were. Processes that took their times along ran or waited in them, where no cgroup counts; or what
-    was said may have waited for the service.
+    `interval_seconds` of wall time have passed, in which it `used_seconds` of CPU time, over all cores;
+    `cpu_seconds` since it was first watched. `contended`: something waited for a core lately. Of
+    `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
+    `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
+    either: nobody can tell whose they were.
     """
 
     interval_seconds: float
-    idle_seconds: float
     used_seconds: float
     contended: bool
     cpu_seconds: float
-    pids: list[int]
+    settled_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    active_seconds: float = 0.0
     unseen_seconds: float = 0.0
-
-    @property
-    def starves(self) -> bool:
-        """Whether it waits for a core and gets none: how long, the kernel has not told yet."""
-        return self.used_seconds < _NOTHING_SECONDS and procfs.any_is_runnable(self.pids)
 
 
 class Watched(Protocol):
@@ -76,8 +73,11 @@ class Watched(Protocol):
     def host_pid(self) -> int | None:
         """Its first process, in the service's pid namespace."""
 
-    def cpu_seconds(self) -> float | None:
-        """CPU time since it is watched, where that is counted; else its processes' times are summed."""
+    def cpu_seconds(self, summed: float) -> float:
+        """CPU time since it is watched. `summed`: its processes' times, for where no cgroup counts it.
+
+        Called from any thread.
+        """
 
     @property
     def turns(self) -> Turns | None:
@@ -87,26 +87,31 @@ class Watched(Protocol):
     def is_counted(self) -> bool:
         """Whether a cgroup counts it."""
 
+    @property
+    def memory_limit(self) -> MemoryLimit | None:
+        """What it may hold, where no cgroup sees to it."""
+
     def on_look(self, look: Look) -> None:
         """Told what was seen, unless it rests."""
+
+    def on_memory_exceeded(self) -> None:
+        """Told that it holds more than its limit."""
 
 
 @dataclass(slots=True)
 class _Seen:
     """What was known of a sandbox at the last look."""
 
+    clock: IdleClock
     looked_at: float
     cpu_seconds: float = 0.0
-    scheduled: dict[int, tuple[float, float]] = field(default_factory=dict)
-    idle: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
     waited_lately: float = 0.0
     asleep: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
-    turns: int = 0
-    service_seconds: float = 0.0
 
-    def run_at_least(self, cpu_seconds: float, scheduled: dict[int, tuple[float, float]]) -> float:
+    def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
         """CPU time, where no cgroup counts it: what the processes' sum says, and never less than was seen.
 
         The sum forgets processes that nobody waited for. A thread that a look has missed is remembered,
@@ -115,39 +120,21 @@ class _Seen:
         if not self.ran:
             self.ran_seconds = cpu_seconds  # what ran before it was watched is not in it
         else:
-            for thread, (ran, _) in scheduled.items():
-                self.ran_seconds += max(0.0, ran - self.ran.get(thread, 0.0))
+            for thread, times in threads.items():
+                self.ran_seconds += max(0.0, times.ran - self.ran.get(thread, 0.0))
         if len(self.ran) > _MOST_THREADS:
             self.ran.clear()
-        self.ran.update((thread, ran) for thread, (ran, _) in scheduled.items())
+        self.ran.update((thread, times.ran) for thread, times in threads.items())
         return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
 
-    def in_its_turns(
-        self, turns: Turns, idle_seconds: float, service_seconds: float
-    ) -> tuple[float, float]:
-        """Of a sandbox's idle time what was its own, and what may have been the service's delay.
-
-        Nobody can tell when a line was said: it is heard when the service, which may be waiting for a
-        core itself, comes to it.
-        """
-        idle = max(0.0, idle_seconds - turns.take_rested_seconds())
-        told = turns.ended > self.turns
-        late = min(idle, service_seconds - self.service_seconds) if told else 0.0
-        self.turns, self.service_seconds = turns.ended, service_seconds
-        return idle - late, late
-
-    def take_back(self, seconds: float) -> float:
-        """How much of the last seconds was taken for idle; from now on it is not any more."""
-        taken = 0.0
-        for index in range(len(self.idle) - 1, -1, -1):
-            if seconds <= 0:
-                break
-            interval, idle = self.idle[index]
-            part = min(idle, seconds)
-            self.idle[index] = interval, idle - part
-            taken += part
-            seconds -= interval
-        return taken
+    def is_contended(self, interval: float, threads: Mapping[int, ThreadTimes]) -> bool:
+        """Whether its threads waited for a core lately. Those that are new waited in another time."""
+        if self.threads:
+            self.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
+            for thread, times in threads.items():
+                old = self.threads.get(thread)
+                self.waited_lately += times.waited - (old.waited if old else 0.0)
+        return self.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
 
 
 class Pace:
@@ -164,80 +151,155 @@ class Pace:
             self._since = time.monotonic()
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What /proc and the cgroup said of a sandbox, by process and thread."""
+
+    pids: list[int]
+    sample: Sample
+
+
+def _read(
+    sandbox: Watched, pid: int, service: int, throttling: Throttling, most_threads: int | None
+) -> _Reading | None:
+    """Reads all in one go; None when it has more than `most_threads`. `service`: the loop's thread."""
+    begun = time.monotonic()
+    turns = sandbox.turns
+    rested = 0.0 if turns is None else turns.rested_seconds()
+    service_seconds = procfs.scheduled_seconds(service)
+    processes = procfs.walk(pid, most_threads)
+    if processes is None:
+        return None
+    summed = 0.0 if sandbox.is_counted else procfs.cpu_seconds(list(processes))
+    threads = {t: _times(p, t) for p, its_threads in processes.items() for t in its_threads}
+    sample = Sample(
+        begun=begun,
+        done=time.monotonic(),
+        threads=threads,
+        cpu_seconds=sandbox.cpu_seconds(summed),
+        throttled_seconds=throttling.seconds(),
+        service_seconds=service_seconds,
+        rested_seconds=(rested, rested),
+        turns=0 if turns is None else turns.ended,
+    )
+    return _Reading(list(processes), sample)
+
+
+def _times(process: int, thread: int) -> ThreadTimes:
+    """The state first: a thread that sleeps then, and waits after, waits after the look."""
+    state = next(iter(procfs.states([(process, thread)])), b"")
+    ran, waited = procfs.schedule(thread)
+    return ThreadTimes(ran, waited, state == b"R", state == b"D")
+
+
 class Watch:
     """Looks at running sandboxes, and tells them what it saw."""
 
     def __init__(self) -> None:
+        self.reads = Reads()
+        self._throttling = Throttling()
         self._seen: dict[Watched, _Seen] = {}
-        self._running: set[Watched] = set()
+        self._running: dict[Watched, float] = {}  # and how long it was throttled before
 
     def add(self, sandbox: Watched) -> None:
         """Begins to look at a sandbox."""
-        self._running.add(sandbox)
+        self._running[sandbox] = self._throttling.seconds()
 
     def remove(self, sandbox: Watched) -> None:
         """Forgets it."""
-        self._running.discard(sandbox)
+        self._running.pop(sandbox, None)
         self._seen.pop(sandbox, None)
 
     def rest(self) -> tuple[int, int]:
         """How many sandboxes used no core at the last look, and how many there are."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
+    async def close(self) -> None:
+        """Ends what is being read."""
+        await self.reads.close()
+        self._throttling.close()
+
+    async def cpu_total(self, pid: int) -> float:
+        """CPU time of a process and its descendants, and of children that they have reaped."""
+        processes = procfs.walk(pid, _FEW_THREADS)
+        if processes is not None:
+            return procfs.cpu_seconds(list(processes))
+        return await self.reads.run(lambda: procfs.cpu_seconds(procfs.tree(pid)))
+
     async def look(self) -> None:
         """One sweep over what has run for more than a moment."""
         pace = Pace()
-        service_seconds = procfs.scheduled_seconds(threading.get_native_id())
+        service = threading.get_native_id()
         for sandbox in list(self._running):
             await pace.rest()
-            now = time.monotonic()
             if sandbox not in self._running or sandbox.resting:
                 continue
-            if now - sandbox.started_at < _MOMENT_SECONDS:
+            if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
                 continue
             pid = sandbox.host_pid()
             if pid is None:
                 continue
-            seen = self._seen.get(sandbox)
-            if seen is None:
-                seen = _Seen(sandbox.started_at, service_seconds=service_seconds)
-                self._seen[sandbox] = seen
-            sandbox.on_look(_look_at(sandbox, pid, seen, now, service_seconds))
+            if sandbox not in self._seen:
+                self._seen[sandbox] = self._begin(sandbox, service)
+            reading = _read(sandbox, pid, service, self._throttling, _FEW_THREADS)
+            if reading is not None:
+                self._tell(sandbox, self._seen[sandbox], reading)
+            else:
+                self.reads.start(
+                    sandbox,
+                    "look",
+                    partial(_read, sandbox, pid, service, self._throttling, None),
+                    partial(self._tell, sandbox, self._seen[sandbox]),
+                )
+
+    def _begin(self, sandbox: Watched, service: int) -> _Seen:
+        at = sandbox.started_at
+        seconds = procfs.scheduled_seconds(service)
+        throttled = self._running[sandbox]
+        start = Sample(at, at, {}, throttled_seconds=throttled, service_seconds=seconds)
+        return _Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
+
+    def _tell(self, sandbox: Watched, seen: _Seen, reading: _Reading | None) -> None:
+        """Tells a sandbox what was seen, unless it was forgotten meanwhile, or has been looked at."""
+        if self._seen.get(sandbox) is not seen or sandbox.resting or reading is None:
+            return
+        if reading.sample.begun <= seen.looked_at:
+            return
+        sandbox.on_look(_look_at(sandbox, seen, reading.sample))
+        limit = sandbox.memory_limit
+        pids = reading.pids
+        if limit is None or (len(pids) <= _FEW_THREADS and not may_exceed(pids, limit)):
+            return
+        self.reads.start(
+            sandbox, "memory", partial(exceeds, pids, limit), partial(_tell_memory, sandbox)
+        )
 
 
-def _look_at(sandbox: Watched, pid: int, seen: _Seen, now: float, service_seconds: float) -> Look:
-    pids = procfs.tree(pid)
-    counted = sandbox.cpu_seconds()
-    cpu = procfs.cpu_seconds(pids) if counted is None else counted
-    scheduled = {t: procfs.schedule(t) for p in pids for t in procfs.threads(p)}
+def _tell_memory(sandbox: Watched, exceeded: bool) -> None:
+    if exceeded:
+        sandbox.on_memory_exceeded()
+
+
+def _look_at(sandbox: Watched, seen: _Seen, sample: Sample) -> Look:
+    cpu = sample.cpu_seconds
     if not sandbox.is_counted:
-        cpu = seen.run_at_least(cpu, scheduled)
-    waited = active = longest = lasting = 0.0
-    for thread, (ran_until_now, waited_until_now) in scheduled.items():
-        ran_before, waited_before = seen.scheduled.get(thread, (0.0, 0.0))
-        waited += waited_until_now - waited_before
-        its_own = ran_until_now - ran_before + waited_until_now - waited_before
-        active += its_own
-        lasting += its_own if thread in seen.scheduled else 0.0
-        longest = max(longest, its_own)
-    # Threads that ended since the last look took their times along; the CPU time did not go.
+        cpu = seen.run_at_least(cpu, sample.threads)
+    rested = sample.rested_seconds
+    if sandbox.turns is not None:  # a read in a thread takes a while
+        rested = rested[0], sandbox.turns.rested_seconds()
+    settled = seen.clock.settle(replace(sample, cpu_seconds=cpu, rested_seconds=rested))
+    interval = sample.begun - seen.looked_at
     used = cpu - seen.cpu_seconds
-    interval = now - seen.looked_at
-    idle = min(interval, max(0.0, interval - max(used, active)))
-    mistaken = unseen = 0.0
-    if not sandbox.is_counted:
-        unseen = max(0.0, interval - idle - max(used, lasting, longest))
-    if seen.scheduled:  # else those times are from before
-        mistaken = seen.take_back(longest - interval)
-        seen.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
-        seen.waited_lately += waited
-    seen.asleep = idle > _ASLEEP_SHARE * interval
-    if sandbox.turns is not None:
-        idle, late = seen.in_its_turns(sandbox.turns, idle, service_seconds)
-        unseen += late
-    if idle > _BLOCKED_PART * interval and procfs.any_is_blocked(pids):
-        idle *= _BLOCKED_PART
-    seen.idle.append((interval, idle))
-    seen.looked_at, seen.cpu_seconds, seen.scheduled = now, cpu, scheduled
-    contended = seen.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
-    return Look(interval, idle - mistaken, used, contended, cpu, pids, unseen)
+    contended = seen.is_contended(interval, sample.threads)
+    seen.asleep = settled.asleep
+    seen.looked_at, seen.cpu_seconds, seen.threads = sample.begun, cpu, sample.threads
+    return Look(
+        interval,
+        used,
+        contended,
+        cpu,
+        settled.seconds,
+        settled.idle_seconds,
+        min(settled.seconds, settled.used_seconds + settled.idle_seconds),
+        settled.unseen_seconds,
+    )

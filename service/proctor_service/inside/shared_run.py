@@ -1,0 +1,194 @@
+"""Runs test code beside the submission in one interpreter, as plain Python does with a file of both.
+
+The submission is loaded as the module `solution`. Setup and tests then run in its globals, under the name
+`__main__`, as if they stood behind it. All of the test code is compiled (`test_code.py`), and what runs it
+is noted (`harness.py`), before anything of the submission runs; every line carries a word that nothing
+else knows.
+
+Says that the submission begins, then `["test", name, outcome, hint, text]` for each test, its outcome one
+of passed, failed, raised and exit; and `["finished", end, status]`. Instead, or in between:
+`["unusable", why]` before anything else where the tests are at fault, `["syntax", why]`, `["stopped",
+type, text, traceback, class names]` or `["exit", code]` for a submission that does not load, `["patched",
+what]`, and `["lied"]`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import (
+    comparing,
+    failure_texts,
+    harness,
+    leaving,
+    origins,
+    script,
+    test_cases,
+    test_code,
+    testfiles,
+    unittest_guard,
+    values,
+    work_files,
+)
+from .channel import BEGAN, Channel
+
+
+def run_shared(channel: Channel, job: dict[str, Any]) -> None:
+    """Runs the tests and ends the process."""
+    word = job.pop("word")
+    dumps, send = values.dumps, channel.send
+
+    def say(*parts: Any) -> None:
+        send(dumps([word, *parts]))
+
+    sys.path.extend(job["tools"])
+    work_files.write_files(job["files"])
+    work_files.write_file("solution.py", work_files.to_bytes(job["source"]))
+    sys.argv = ["solution.py"]
+    try:
+        tests = _Tests(say, job["setup"], job.pop("tests"))
+    except test_code.Unusable as error:
+        channel.send(values.dumps(["unusable", str(error)[:2000]]))
+        script.leave(1)
+    source = job["source"]
+    channel.send(BEGAN)
+    namespace = _load(say, source)
+    # While the tests run, the word that proves their end has no name that leads to it.
+    _finish(say, job.pop("end"), tests.run(namespace))
+
+
+def _finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
+    say("finished", end, status)
+    script.leave(status)
+
+
+def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
+    """Runs the submission's top level as the module `solution`; its globals."""
+    module = types.ModuleType("solution")
+    namespace = module.__dict__
+    path = namespace["__file__"] = f"{os.getcwd()}/solution.py"
+    namespace["__builtins__"] = builtins_module = sys.modules["builtins"]
+    sys.modules["solution"] = module
+    sys.path.insert(0, os.getcwd())
+    try:
+        code = compile(source, path, "exec", dont_inherit=True)
+    except script.UNCOMPILABLE as error:
+        say("syntax", script.describe(error))
+        script.leave(1)
+    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+    process = os.getpid()
+    try:
+        exec(code, namespace)
+    except SystemExit as error:
+        if os.getpid() == process and not _ends_program(error, source, code):
+            say("exit", script.exit_code(error))
+            script.leave(1)
+    except BaseException as error:
+        if os.getpid() == process:
+            say("stopped", *script.explain(error))
+            script.leave(1)
+    if os.getpid() != process:
+        script.finish(0)
+    # From here on it is the file that holds the tests as well.
+    sys.modules["__main__"] = sys.modules["solution"] = module
+    namespace["__name__"] = "__main__"
+    namespace["__builtins__"] = builtins_module
+    return namespace
+
+
+def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
+    return script.exit_code(error) == 0 and leaving.ends_program(error, source, code)
+
+
+class _Tests:
+    """The tests, compiled, and what is needed to run them.
+
+    Raises `test_code.Unusable`.
+    """
+
+    def __init__(self, say: Callable[..., None], setup: str, tests: list[dict[str, Any]]) -> None:
+        texts = [setup, *(test["source"] for test in tests)]
+        self._say = say
+        self._writable = os.path.dirname(os.getcwd()) + "/"
+        self._parts: set[int] = set()
+        modules = (comparing, test_cases, test_code, unittest_guard)
+        self._origins = origins.Origins(
+            lambda code, namespace: id(code) in self._parts,
+            self._writable,
+            (globals(), *map(vars, modules)),
+        )
+        self._guard = comparing.Comparing(
+            lambda: say("lied"), self._origins, mocks=_speak_of("mock", texts),
+            numpy=_speak_of("numpy", texts),
+        )  # fmt: skip
+        compiled = test_code.compile_tests(setup, tests, self._guard)
+        self._setup, *self._tests = compiled
+        for each in compiled:
+            for code in each.codes():
+                test_code.note(code, self._parts)
+        self._definitions = test_code.Definitions(self._origins, compiled)
+        self._cases = test_cases.Cases(self._origins)
+        libraries = testfiles.import_libraries(
+            {name for each in compiled for name in each.imports}, {"solution"}
+        )
+        test_code.check_imports(compiled)
+        if _speak_of("unittest", texts) or "unittest" in sys.modules:  # as pytest loads it
+            import unittest.mock
+
+            self._guard.into_unittest(unittest.TestCase)
+            unittest_guard.guard(self._origins, lambda: None)
+            self._cases.replace_main()
+        ours = (_Tests, comparing.Comparing, harness.Original, test_cases.Cases, origins.Origins)
+        patching = _speak_of("patch", texts)
+        self._original = harness.Original(ours, libraries, self._origins, patching)
+
+    def run(self, namespace: dict[str, Any]) -> int:
+        """Runs them all; 0 when all passed, else 1."""
+        self._cases.namespace = namespace
+        if self._original.changed() is not None:
+            self._say("patched", self._original.changed())
+        broken = self._error_of(self._setup, namespace)
+        status = 0
+        for index, test in enumerate(self._tests):
+            error = broken or self._error_of(test, namespace)
+            changed = self._original.changed() or self._definitions.replaced(namespace)
+            if changed is not None:
+                self._say("patched", changed[:300])
+            outcome = self._outcome(error)
+            status = status or int(outcome != "passed")
+            hint, text = failure_texts.texts(error, self._origins, loading=False)
+            self._say("test", str(index), outcome, hint, text)
+        return status
+
+    def _error_of(self, test: test_code.Test, namespace: dict[str, Any]) -> BaseException | None:
+        """What a test raised; or an AssertionError where it failed and somebody else caught that."""
+        failures = self._guard.failures
+        try:
+            test.execute(namespace)
+            self._definitions.add(test)
+            test.run(namespace, self._cases)
+        except BaseException as error:
+            return error
+        if self._guard.failures != failures and not test.catches:
+            return AssertionError("an assertion did not hold, and the program caught its exception")
+        return None
+
+    def _outcome(self, error: BaseException | None) -> str:
+        if error is None:
+            return "passed"
+        if isinstance(error, SystemExit):
+            if self._origins.passed_submission(error):
+                return "exit"
+            return "passed" if script.exit_code(error) == 0 else "failed"
+        # pytest's failures are no AssertionErrors.
+        is_failure = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
+        return "failed" if is_failure else "raised"
+
+
+def _speak_of(word: str, texts: list[str]) -> bool:
+    return any(word in text for text in texts)

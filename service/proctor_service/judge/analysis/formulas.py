@@ -1,0 +1,345 @@
+"""Conditions of tests over what calls of the submission return, computed outside of its sandbox.
+
+The values are plain data: no code of the submission's runs here. What would not be plain, or would
+need numpy, raises NotDecidable, and the tests run in a sandbox of their own.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proctor_service.inside.tables import fill_set
+from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
+
+COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Is: ("is", operator.is_),
+    ast.IsNot: ("is not", operator.is_not),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.In: ("in", lambda one, other: one in other),
+    ast.NotIn: ("not in", lambda one, other: one not in other),
+}
+SINGLETONS = (None, True, False)
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
+}
+_CORE = (*_TYPES.values(), type(None))
+_MOST_PARTS = 1_000_000  # of a value that is parsed here
+_SECONDS_AN_ITEM = 5e-6
+
+
+def _set_of(items: Any = ()) -> set[Any]:
+    """Return the set of what came out of a sandbox. Raises Malformed when its hashes collide."""
+    found: set[Any] = set()
+    fill_set(found, list(items), _MOST_PARTS, _SECONDS_AN_ITEM)
+    return found
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{call.__name__: call for call in (abs, round, len, sorted, sum, min, max)},
+    **{call.__name__: call for call in (tuple, list, bool, int, float, str)},
+    "set": _set_of,
+    "frozenset": lambda *items: frozenset(_set_of(*items)),
+}
+_ORDERING = (tuple, list, str, sum, min, max)  # what a set's own order decides
+MATH: dict[str, Callable[..., Any]] = {
+    name: getattr(math, name)
+    for name in ("isclose", "fabs", "floor", "ceil", "sqrt", "isnan", "isinf", "isfinite", "trunc")
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_MOST_BITS = 10_000
+Formula = Callable[[Callable[[int], Any]], Any]
+"""A condition over results: it is given a function from a call's number to its value."""
+
+
+class NotDecidable(Exception):
+    """The value needs an interpreter beside the tests: it is of a type that this process lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition. `call` and the fields below it describe the most frequent one.
+
+    That is `call <compare> expected`, or the truth of a call, where `compare` is None; `wire` is the
+    encoding of `expected`, and `reflected` tells that the literal stands on the left. Otherwise
+    `formula` is set.
+    """
+
+    node: ast.expr
+    calls: tuple[int, ...]
+    formula: Formula | None = None
+    compare: Callable[[Any, Any], Any] | None = None
+    symbol: str = ""
+    expected: Any = None
+    wire: Any = None
+    wire_bytes: int = 0
+    reflected: bool = False
+    negated: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The call, or what stands for it in a message; it holds no expected value."""
+        node = self.node
+        if isinstance(node, ast.UnaryOp):
+            node = node.operand
+        elif isinstance(node, ast.Compare) and self.formula is None:
+            node = node.comparators[0] if self.reflected else node.left
+        return "the condition" if self.formula is not None else _shown(node)
+
+    @property
+    def text(self) -> str:
+        """The whole condition."""
+        return _shown(self.node)
+
+
+class Calls(Protocol):
+    """What formulas ask of the plan that they become part of."""
+
+    @property
+    def math_names(self) -> Mapping[str, str]:
+        """Names that were imported from `math`, with what they stand for."""
+
+    @property
+    def modules(self) -> Mapping[str, str]:
+        """Names of modules, with what they stand for."""
+
+    def is_call(self, node: ast.expr) -> bool:
+        """Tell whether an expression calls the submission."""
+
+    def add_call(self, node: ast.expr, passed: list[Any]) -> int:
+        """Add a call to the plan, and return its number."""
+
+    def call_of(self, name: str) -> int | None:
+        """Return the number of the call whose result a variable holds."""
+
+    def constant(self, node: ast.expr) -> Any:
+        """Return the value of a constant expression. Raises NotConstant."""
+
+    def function_of(self, name: str) -> ast.FunctionDef | ast.Lambda | None:
+        """Return the helper function of that name."""
+
+    def is_bound(self, name: str) -> bool:
+        """Tell whether a name is a variable of the tests, or the submission's."""
+
+
+class Formulas:
+    """Compiles a condition into a function of the results."""
+
+    def __init__(self, planner: Calls, calls: list[int], passed: list[Any]) -> None:
+        self._planner = planner
+        self._calls = calls
+        self._passed = passed
+        self._arguments: dict[str, Formula] = {}
+        self._depth = 0
+
+    def of(self, node: ast.expr) -> Formula:
+        """Return the formula of an expression. Raises NotPlannable."""
+        planner = self._planner
+        if isinstance(node, ast.Name) and node.id in self._arguments:
+            return self._arguments[node.id]
+        if planner.is_call(node):
+            return self._value_of(planner.add_call(node, self._passed))
+        if isinstance(node, ast.Name):
+            number = planner.call_of(node.id)
+            if number is not None:
+                return self._value_of(number)
+        try:
+            constant = planner.constant(node)
+        except NotConstant:
+            return self._compound(node)
+        if is_mutable(constant):
+            return lambda results: _copy(constant)
+        return lambda results: constant
+
+    def _value_of(self, number: int) -> Formula:
+        self._calls.append(number)
+        return lambda results: results(number)
+
+    def _compound(self, node: ast.expr) -> Formula:
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._comparison(left, ops, others)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self.of(operand)
+                return lambda results: not _core(inner(results))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self.of(operand)
+                return lambda results: -_number(inner(results))
+            case ast.BoolOp(op=ast.And(), values=parts):
+                formulas = [self.of(part) for part in parts]
+                return lambda results: all(_core(each(results)) for each in formulas)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+                return self._arithmetic(_ARITHMETIC[type(op)], self.of(left), self.of(right))
+            case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
+                whole, place = self.of(value), self.of(index)
+                return lambda results: _item(whole(results), place(results))
+            case ast.Call(func=func, args=args, keywords=keywords):
+                return self._function(func, args, keywords)
+        raise NotPlannable(type(node).__name__)
+
+    def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
+        sides = [self.of(each) for each in (left, *others)]
+        compares = []
+        for index, op in enumerate(ops):
+            symbol, compare = COMPARISONS[type(op)]
+            if symbol.startswith("is"):
+                other = others[index]
+                if not (isinstance(other, ast.Constant) and other.value in SINGLETONS):
+                    raise NotPlannable("identity")
+            compares.append(compare)
+
+        def holds(results: Callable[[int], Any]) -> bool:
+            found = [side(results) for side in sides]
+            return all(
+                bool(compare(one, other))
+                for compare, one, other in zip(compares, found, found[1:], strict=False)
+            )
+
+        return holds
+
+    def _arithmetic(
+        self, operation: Callable[[Any, Any], Any], one: Formula, other: Formula
+    ) -> Formula:
+        return lambda results: operation(_number(one(results)), _number(other(results)))
+
+    def _function(
+        self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
+    ) -> Formula:
+        planner = self._planner
+        helper = planner.function_of(func.id) if isinstance(func, ast.Name) else None
+        if helper is not None:
+            return self._helper(helper, args, keywords)
+        if isinstance(func, ast.Name) and func.id == "isinstance" and len(args) == 2:
+            return self._isinstance(args[0], args[1])
+        function = self._known(func)
+        if function is None or any(keyword.arg is None for keyword in keywords):
+            raise NotPlannable("a call of something else")
+        if function is sorted and any(keyword.arg == "key" for keyword in keywords):
+            raise NotPlannable("a key function")
+        parts = [self.of(each) for each in args]
+        named = [(str(keyword.arg), self.of(keyword.value)) for keyword in keywords]
+
+        def applied(results: Callable[[int], Any]) -> Any:
+            found = [_core(part(results)) for part in parts]
+            if function in _ORDERING and any(isinstance(v, set | frozenset) for v in found):
+                raise NotDecidable("the order of a set")
+            return function(*found, **{name: part(results) for name, part in named})
+
+        return applied
+
+    def _known(self, func: ast.expr) -> Callable[..., Any] | None:
+        planner = self._planner
+        if isinstance(func, ast.Name):
+            if func.id in planner.math_names:
+                return MATH[planner.math_names[func.id]]
+            return None if planner.is_bound(func.id) else _FUNCTIONS.get(func.id)
+        match func:
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if (
+                planner.modules.get(module) == "math"
+            ):
+                return MATH.get(name)
+        return None
+
+    def _isinstance(self, value: ast.expr, kinds: ast.expr) -> Formula:
+        parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+        wanted = [_TYPES.get(part.id) if isinstance(part, ast.Name) else None for part in parts]
+        if any(kind is None for kind in wanted):
+            raise NotPlannable("a class")
+        inner = self.of(value)
+        types = tuple(kind for kind in wanted if kind is not None)
+        return lambda results: isinstance(_core(inner(results)), types)
+
+    def _helper(
+        self,
+        function: ast.FunctionDef | ast.Lambda,
+        args: list[ast.expr],
+        keywords: list[ast.keyword],
+    ) -> Formula:
+        """Write a helper function of one expression out where it is called."""
+        body = _expression_of(function)
+        parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        if self._depth > 8 or keywords or len(args) != len(parameters):
+            raise NotPlannable("a helper function")
+        given = dict(zip(parameters, map(self.of, args), strict=True))
+        outer, self._arguments = self._arguments, given
+        self._depth += 1
+        try:
+            return self.of(body)
+        finally:
+            self._arguments, self._depth = outer, self._depth - 1
+
+
+def _copy(value: Any) -> Any:
+    """Return a constant container that a formula may use as its own."""
+    if isinstance(value, list):
+        return [_copy(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return set(value) if isinstance(value, set) else value
+
+
+def _expression_of(function: ast.FunctionDef | ast.Lambda) -> ast.expr:
+    if isinstance(function, ast.Lambda):
+        return function.body
+    body = [
+        node
+        for node in function.body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+    if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+        raise NotPlannable("a helper function of several statements")
+    if function.decorator_list or function.args.defaults or function.args.vararg:
+        raise NotPlannable("a helper function")
+    return body[0].value
+
+
+def _core(value: Any) -> Any:
+    """Return a value of a core type. Raises NotDecidable for any other."""
+    if type(value) not in _CORE:
+        raise NotDecidable(type(value).__name__)
+    return value
+
+
+def _number(value: Any) -> Any:
+    """Return a number that is safe to calculate with. Raises NotDecidable, and TypeError."""
+    if type(value) not in (int, float, bool, complex):
+        raise NotDecidable(type(value).__name__)
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise NotDecidable("a huge number")
+    return value
+
+
+def _item(value: Any, index: Any) -> Any:
+    if type(value) not in (list, tuple, dict, str, bytes):
+        raise NotDecidable(type(value).__name__)
+    return value[_core(index)]
+
+
+def is_mutable(value: Any) -> bool:
+    """Tell whether a constant is, or holds, a container that a call may change."""
+    if isinstance(value, tuple):
+        return any(map(is_mutable, value))
+    return isinstance(value, list | dict | set | bytearray)
+
+
+def _shown(node: ast.AST) -> str:
+    try:
+        text = ast.unparse(node)
+    except (ValueError, RecursionError):  # a number of more digits than Python writes
+        return "the call"
+    return text if len(text) <= 300 else text[:299] + "…"

@@ -1,0 +1,141 @@
+"""The level at which a suite is judged, decided from the tests alone.
+
+calls    one sandbox: calls of the submission, whose results are compared in the service
+values   two sandboxes: test code in one of its own, and only data crosses
+shared   one sandbox: test code beside the submission, as plain Python has it
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal
+
+from proctor_client.wire import AssertsGrader
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.literals import NotPlannable
+from proctor_service.judge.analysis.names import Names, resolve
+from proctor_service.judge.analysis.needs import why_shared
+from proctor_service.judge.analysis.plan import Plan, plan_calls
+from proctor_service.judge.analysis.rewrite import NotRewritable, calls_carry_literals, rewrite
+from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
+from proctor_service.judge.analysis.values import Objects
+
+Level = Literal["calls", "values", "shared"]
+
+_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests, so that all that is remembered stays small
+
+
+@dataclass(frozen=True, slots=True)
+class TestSource:
+    """The source of one test, and what to run after its statements."""
+
+    __test__ = False  # for pytest: it is none
+
+    source: str
+    run: tuple[RunStep, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A suite for the test sandbox.
+
+    `literal_calls`: the submission is given nothing but constants. `asks_objects`: some tests ask an
+    object of the submission's for its own length, items or truth.
+    """
+
+    setup: str
+    tests: tuple[TestSource, ...]
+    names: tuple[str, ...]
+    imports: tuple[str, ...]
+    literal_calls: bool
+    asks_objects: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """How a suite is judged. `plan` is set at the level `calls`, `rewritten` at `values`.
+
+    `reason` says why the level is no higher: what the tests do that needs it.
+    """
+
+    level: Level
+    reason: str
+    tests: tuple[TestSource, ...]
+    plan: Plan | None = None
+    rewritten: Rewritten | None = None
+
+
+class Analyser:
+    """Analyses graders, and remembers the last few thousand: a group shares its tests."""
+
+    def __init__(self, remembered: int = 2048) -> None:
+        self._remembered = remembered
+        self._known: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
+
+    def analyse(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
+        """Return how a grader's tests are judged; with `calls` false, not by calls alone.
+
+        Raises InvalidTask when they are broken.
+        """
+        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+            return known
+        known = analyse(grader, calls=calls)
+        if sum(map(len, grader.tests)) + len(grader.setup) <= _MAX_REMEMBERED_BYTES:
+            self._known[key] = known
+        if len(self._known) > self._remembered:
+            self._known.popitem(last=False)
+        return known
+
+
+def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
+    """Decide how a grader's tests are judged; with `calls` false, not by calls alone.
+
+    Raises InvalidTask when they do not parse, or need the submission's process although the grader
+    asks for `separated`.
+    """
+    suite = parse_suite(grader)
+    names = resolve(suite)
+    tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
+    if grader.integrity == "in_process":
+        return Analysis("shared", "the grader asks for it", tests)
+    more = "a result that only numpy or an interpreter beside the tests can compare"
+    if calls:
+        try:
+            plan = plan_calls(suite, names)
+            return Analysis("calls", "calls and conditions on their results", tests, plan)
+        except NotPlannable as error:
+            more = str(error)
+    objects = Objects(suite, names)
+    # A suite of calls needs no more than two sandboxes, whatever the results are.
+    reason = why_shared(suite, objects) if calls or not _is_plannable(suite, names) else None
+    if reason is None:
+        try:
+            return _with_values(suite, names, objects, tests, more)
+        except NotRewritable as error:
+            reason = f"the tests cannot be written out again: {error}"
+    if grader.integrity == "separated":
+        raise InvalidTask(f"the tests must share the submission's process: {reason}")
+    return Analysis("shared", reason, tests)
+
+
+def _is_plannable(suite: Suite, names: Names) -> bool:
+    try:
+        plan_calls(suite, names)
+    except NotPlannable:
+        return False
+    return True
+
+
+def _with_values(
+    suite: Suite, names: Names, objects: Objects, tests: tuple[TestSource, ...], more: str
+) -> Analysis:
+    literal_calls = calls_carry_literals(suite, objects)
+    (setup, *texts), asks = rewrite(suite, objects)
+    sources = tuple(TestSource(text, test.run) for text, test in zip(texts, tests, strict=True))
+    submission = tuple(sorted(names.submission))
+    rewritten = Rewritten(setup, sources, submission, names.imports, literal_calls, asks)
+    return Analysis("values", f"more than calls and conditions: {more}", tests, None, rewritten)

@@ -1,0 +1,246 @@
+"""Constant expressions of test code, evaluated within bounds: `3 * 19`, `set()`, `list(range(5))`.
+
+Python's own `ast.literal_eval` knows displays only. Nothing here runs code of the tests, and nothing
+grows beyond a million items or characters.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+_MOST_ITEMS = 100_000
+_MOST_CHARACTERS = 1 << 20
+_MOST_BITS = 100_000
+_MOST_NODES = 200_000
+
+_SIMPLE: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.RShift: operator.rshift,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
+_CALLS: dict[str, Callable[..., Any]] = {
+    **{call.__name__: call for call in (set, frozenset, list, tuple, dict, sorted, len, sum)},
+    **{call.__name__: call for call in (min, max, abs, round, float, int, str, bool, complex)},
+    **{call.__name__: call for call in (bytes, bytearray, chr, ord, reversed, zip, enumerate)},
+    "range": range,
+}
+_TYPES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, object)
+}
+_ITERATORS = (reversed, zip, enumerate)
+_CONSTANTS = {"math": {name: getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}}
+_TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
+_NUMBERS = (int, float, complex, bool)
+
+
+class Variables(Protocol):
+    """Variables whose values may be constants; getting one may raise NotConstant."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class NotConstant(Exception):
+    """The expression is no constant, or is beyond the bounds."""
+
+
+def evaluate(node: ast.expr, names: Variables, modules: Mapping[str, str] | None = None) -> Any:
+    """Return the value of a constant expression.
+
+    `names` are variables with constant values; `modules` tells which names are modules. The value is
+    built anew at each call. Raises NotConstant.
+    """
+    try:
+        value = _Evaluator(names, modules or {}).value(node)
+    except (NotConstant, NotPlannable):
+        raise
+    except Exception as error:  # what the expression itself raises: 1 / 0
+        raise NotConstant(f"{type(error).__name__}") from None
+    if isinstance(value, _ITERATORS):
+        raise NotConstant("an iterator")
+    return value
+
+
+class NotPlannable(Exception):
+    """The tests are more than calls and formulas."""
+
+
+class _Evaluator:
+    def __init__(self, names: Variables, modules: Mapping[str, str]) -> None:
+        self._names = names
+        self._modules = modules
+        self._left = _MOST_NODES
+
+    def value(self, node: ast.expr) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise NotConstant("too large")
+        handler = _HANDLERS.get(type(node))
+        if handler is None:
+            raise NotConstant("not a constant")
+        return handler(self, node)
+
+    def _constant(self, node: ast.Constant) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name) -> Any:
+        if node.id in self._names:
+            return self._names[node.id]
+        if node.id not in _TYPES:
+            raise NotConstant(node.id)
+        return _TYPES[node.id]
+
+    def _items(self, nodes: list[ast.expr]) -> list[Any]:
+        items: list[Any] = []
+        for node in nodes:
+            if isinstance(node, ast.Starred):
+                items.extend(self.value(node.value))
+            else:
+                items.append(self.value(node))
+        return items
+
+    def _list(self, node: ast.List) -> Any:
+        return self._items(node.elts)
+
+    def _tuple(self, node: ast.Tuple) -> Any:
+        return tuple(self._items(node.elts))
+
+    def _set(self, node: ast.Set) -> Any:
+        return set(self._items(node.elts))
+
+    def _dict(self, node: ast.Dict) -> Any:
+        found: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                found.update(self.value(value))
+            else:
+                found[self.value(key)] = self.value(value)
+        return found
+
+    def _unary(self, node: ast.UnaryOp) -> Any:
+        return _UNARY[type(node.op)](self.value(node.operand))
+
+    def _binary(self, node: ast.BinOp) -> Any:
+        left, right = self.value(node.left), self.value(node.right)
+        simple = _SIMPLE.get(type(node.op))
+        if simple is not None:
+            if isinstance(node.op, ast.Mod) and not isinstance(left, _NUMBERS):
+                raise NotConstant("a formatted text")
+            return self._bounded(simple(left, right))
+        if isinstance(node.op, ast.Mult):
+            _check_product(left, right)
+            return left * right
+        if isinstance(node.op, ast.Pow) and isinstance(right, int | float):
+            if isinstance(left, int) and isinstance(right, int):
+                _check_bits(abs(left).bit_length() * max(right, 0))
+            return left**right
+        if isinstance(node.op, ast.LShift):
+            _check_bits(left.bit_length() + right)
+            return left << right
+        raise NotConstant("not a constant")
+
+    def _bounded(self, value: Any) -> Any:
+        if isinstance(value, str | bytes) and len(value) > _MOST_CHARACTERS:
+            raise NotConstant("too large")
+        if isinstance(value, list | tuple) and len(value) > _MOST_ITEMS:
+            raise NotConstant("too large")
+        return value
+
+    def _call(self, node: ast.Call) -> Any:
+        keywords = {}
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise NotConstant("not a constant")
+            keywords[keyword.arg] = self.value(keyword.value)
+        if isinstance(node.func, ast.Attribute):
+            return self._text_method(node.func, self._items(node.args), keywords)
+        if not isinstance(node.func, ast.Name) or node.func.id in self._names:
+            raise NotConstant("not a constant")
+        function = _CALLS.get(node.func.id)
+        if function is None:
+            raise NotConstant(node.func.id)
+        arguments = self._items(node.args)
+        for each in arguments:
+            _check_length(each)
+        if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
+            raise NotConstant("not a constant")
+        return self._bounded(function(*arguments, **keywords))
+
+    def _text_method(self, func: ast.Attribute, arguments: list[Any], keywords: Any) -> Any:
+        target = self.value(func.value)
+        if type(target) is not str or func.attr not in _TEXT_METHODS or keywords:
+            raise NotConstant("not a constant")
+        if len(target) * sum(1 for each in arguments for _ in each or ()) > _MOST_CHARACTERS:
+            raise NotConstant("too large")
+        return self._bounded(getattr(target, func.attr)(*arguments))
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        if isinstance(node.value, ast.Name):
+            constants = _CONSTANTS.get(self._modules.get(node.value.id, ""), {})
+            if node.attr in constants:
+                return constants[node.attr]
+        raise NotConstant("not a constant")
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        return self.value(node.value)[self._index(node.slice)]
+
+    def _index(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            return slice(*(None if part is None else self.value(part) for part in parts))
+        return self.value(node)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
+    ast.Constant: _Evaluator._constant,
+    ast.Name: _Evaluator._name,
+    ast.List: _Evaluator._list,
+    ast.Tuple: _Evaluator._tuple,
+    ast.Set: _Evaluator._set,
+    ast.Dict: _Evaluator._dict,
+    ast.UnaryOp: _Evaluator._unary,
+    ast.BinOp: _Evaluator._binary,
+    ast.Call: _Evaluator._call,
+    ast.Attribute: _Evaluator._attribute,
+    ast.Subscript: _Evaluator._subscript,
+}
+
+
+def _check_length(value: Any) -> None:
+    if isinstance(value, range) and len(value) > _MOST_ITEMS:
+        raise NotConstant("too large")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise NotConstant("too large")
+
+
+def _check_product(left: Any, right: Any) -> None:
+    for one, count in ((left, right), (right, left)):
+        if isinstance(one, str | bytes | list | tuple):
+            if not isinstance(count, int) or len(one) * count > _MOST_ITEMS:
+                raise NotConstant("too large")
+            return
+    if isinstance(left, int) and isinstance(right, int):
+        _check_bits(left.bit_length() + right.bit_length())
+
+
+def _check_bits(bits: int) -> None:
+    if bits > _MOST_BITS:
+        raise NotConstant("too large")

@@ -1,0 +1,279 @@
+"""Names in test code: which belong to the submission, and which of these are classes.
+
+Resolved from the tests and `entry_point` alone. A name that test code reads and nowhere binds at
+module level, and that is no built-in, is the submission's; a few modules of the standard library that
+tests use without an import are the exception.
+"""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+import functools
+import heapq
+import itertools
+import math
+import operator
+import string
+import symtable
+import sys
+import typing
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.suite import Suite
+
+_ALWAYS = frozenset(
+    ["__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__module__"]
+)
+_BUILTINS = frozenset(dir(builtins))
+# Modules that tests use without an import, since the solution has one. Not the names of modules that
+# are usual names of a solution's own functions and objects.
+_MODULES = {
+    **{
+        name: name for name in ("math", "cmath", "re", "random", "itertools", "collections", "json")
+    },
+    **{name: name for name in ("os", "sys", "time", "functools", "operator", "heapq", "bisect")},
+    **{name: name for name in ("typing", "decimal", "fractions", "statistics", "datetime", "copy")},
+    **{name: name for name in ("asyncio", "unittest", "numpy")},
+    "np": "numpy",
+}
+_TYPING = frozenset(
+    (
+        *("Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Optional", "Sequence"),
+        *("Set", "Tuple", "Union"),
+    )
+)
+_DATA_CLASSES: dict[str, tuple[str, type]] = {
+    "Counter": ("collections", collections.Counter),
+    "defaultdict": ("collections", collections.defaultdict),
+    "deque": ("collections", collections.deque),
+    "OrderedDict": ("collections", collections.OrderedDict),
+    "Decimal": ("decimal", decimal.Decimal),
+    "Fraction": ("fractions", fractions.Fraction),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The submission's names, those of its classes among them, and imports that tests take as read."""
+
+    submission: frozenset[str]
+    classes: frozenset[str]
+    imports: tuple[str, ...]
+
+
+_STAR_MODULES = (
+    *(typing, math, collections, itertools, functools, heapq, bisect, string, operator, datetime),
+)
+
+
+def star_names(module: str) -> frozenset[str] | None:
+    """Return what `from module import *` binds, for modules of which tests import all; else None."""
+    for known in _STAR_MODULES:
+        if known.__name__ == module:
+            public = getattr(known, "__all__", None)
+            return frozenset(public or (name for name in dir(known) if name[0] != "_"))
+    return None
+
+
+def resolve(suite: Suite) -> Names:
+    """Resolve the global names of a suite."""
+    loaded, bound = _globals_of(suite)
+    free = {name for name in loaded - bound - _ALWAYS if name not in _BUILTINS}
+    entry = entry_name(suite.entry_point)
+    uses = _uses_of(suite, free | {entry})
+    imports = []
+    for name in sorted(free - {entry}):
+        statement = _implied_import(name, uses.get(name, _Uses()))
+        if statement is not None:
+            imports.append(statement)
+            free.discard(name)
+    if entry:
+        free.add(entry)
+    free |= _overridden_builtins(suite, free, entry)
+    classes = {name for name in free if _is_class(name, uses.get(name, _Uses()))}
+    return Names(frozenset(free), frozenset(classes), tuple(imports))
+
+
+def entry_name(entry_point: str | None) -> str:
+    """Return the global name in an entry point, as `Solution` in `Solution().f`; "" for none."""
+    return (entry_point or "").partition(".")[0].removesuffix("()")
+
+
+def entry_is_class(entry_point: str | None) -> bool:
+    """Tell whether an entry point names a class itself, as `Stack` does and `Solution().f` does not."""
+    return bool(entry_point) and "." not in entry_point and looks_like_class(entry_point)  # type: ignore[operator,arg-type]
+
+
+def looks_like_class(name: str) -> bool:
+    """Tell whether a name is written as those of classes are: `Stack`, and not `stack` or `LIMIT`."""
+    stripped = name.lstrip("_")
+    return stripped[:1].isupper() and (len(stripped) == 1 or not stripped.isupper())
+
+
+@dataclass(slots=True)
+class _Uses:
+    """How tests use a name: called and compared only, called, subscripted, its attributes."""
+
+    compared_calls: int = 0
+    calls: int = 0
+    subscripts: int = 0
+    other: int = 0
+    attributes: frozenset[str] = frozenset()
+
+
+def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
+    loaded: set[str] = set()
+    bound: set[str] = set()
+    for text in suite.texts:
+        for table in _tables(_symbols_of(text)):
+            top = table.get_type() == "module"
+            for symbol in table.get_symbols():
+                at_module = top or symbol.is_declared_global()
+                if symbol.is_referenced() and (top or symbol.is_global()):
+                    loaded.add(symbol.get_name())
+                if at_module and (symbol.is_assigned() or symbol.is_imported()):
+                    bound.add(symbol.get_name())
+    for nodes in suite.nodes:
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                bound |= star_names(node.module or "") or frozenset()
+    return loaded, bound
+
+
+def _symbols_of(text: str) -> symtable.SymbolTable:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return symtable.symtable(text, "<tests>", "exec")
+    except SyntaxError as error:  # what parses, and is no Python all the same: `nonlocal x`
+        raise InvalidTask(f"the tests are not Python: {error}") from None
+
+
+def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
+    uses = {name: _Uses() for name in wanted}
+    holders: dict[str, str] = {}  # variables that hold what a name's call gave
+    for nodes in suite.nodes:
+        for node in nodes:
+            if isinstance(node, ast.Assign) and _called_name(node.value) in _DATA_CLASSES:
+                holders.update(
+                    (target.id, _called_name(node.value))
+                    for target in node.targets
+                    if isinstance(target, ast.Name)
+                )
+            elif isinstance(node, ast.Name):
+                if node.id in uses and isinstance(node.ctx, ast.Load):
+                    uses[node.id].other += 1
+            elif isinstance(node, ast.Call):
+                _note(uses, node.func, "calls")
+            elif isinstance(node, ast.Subscript):
+                _note(uses, node.value, "subscripts")
+            elif isinstance(node, ast.Attribute):
+                found = _note(uses, node.value, "")
+                held = node.value.id if isinstance(node.value, ast.Name) else ""
+                found = found or uses.get(holders.get(held, _called_name(node.value)))
+                if found is not None:
+                    found.attributes |= {node.attr}
+            elif isinstance(node, ast.Compare):
+                for side in (node.left, *node.comparators):
+                    if isinstance(side, ast.Call) and _is_compared_with_data(side, node):
+                        _note(uses, side.func, "compared_calls", taken=0)
+    return uses
+
+
+def _called_name(node: ast.expr) -> str:
+    """Return `f` for the call `f(..)`, and "" for all else."""
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+
+
+def _note(uses: dict[str, _Uses], node: ast.expr, what: str, taken: int = 1) -> _Uses | None:
+    """Count a use of a name that is more than a mention: one mention less is left over."""
+    found = uses.get(node.id) if isinstance(node, ast.Name) else None
+    if found is not None:
+        found.other -= taken
+        if what:
+            setattr(found, what, getattr(found, what) + 1)
+    return found
+
+
+def _is_compared_with_data(call: ast.Call, around: ast.AST) -> bool:
+    """Tell whether a call stands in `call == data`."""
+    if not (isinstance(around, ast.Compare) and isinstance(around.ops[0], ast.Eq)):
+        return False
+    others = [side for side in (around.left, *around.comparators) if side is not call]
+    return all(
+        not isinstance(node, ast.Name) or node.id in _BUILTINS
+        for side in others
+        for node in ast.walk(side)
+    )
+
+
+def _implied_import(name: str, uses: _Uses) -> str | None:
+    """Return the import that test code takes as read for a name, or None."""
+    only_attributes = uses.attributes and not (uses.calls or uses.subscripts)
+    if name in _MODULES and only_attributes:
+        module = _MODULES[name]
+        return f"import {module}" if module == name else f"import {module} as {name}"
+    if name in _TYPING and uses.subscripts + uses.other and not (uses.calls or uses.attributes):
+        return f"from typing import {name}"
+    if name in _DATA_CLASSES:
+        module, cls = _DATA_CLASSES[name]
+        if uses.attributes <= set(dir(cls)):
+            return f"from {module} import {name}"
+    return None
+
+
+def _overridden_builtins(suite: Suite, free: set[str], entry: str) -> set[str]:
+    """Return the built-in name that a suite tests, as `sum` in `assert sum(10, 15) == 6`.
+
+    Only where the tests name nothing else that could be the submission's, and call one such name
+    outermost in every statement.
+    """
+    if free or entry:
+        return {entry} & _BUILTINS
+    found: set[str] = set()
+    for test in suite.tests:
+        for node in test.tree.body:
+            found |= {call.func.id for call in _outermost_calls(node)}  # type: ignore[attr-defined]
+    return found if len(found) == 1 and found <= _BUILTINS else set()
+
+
+def _outermost_calls(node: ast.stmt) -> list[ast.Call]:
+    if not isinstance(node, ast.Assert):
+        return []
+    test = node.test
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
+    calls = [
+        side for side in sides if isinstance(side, ast.Call) and isinstance(side.func, ast.Name)
+    ]
+    return [call for call in calls if call.args or call.keywords]
+
+
+def _is_class(name: str, uses: _Uses) -> bool:
+    """A capitalised name is a class, unless all its uses are `Name(..) == data`."""
+    if not looks_like_class(name):
+        return False
+    only_compared = uses.calls == uses.compared_calls and not (uses.attributes or uses.other)
+    return not (uses.calls and only_compared)
+
+
+def is_standard(module: str) -> bool:
+    """Tell whether a module is the standard library's, or one whose values the codec knows."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")

@@ -1,0 +1,251 @@
+"""What test code needs of the submission's process: operators on its objects, its files, its module.
+
+Tests that need none of it are judged with two sandboxes between which only data crosses. The first
+reason found is the one that is shown to people.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from proctor_service.judge.analysis.modules import (
+    HARMLESS,
+    REPLACEABLE,
+    STATEFUL,
+    dotted_name,
+    imported_module,
+    imported_names,
+    reasons_of_import,
+    reasons_of_module,
+)
+from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.values import Objects
+
+_COMPARING = frozenset(
+    f"assert{name}"
+    for name in (
+        *("Equal", "NotEqual", "Equals", "NotEquals", "AlmostEqual", "NotAlmostEqual"),
+        *("Less", "LessEqual", "Greater", "GreaterEqual", "In", "NotIn"),
+        *("CountEqual", "ListEqual", "TupleEqual", "SetEqual", "DictEqual", "SequenceEqual"),
+        *("ItemsEqual",),
+    )
+)
+_OPERATING = frozenset(
+    ["sorted", "sum", "min", "max", "abs", "round", "divmod", "pow", "set", "frozenset"]
+)
+_OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
+_OPERATING_MODULES = frozenset(["heapq", "bisect", "operator", "functools", "statistics"])
+_INSPECTING = frozenset(["vars", "dir", "issubclass", "hasattr", "getattr", "setattr", "delattr"])
+_RUNNING = frozenset(["eval", "exec", "compile"])
+_BUILTINS = {
+    "open": "opens a file",
+    "globals": "reads globals()",
+    "breakpoint": "starts a debugger",
+}
+
+_ABSTRACT = frozenset(["collections.abc", "typing", "numbers", "contextlib", "os"])
+_ASSERTIONS = {
+    "assertLogs": "observes the log",
+    "assertNoLogs": "observes the log",
+    "assertWarns": "observes warnings",
+    "assertWarnsRegex": "observes warnings",
+    "warns": "observes warnings",
+    "deprecated_call": "observes warnings",
+}
+
+
+def why_shared(suite: Suite, objects: Objects) -> str | None:
+    """Return why tests must run in the submission's process, or None where they need not."""
+    labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
+    implied = [ast.parse(statement) for statement in objects.names.imports]
+    modules = dict(imported_names([*suite.trees, *implied]))
+    for label, nodes in zip(labels, suite.nodes, strict=True):
+        for node in nodes:
+            for reason in _reasons(node, objects, modules):
+                return f"{label} {reason}"
+    return None
+
+
+def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+    if isinstance(node, ast.Compare):
+        yield from _of_comparison(node, objects)
+    elif isinstance(node, ast.BinOp | ast.AugAssign | ast.UnaryOp):
+        yield from _of_arithmetic(node, objects)
+    elif isinstance(node, ast.Set | ast.SetComp | ast.Dict | ast.DictComp | ast.Subscript):
+        yield from _of_hashing(node, objects)
+    elif isinstance(node, ast.ClassDef):
+        yield from _of_class(node, objects)
+    elif isinstance(node, ast.Call):
+        yield from _of_call(node, objects)
+        yield from _of_abstract_class(node, objects, modules)
+        yield from _of_patch(node, modules)
+    elif isinstance(node, ast.Attribute):
+        yield from _of_attribute(node, objects, modules)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from reasons_of_import(node)
+    elif isinstance(node, ast.Name):
+        yield from _of_name(node, objects, modules)
+
+
+def _of_comparison(node: ast.Compare, objects: Objects) -> Iterator[str]:
+    sides = [node.left, *node.comparators]
+    for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+        if isinstance(op, ast.Is | ast.IsNot) or _is_none(left) or _is_none(right):
+            continue
+        if objects.kind(left) or objects.kind(right):
+            yield f"compares objects of the submission's: {_shown(node)}"
+
+
+def _of_arithmetic(
+    node: ast.BinOp | ast.AugAssign | ast.UnaryOp, objects: Objects
+) -> Iterator[str]:
+    if isinstance(node, ast.UnaryOp):
+        operands = [] if isinstance(node.op, ast.Not) else [node.operand]
+    elif isinstance(node, ast.AugAssign):
+        operands = [node.target, node.value]
+    else:
+        formats = isinstance(node.left, ast.Constant) and isinstance(node.left.value, str)
+        operands = [] if formats else [node.left, node.right]
+    if any(objects.kind(each) == "object" for each in operands):
+        yield f"calculates with objects of the submission's: {_shown(node)}"
+
+
+def _of_hashing(node: ast.AST, objects: Objects) -> Iterator[str]:
+    keys: list[ast.expr] = []
+    if isinstance(node, ast.Set):
+        keys = node.elts
+    elif isinstance(node, ast.SetComp):
+        keys = [node.elt]
+    elif isinstance(node, ast.DictComp):
+        keys = [node.key]
+    elif isinstance(node, ast.Dict):
+        keys = [key for key in node.keys if key is not None]
+    elif isinstance(node, ast.Subscript):
+        keys = [node.slice]
+    if any(objects.kind(key) for key in keys):
+        yield f"hashes objects of the submission's: {_shown(node)}"
+
+
+def _of_class(node: ast.ClassDef, objects: Objects) -> Iterator[str]:
+    for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
+        if any(objects.is_submission(part) for part in ast.walk(base)):
+            yield f"derives the class {node.name} from the submission's"
+
+
+def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
+    func = node.func
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    made = [each for each in arguments if objects.kind(each)]
+    if isinstance(func, ast.Name):
+        yield from _of_function(func.id, node, objects, made)
+    elif isinstance(func, ast.Attribute):
+        if func.attr in _ASSERTIONS:
+            yield f"{_ASSERTIONS[func.attr]}: {func.attr}"
+        compared = [each for each in node.args[:2] if objects.kind(each)]
+        if func.attr in _COMPARING and compared and not any(map(_is_none, node.args[:2])):
+            yield f"compares objects of the submission's: {func.attr}"
+        if func.attr in _OPERATING_METHODS and (
+            (made and objects.kind(func.value) == "collection")
+            or (func.attr == "sort" and objects.kind(func.value) and not _has_key(node))
+        ):
+            yield f"compares objects of the submission's: {func.attr}"
+        if isinstance(func.value, ast.Name) and func.value.id in _OPERATING_MODULES and made:
+            yield f"compares objects of the submission's: {func.value.id}.{func.attr}"
+        if func.attr in ("copy", "deepcopy") and made and _is_named(func.value, "copy"):
+            yield "copies objects of the submission's"
+
+
+def _of_function(
+    name: str, node: ast.Call, objects: Objects, made: list[ast.expr]
+) -> Iterator[str]:
+    if objects.is_submission(node.func):
+        return
+    if name in _OPERATING and made and not (name in ("sorted", "min", "max") and _has_key(node)):
+        yield f"compares objects of the submission's: {name}"
+    elif name in ("copy", "deepcopy", "reduce", "heappush") and made:
+        yield f"copies or combines objects of the submission's: {name}"
+    elif name == "type" and len(node.args) == 1 and (made or objects.is_submission(node.args[0])):
+        yield "asks for the class of an object: type"
+    elif name in _INSPECTING and node.args and objects.is_submission(node.args[0]):
+        yield f"inspects what the submission defines: {name}"
+    elif name in ("vars", "dir") and made:
+        yield f"inspects an object: {name}"
+    elif name == "issubclass" and any(map(objects.is_submission, node.args)):
+        yield "inspects a class: issubclass"
+    elif name == "isinstance" and len(node.args) == 2 and _is_member(node.args[0], objects):
+        yield f"inspects a class: {_shown(node.args[0])}"
+    elif name == "__import__":
+        module = imported_module(node)
+        yield from (
+            ["imports a module by its name"] if module is None else reasons_of_module(module, None)
+        )
+    elif name in _RUNNING and not all(isinstance(each, ast.Constant) for each in node.args[:1]):
+        yield f"runs text as code: {name}"
+
+
+def _of_abstract_class(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+    if not (_is_named(node.func, "isinstance") and len(node.args) == 2):
+        return
+    if objects.kind(node.args[0]) or objects.is_submission(node.args[0]):
+        for part in ast.walk(node.args[1]):
+            name = (
+                dotted_name(part, modules) if isinstance(part, ast.Name | ast.Attribute) else None
+            )
+            if name and name.rpartition(".")[0] in _ABSTRACT:
+                yield f"asks for an abstract class: {name}"
+
+
+def _of_patch(node: ast.Call, modules: dict[str, str]) -> Iterator[str]:
+    name = dotted_name(node.func, modules) or ""
+    if name.startswith("unittest.mock.patch"):
+        target = node.args[0] if node.args else None
+        known = isinstance(target, ast.Constant) and target.value in REPLACEABLE
+        if name != "unittest.mock.patch" or not known:
+            yield "patches what the submission uses"
+
+
+def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+    special = node.attr.startswith("__") and node.attr.endswith("__")
+    if special and (objects.is_submission(node.value) or objects.kind(node.value)):
+        yield f"inspects what the submission defines: {node.attr}"
+    owner = dotted_name(node.value, modules)
+    if owner is None:
+        return
+    if not isinstance(node.ctx, ast.Load):
+        if f"{owner}.{node.attr}" not in REPLACEABLE:
+            yield f"replaces {owner}.{node.attr}"
+    elif owner in HARMLESS and node.attr not in HARMLESS[owner]:
+        yield f"uses the process or its files: {owner}.{node.attr}"
+    elif node.attr in STATEFUL.get(owner, ()) and f"{owner}.{node.attr}" not in STATEFUL:
+        yield f"uses what the two share: {owner}.{node.attr}"
+
+
+def _of_name(node: ast.Name, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+    own = node.id in modules or objects.is_submission(node)
+    if node.id in _BUILTINS and isinstance(node.ctx, ast.Load) and not own:
+        yield _BUILTINS[node.id]
+
+
+def _is_member(node: ast.expr, objects: Objects) -> bool:
+    return isinstance(node, ast.Attribute) and objects.is_class(node.value)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _has_key(node: ast.Call) -> bool:
+    return any(keyword.arg == "key" for keyword in node.keywords)
+
+
+def _shown(node: ast.AST) -> str:
+    try:
+        text = ast.unparse(node)
+    except (ValueError, RecursionError):
+        return "an expression"
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,287 @@
+"""Objects in test code: which expressions hold what tests made from the submission's classes.
+
+`Stack()` is such an object, and so is `s` after `s = Stack()`, `self.s` after the same in `setUp`, an
+item of `[Stack()]`, the parameter of a helper that is given one. The result of a function is not: tests
+expect data from it. Two questions are asked, and an unclear name gets the cautious answer to each:
+
+- `kind(node)`: may it hold such an object? Then operators on it need the submission's process.
+- `is_own(node)`: does it hold nothing else? Then `len`, indexing, iteration and methods that data has,
+  too, may reach the submission from there.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import datetime
+import decimal
+import fractions
+from collections.abc import Iterator
+from typing import Literal
+
+from proctor_service.judge.analysis.names import Names, entry_is_class, entry_name
+from proctor_service.judge.analysis.scopes import (
+    Binding,
+    Function,
+    Scope,
+    ScopeBuilder,
+    parameters_of,
+)
+from proctor_service.judge.analysis.suite import Suite
+
+Kind = Literal["object", "collection"]
+
+_DATA_TYPES: tuple[type, ...] = (
+    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
+    *(collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict),
+    *(datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction),
+)
+_ARRAY_ATTRIBUTES = (
+    *("T", "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy"),
+    *("cumsum", "data", "dot", "dtype", "fill", "flatten", "item", "itemsize", "max"),
+    *("mean", "min", "nbytes", "ndim", "prod", "ravel", "repeat", "reshape", "round"),
+    *("shape", "size", "sort", "squeeze", "std", "strides", "sum", "swapaxes", "tobytes"),
+    *("tolist", "trace", "transpose", "var", "view"),
+)
+DATA_ATTRIBUTES = frozenset(name for kind in _DATA_TYPES for name in dir(kind)).union(
+    _ARRAY_ATTRIBUTES
+)
+"""Attributes and methods that data has: on the result of a function they ask for data."""
+
+_PASSES_ON = frozenset(
+    ["list", "tuple", "set", "frozenset", "reversed", "iter", "dict", "enumerate"]
+)
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+
+
+class Objects:
+    """What the expressions of a suite hold."""
+
+    def __init__(self, suite: Suite, names: Names) -> None:
+        self.names = names
+        self._entry = entry_name(suite.entry_point)
+        self._entry_is_class = entry_is_class(suite.entry_point)
+        self._scope_of: dict[int, Scope] = {}
+        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self._answers: dict[tuple[int, bool], Kind | None] = {}
+        self._factories: set[str] = set()
+        self._candidates: set[int] = set()
+        scope: Scope | None = None
+        for tree in suite.trees:  # they share one namespace, and come one after the other
+            scope = Scope(scope)
+            ScopeBuilder(self._scope_of, self._functions).build(tree, scope)
+        self._bind_parameters(suite)
+        self._factories = set(self._find_factories(suite))
+        self._answers.clear()
+
+    def kind(self, node: ast.expr) -> Kind | None:
+        """Return whether an expression may hold an object that the tests made, or several."""
+        return self._kind(node, sure=False)
+
+    def is_own(self, node: ast.expr) -> bool:
+        """Tell whether an expression is written as a class's call, or as a name for nothing else."""
+        return self._kind(node, sure=True) == "object"
+
+    def is_submission(self, node: ast.AST) -> bool:
+        """Tell whether an expression is a global name of the submission's."""
+        if not isinstance(node, ast.Name):
+            return False
+        scope = self._scope_of.get(id(node))
+        bindings = None if scope is None else scope.find(node.id)
+        if bindings is None:
+            return node.id in self.names.submission
+        return bool(bindings) and all(
+            each.value is not None and not each.item and self._is_candidate(each.value)
+            for each in bindings
+        )
+
+    def is_builtin(self, node: ast.Name) -> bool:
+        """Tell whether a name means Python's own built-in."""
+        scope = self._scope_of.get(id(node))
+        bound = scope is not None and scope.find(node.id) is not None
+        return not bound and node.id not in self.names.submission and hasattr(builtins, node.id)
+
+    def is_imported(self, node: ast.Name) -> bool:
+        """Tell whether a name is bound by imports only, of the tests or taken as read."""
+        scope = self._scope_of.get(id(node))
+        bindings = None if scope is None else scope.find(node.id)
+        if bindings is None:
+            return node.id not in self.names.submission and not hasattr(builtins, node.id)
+        return bool(bindings) and all(each.imported for each in bindings)
+
+    def is_own_function(self, node: ast.expr) -> bool:
+        """Tell whether an expression is the name of a function that the tests define."""
+        return isinstance(node, ast.Name) and node.id in self._functions
+
+    def sources_of(self, node: ast.expr) -> list[ast.expr]:
+        """Return the expressions that give a variable, or an attribute of `self`, its values."""
+        return self._sources(node)
+
+    def is_class(self, node: ast.AST) -> bool:
+        """Tell whether an expression names a class of the submission's."""
+        if not self.is_submission(node):
+            return False
+        assert isinstance(node, ast.Name)
+        scope = self._scope_of.get(id(node))
+        bindings = None if scope is None else scope.find(node.id)
+        if bindings is None:
+            return node.id in self.names.classes
+        return all(
+            self._entry_is_class
+            if id(each.value) in self._candidates
+            else self.is_class(each.value)
+            for each in bindings
+            if each.value is not None
+        )
+
+    def makes_object(self, call: ast.Call) -> bool:
+        """Tell whether a call is a class's, or that of a function whose result is used as an object."""
+        func = call.func
+        return self.is_class(func) or (
+            isinstance(func, ast.Name) and func.id in self._factories and self.is_submission(func)
+        )
+
+    def _is_candidate(self, node: ast.expr) -> bool:
+        return id(node) in self._candidates or self.is_submission(node)
+
+    def _bind_parameters(self, suite: Suite) -> None:
+        """Bind the parameters of test functions to what calls give them, and `candidate`."""
+        for test in suite.tests:
+            for step in test.run:
+                if step[0] == "check" and step[1] in self._functions:
+                    name = parameters_of(self._functions[step[1]])[0]
+                    stands_for = ast.Name(self._entry, ast.Load())
+                    self._candidates.add(id(stands_for))
+                    self._bind_in(self._functions[step[1]], name, Binding(stands_for))
+        for nodes in suite.nodes:
+            for node in nodes:
+                if isinstance(node, ast.Call):
+                    self._bind_arguments(node)
+
+    def _bind_arguments(self, call: ast.Call) -> None:
+        function: Function | None = None
+        if isinstance(call.func, ast.Name):
+            function = self._functions.get(call.func.id)
+        elif isinstance(call.func, ast.Lambda):
+            function = call.func
+        if function is None:
+            return
+        parameters = parameters_of(function)
+        for parameter, argument in zip(parameters, call.args, strict=False):
+            self._bind_in(function, parameter, Binding(argument))
+        for keyword in call.keywords:
+            if keyword.arg in parameters:
+                self._bind_in(function, keyword.arg, Binding(keyword.value))
+
+    def _bind_in(self, function: Function, name: str, binding: Binding) -> None:
+        body = function.body
+        scope = self._scope_of[id(body[0] if isinstance(body, list) else body)]
+        known = scope.bindings.setdefault(name, [])
+        known[:] = [each for each in known if each.value is not None]
+        known.append(binding)
+
+    def _find_factories(self, suite: Suite) -> Iterator[str]:
+        """Yield functions whose result is used as no data is: `make()` in `c = make(); c.step()`."""
+        for nodes in suite.nodes:
+            for node in nodes:
+                if isinstance(node, ast.Attribute) and node.attr not in DATA_ATTRIBUTES:
+                    for source in self._sources(node.value):
+                        if isinstance(source, ast.Call) and self.is_submission(source.func):
+                            assert isinstance(source.func, ast.Name)
+                            yield source.func.id
+
+    def _sources(self, node: ast.expr) -> list[ast.expr]:
+        if isinstance(node, ast.Call):
+            return [node]
+        return [each.value for each in self._bindings(node) or () if each.value and not each.item]
+
+    def _bindings(self, node: ast.expr) -> list[Binding] | None:
+        """Return the bindings of a name, or of an attribute of `self`."""
+        scope = self._scope_of.get(id(node))
+        if scope is None:
+            return None
+        if isinstance(node, ast.Name):
+            return scope.find(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            around = scope.own_class()
+            if around is not None and node.value.id in ("self", "cls"):
+                return around.attributes.get(node.attr)
+        return None
+
+    def _kind(self, node: ast.expr, *, sure: bool) -> Kind | None:
+        key = (id(node), sure)
+        if key not in self._answers:
+            self._answers[key] = None  # while it is being found out: a name bound to itself
+            self._answers[key] = self._find_kind(node, sure)
+        return self._answers[key]
+
+    def _find_kind(self, node: ast.expr, sure: bool) -> Kind | None:
+        if isinstance(node, ast.Call):
+            return self._kind_of_call(node, sure)
+        bindings = self._bindings(node)
+        if bindings is not None:
+            return self._kind_of_bindings(bindings, sure)
+        if isinstance(node, ast.Attribute):  # Colour.RED
+            return None if sure or not self.is_class(node.value) else "object"
+        if isinstance(node, ast.Await | ast.NamedExpr | ast.Starred):
+            return self._kind(node.value, sure=sure)
+        if isinstance(node, ast.Subscript):
+            whole = self._kind(node.value, sure=sure)
+            inner: Kind = "collection" if isinstance(node.slice, ast.Slice) else "object"
+            return inner if whole == "collection" else None
+        if sure:
+            return None
+        if isinstance(node, _DISPLAYS):
+            return "collection" if any(map(self.kind, node.elts)) else None
+        if isinstance(node, ast.Dict):
+            parts = [*filter(None, node.keys), *node.values]
+            return "collection" if any(map(self.kind, parts)) else None
+        if isinstance(node, _COMPREHENSIONS):
+            return "collection" if self.kind(node.elt) else None
+        return self._kind_of_operation(node)
+
+    def _kind_of_operation(self, node: ast.expr) -> Kind | None:
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.IfExp):
+            parts = [node.body, node.orelse]
+        elif isinstance(node, ast.BoolOp):
+            parts = node.values
+        elif isinstance(node, ast.BinOp) and not _is_text(node.left):  # "%s" % x is a text
+            parts = [node.left, node.right]
+        elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+            parts = [node.operand]
+        kinds = [kind for kind in map(self.kind, parts) if kind]
+        return kinds[0] if kinds else None
+
+    def _kind_of_call(self, node: ast.Call, sure: bool) -> Kind | None:
+        if self.is_class(node.func) or (sure and self.makes_object(node)):
+            return "object"
+        if not isinstance(node.func, ast.Name):
+            return None
+        function = self._functions.get(node.func.id)
+        if function is not None:
+            returned = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)]
+            return self._kind_of_bindings([Binding(each) for each in returned if each], sure)
+        if node.func.id in _PASSES_ON and len(node.args) == 1 and not sure:
+            return "collection" if self.kind(node.args[0]) == "collection" else None
+        return None
+
+    def _kind_of_bindings(self, bindings: list[Binding], sure: bool) -> Kind | None:
+        kinds: list[Kind | None] = []
+        for each in bindings:
+            if isinstance(each.value, ast.Constant) and each.value.value is None:
+                continue
+            kind = None if each.value is None else self._kind(each.value, sure=sure)
+            if each.item and each.value is not None:
+                whole = self.kind(each.value)
+                kind = "object" if whole == "collection" else None
+            kinds.append(kind)
+        if sure:
+            return kinds[0] if kinds and kinds[0] and all(k == kinds[0] for k in kinds) else None
+        return next((kind for kind in kinds if kind), None)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)

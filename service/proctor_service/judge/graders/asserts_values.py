@@ -1,0 +1,225 @@
+"""`asserts` at the level `values`: the submission in one sandbox, the test code in another.
+
+    submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to the judge
+
+The two speak by remote calls in which only data crosses; objects stay where they are, and the other
+side holds handles (`inside/test_runner.py`). The submission's sandbox never sees test code or expected
+values. The test sandbox runs the trainer's own code, and is a sandbox too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+from proctor_client.wire import AssertsGrader, Verdict
+from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.inside.values import Malformed, loads
+from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.analysis.levels import Rewritten
+from proctor_service.judge.frames import Raised, Said, understand
+from proctor_service.judge.graders import answers
+from proctor_service.judge.run import Run, begin, message, opening, python_message, room_for, settle
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Ended, Job, Sandbox
+
+log = logging.getLogger(__name__)
+
+_REPORT = b"!"  # an out-of-band line: the tests go on
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What the test sandbox told the judge. `relayed`: whether it spoke with the submission at all."""
+
+    setup_failed: str | None = None
+    outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
+    signals: list[str] = field(default_factory=list)
+    broken: str | None = None
+    asked: int = 0
+    relayed: bool = False
+    done: bool = False
+
+    def take(self, line: bytes) -> None:
+        """Note one report. Raises Malformed and ValueError for what is none."""
+        match loads(line):
+            case ["setup_failed", str(text)]:
+                self.setup_failed = text
+            case ["broken", str(text)]:
+                self.broken = text
+            case ["test", int(index), str(outcome), str(text), dict(more)]:
+                self.outcomes[index] = (outcome, text, more)
+            case ["signals", list(names)]:
+                self.signals = [str(name) for name in names]
+            case ["done", dict(more)]:
+                self.done = True
+                asked = more.get("asked")
+                self.asked = asked if isinstance(asked, int) else 0
+
+    def problem(self, index: int) -> Raised | None:
+        """Return why a test did not pass, or None when it did."""
+        if index not in self.outcomes:
+            return answers.NOT_REACHED
+        outcome, text, more = self.outcomes[index]
+        return None if outcome == "passed" else Raised(_verdict_of(outcome, more), text[:2000])
+
+
+async def judge(
+    submission: Submission, grader: AssertsGrader, backend: Backend, tests: Rewritten
+) -> Judgement:
+    """Run the tests in a sandbox of their own.
+
+    Raises InvalidTask when the setup fails by itself, or the tests ask the submission for nothing;
+    JudgeFailed when the test runner breaks down; and Unfit.
+    """
+    limits = room_for(submission.limits, submission.state)
+    async with backend.lease(limits) as submission_sandbox:
+        job = Job(python_message(submission, "serve"), submission.limits, takes_turns=True)
+        begin(submission_sandbox, job, submission.state)
+        lines = await opening(submission_sandbox)
+        heard = understand(lines[1:])
+        if not heard.loaded:
+            if heard.forged:
+                submission_sandbox.kill()
+            submission_sandbox.hang_up()  # nobody else has to speak now
+            ended = await submission_sandbox.ended()
+            finished = settle(Run(lines, ended, submission_sandbox.id))
+            return _not_loaded(finished, heard, len(grader.tests))
+        async with backend.lease(submission.limits) as test_sandbox:
+            tests_job = Job(_message(tests, grader), submission.limits, takes_turns=True)
+            reports = await _converse(submission_sandbox, test_sandbox, tests_job)
+            tests_ended = await test_sandbox.ended()
+        submission_sandbox.kill()
+        finished = Run((), await submission_sandbox.ended(), submission_sandbox.id)
+    _check_task(reports)
+    return _conclude(finished, tests_ended, reports, grader, tests)
+
+
+def _message(tests: Rewritten, grader: AssertsGrader) -> bytes:
+    return message(
+        "tests",
+        setup=tests.setup,
+        tests=[{"source": test.source, "run": test.run} for test in tests.tests],
+        names=tests.names,
+        imports=tests.imports,
+        reveal=grader.reveal,
+        literal_calls=tests.literal_calls,
+    )
+
+
+async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
+    """Relay lines until the tests are done or their sandbox is gone."""
+    reports = _Reports()
+    tests.begin(job)
+
+    async def relay_answers() -> None:
+        while (line := await submission.receive()) is not None:
+            tests.send(line + b"\n")
+            await tests.drain()  # a flood must not fill this process's memory, nor take the loop
+        tests.hang_up()
+
+    relay = asyncio.create_task(relay_answers())
+    try:
+        while not reports.done and (line := await tests.receive()) is not None:
+            if not line.startswith(_REPORT):
+                reports.relayed = True
+                submission.send(line + b"\n")
+                await submission.drain()
+                continue
+            try:
+                reports.take(line[1:])
+            except (Malformed, ValueError):
+                break
+    finally:
+        relay.cancel()
+        tests.hang_up()  # what it does from now on, it does in its own time
+    return reports
+
+
+def _check_task(reports: _Reports) -> None:
+    if reports.broken is not None:
+        log.error("the test runner broke down:\n%s", reports.broken[:20_000])
+        raise JudgeFailed("the test runner broke down; the service's log has the traceback")
+    if reports.setup_failed is not None:
+        raise InvalidTask(f"setup: {reports.setup_failed[:1000]}")
+    if reports.done and not reports.asked:
+        texts = [text for outcome, text, _ in reports.outcomes.values() if outcome != "passed"]
+        why = f": {texts[0][:500]}" if texts else ""
+        raise InvalidTask(f"the tests ask the submission for nothing{why}")
+
+
+def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
+    verdict, text = answers.verdict_of(finished, said, None)
+    return finished.judgement(
+        verdict,
+        total=total,
+        message=text,
+        hack_signals=answers.signals(said, verdict),
+        unreported=answers.unreported(finished, said),
+    )
+
+
+def _conclude(
+    finished: Run,
+    tests_ended: Ended,
+    reports: _Reports,
+    grader: AssertsGrader,
+    tests: Rewritten,
+) -> Judgement:
+    counted = answers.tally(
+        (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
+        for index, test in enumerate(grader.tests)
+    )
+    verdict, text = _verdict(finished, tests_ended, reports, counted.first)
+    signals = list(dict.fromkeys(reports.signals))
+    if verdict == "early_exit":
+        signals.append("early_exit")
+    # The submission may print what it was given.
+    shown = grader.reveal or tests.literal_calls
+    output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
+    return finished.judgement(
+        verdict,
+        passed=counted.passed,
+        total=counted.total,
+        failures=counted.failures,
+        message=text,
+        integrity="separated",
+        hack_signals=tuple(signals),
+        usage=finished.ended.usage + tests_ended.usage,
+        **output,
+    )
+
+
+def _verdict(
+    finished: Run, tests_ended: Ended, reports: _Reports, first: Raised | None
+) -> tuple[Verdict, str]:
+    limited = verdicts.of_limit(finished.ended)
+    if limited is not None:
+        return limited
+    if not reports.done:
+        # The tests did not come to their end with this submission: asking it for ever is its doing.
+        limited = verdicts.of_limit(tests_ended)
+        if limited is not None:
+            return limited
+        if finished.ended.ending != "killed":
+            return verdicts.of_silence(finished.ended)
+        if reports.relayed and tests_ended.ending in ("exited", "signalled"):
+            # An interpreter only breaks down over what a submission answered.
+            return "runtime_error", "the tests broke down over what the submission answered"
+        how = f"{tests_ended.ending} ({tests_ended.exit_code})"
+        raise JudgeFailed(f"the tests ended with no report: {how}")
+    if first is None:
+        return "passed", ""
+    if finished.ended.ending != "killed" and first.summary == answers.NOT_REACHED.summary:
+        return verdicts.of_silence(finished.ended)
+    return first.verdict, first.summary
+
+
+def _verdict_of(outcome: str, more: dict[str, Any]) -> Verdict:
+    if outcome == "raised" and more.get("exit"):
+        return "early_exit"
+    if outcome == "raised" and more.get("names"):
+        return verdicts.of_exception(more["names"])
+    return "runtime_error" if outcome == "raised" else "failed"

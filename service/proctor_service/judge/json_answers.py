@@ -1,0 +1,67 @@
+"""When a value that a submission returned is an expected JSON value.
+
+JSON has no tuples and only text as keys: a tuple or an array answers for a list, and the keys of a dict
+count as JSON writes them. The walk follows the expected value, so whatever the answer is, cyclic or full
+of shared parts, it ends with that.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+from typing import Any
+
+from proctor_service.inside import values
+from proctor_service.judge.tolerance import close
+
+_SPARE_BYTES = 65_536
+_LONGER_AT_MOST = 24
+_MAX_KEY_BITS = 4096
+
+
+def is_answer(line: bytes, expected: Any, tolerance: float = 0.0) -> bool:
+    """Tell whether an encoded value is the expected one, where floats may be off by `tolerance`.
+
+    An encoding that is far longer than the expected value cannot be of an equal one; it is not parsed.
+    """
+    spare = len(line) - _SPARE_BYTES
+    if spare > 0 and spare > len(json.dumps(expected)) * _LONGER_AT_MOST:
+        return False
+    try:
+        return _is_same(values.decode(values.loads(line)), expected, tolerance)
+    except (values.Malformed, ArithmeticError, RecursionError):  # a signalling NaN
+        return False
+
+
+def _is_same(value: Any, expected: Any, tolerance: float) -> bool:
+    todo = [(value, expected)]
+    while todo:
+        got, wanted = todo.pop()
+        if isinstance(wanted, list):
+            if not isinstance(got, list | tuple | array.array) or len(got) != len(wanted):
+                return False
+            todo.extend(zip(got, wanted, strict=True))
+        elif isinstance(wanted, dict):
+            members = _members(got) if isinstance(got, dict) and len(got) == len(wanted) else None
+            # Two keys that JSON writes alike are no answer: which of their values would be meant?
+            if members is None or len(members) != len(got) or members.keys() != wanted.keys():
+                return False
+            todo.extend((members[key], wanted[key]) for key in wanted)
+        elif isinstance(got, list | tuple | dict | set | frozenset) or not (
+            close(got, wanted, tolerance) if tolerance else bool(got == wanted)
+        ):
+            return False
+    return True
+
+
+def _members(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {_key(key): item for key, item in value.items()}
+
+
+def _key(key: Any) -> Any:
+    """Return a key as JSON writes it; one that JSON has no form for is equal to no text."""
+    if isinstance(key, int) and key.bit_length() > _MAX_KEY_BITS:
+        return None
+    if key is None or isinstance(key, bool | int | float):
+        return json.dumps(key)
+    return key if isinstance(key, str) else None

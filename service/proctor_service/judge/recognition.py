@@ -1,0 +1,250 @@
+"""Whether a text is a program, the session of a shell or an interpreter, or the usage of other code.
+
+Python is told by its parser: what parses and does something is a program. "Yes", "42" and
+"Answer: 42" parse, too, and do nothing. In other languages a program is told by how it begins and
+ends. Parsing holds up the service: `MAX_PARSED_CHARACTERS` bounds it to about 50 ms on a slow core.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+
+MAX_PARSED_CHARACTERS = 16 * 1024
+
+_PARTS_CHARACTERS = (8192, 4096, 2048)  # together less than what is parsed at once
+_BUILTINS = frozenset(vars(builtins))
+_IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
+_IMPORT = (ast.Import, ast.ImportFrom)
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+_SESSION = re.compile(r"\s*(?:>>> |\$ |% |PS [^\n>]*> |In \[\d+\]: |[\w.-]+@[\w.-]+:[^\n]*?[$#] )")
+_PYTHON = re.compile(
+    r"^(?:(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[^\n]*:[ \t]*$|import[ \t]+\w"
+    r"|from[ \t]+[\w.]+[ \t]+import[ \t])",
+    re.MULTILINE,
+)
+_C_LIKE = re.compile(
+    r";[ \t]*(?://[^\n]*)?\r?$|=>|^[ \t]*(?:#include\b|package \w+\r?$|func |fn |function\b"
+    r"|(?:public |final )*class \w|import [\w({\"']|use \w+::|console\.)",
+    re.MULTILINE,
+)
+_SHELL = re.compile(
+    r"\$[\w({]|^#!|(?:^|[;|&][ \t]*)(?:echo|printf|read|awk|sed|while|for|if|cat|local|let)[ \t]",
+    re.MULTILINE,
+)
+_RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
+
+_WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType(
+    {
+        "c": (
+            re.compile(r"#|//|/\*|(?:int|void|static|struct|typedef|long|char|double)\b"),
+            re.compile(r"\bmain\s*\("),
+        ),
+        "cpp": (
+            re.compile(
+                r"#|//|/\*|(?:int|void|static|struct|class|using|template|auto|long|const)\b"
+            ),
+            re.compile(r"\bmain\s*\("),
+        ),
+        "java": (
+            re.compile(r"//|/\*|@\w|(?:import|package|public|final|abstract|class|interface)\b"),
+            re.compile(r"\bstatic\s[^\n;{}()]*\bmain\s*\("),
+        ),
+        "go": (re.compile(r"//|/\*|package\b"), re.compile(r"\bfunc\s+main\s*\(")),
+        "rust": (
+            re.compile(r"#|//|/\*|(?:use|fn|pub|struct|enum|mod|const|static|impl|type)\b"),
+            re.compile(r"\bfn\s+main\s*\("),
+        ),
+        "javascript": (
+            re.compile(
+                r"//|/\*|\(|\[|[\"']use strict|(?:const|let|var)\s+[\w${\[][^\n=]*=|class \w+[^\n]*\{"
+                r"|(?:async\s+)?function\b[^\n]*\(|import\b[^\n]*['\"]|(?:for|while|if)\s*\("
+                r"|(?:console|process|require)\b\s*[.(]"
+            ),
+            re.compile(r"console\.|process\.|require\s*\(|=>|\bfunction\b|[;}]\s*\Z"),
+        ),
+        "bash": (
+            re.compile(
+                r"#!|(?:echo|printf|read|awk|sed|cat|while|for|if|declare|local|set|export|let)\s"
+                r"|\w+=|[\w-]+\(\)\s*\{"
+            ),
+            re.compile(r"[$|;<>\"']|^#!|\becho \w+\s*\Z"),
+        ),
+    }
+)
+"""How a program of the language begins, and what it holds; a text with both is one."""
+_ENDS: Mapping[str, str] = MappingProxyType(
+    {"c": "}/", "cpp": "}/;", "java": "}/", "go": "}/", "rust": "}/", "javascript": "});`'\"/"}
+)
+
+
+def parsed(text: str) -> ast.Module | None:
+    """The syntax tree of a Python text; None where it is none, or longer than is parsed."""
+    if len(text) > MAX_PARSED_CHARACTERS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+
+
+def is_program(text: str, language: str = "python") -> bool:
+    """Whether a text is a whole program; a Python text must be short enough to be parsed."""
+    if language == "python":
+        tree = parsed(text)
+        return tree is not None and does_something(tree, text)
+    if language not in _WHOLE:
+        return False
+    begins, holds = _WHOLE[language]
+    start = len(text) - len(text.lstrip())
+    if begins.match(text, start) is None or holds.search(text) is None:
+        return False
+    ends = _ENDS.get(language)
+    return ends is None or text.rstrip()[-1] in ends or text.rstrip().endswith("*/")
+
+
+def begins_as_program(text: str) -> bool:
+    """Whether a Python text that is too long to be parsed begins as a program."""
+    for most in _PARTS_CHARACTERS:
+        part = _first_statements(text, most)
+        if part and is_program(part):
+            return True
+    return False
+
+
+def _first_statements(text: str, most: int) -> str:
+    """The lines before the last one that begins a statement, within so many characters."""
+    end = most
+    while (end := text.rfind("\n", 0, end)) > 0:
+        if text[end + 1 : end + 2].strip(" \t\r\n)]}#"):
+            return text[: end + 1]
+    return ""
+
+
+def is_session(text: str) -> bool:
+    """Whether a text begins with the prompt of a shell or an interpreter."""
+    return _SESSION.match(text) is not None
+
+
+def looks_like_code(text: str, language: str) -> bool:
+    """Whether a block without a language's name holds code of a language other than Python.
+
+    Else it shows output, or how to run the code.
+    """
+    if language == "bash":
+        return _SHELL.search(text) is not None and not only_runs_scripts(text)
+    return _C_LIKE.search(text) is not None
+
+
+def looks_like_python(text: str) -> bool:
+    """Whether a text that does not parse has a line that is Python: broken code is still code."""
+    return _PYTHON.search(text) is not None
+
+
+def only_runs_scripts(text: str) -> bool:
+    """Whether each line of a shell text runs a script that it does not hold."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return bool(lines) and all(_RUNS_A_SCRIPT.match(line) for line in lines)
+
+
+# ---------------------------------------------------------------- usage
+
+
+def defined_names(tree: ast.Module) -> frozenset[str]:
+    """The functions and classes that a module defines at its top."""
+    return frozenset(each.name for each in tree.body if isinstance(each, _BLOCKS))
+
+
+def uses(tree: ast.Module, names: frozenset[str]) -> bool:
+    """Whether a module needs one of these names from elsewhere: it cannot run without that."""
+    bound: set[str] = set()
+    loaded: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, _BLOCKS):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, _IMPORT):
+            told = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            known = isinstance(node, ast.Import) or _is_standard(node)
+            (bound if known else loaded).update(told)
+    return bool((loaded - bound - _BUILTINS) & names)
+
+
+def _is_standard(node: ast.ImportFrom) -> bool:
+    return not node.level and (node.module or "").partition(".")[0] in sys.stdlib_module_names
+
+
+# ---------------------------------------------------------------- what does something
+
+
+def does_something(tree: ast.Module, text: str, *, besides_data: bool = False) -> bool:
+    """Whether a module does more than name or compute a value.
+
+    `besides_data`: and more than to name literals, since "n = 3" may be what a program printed.
+    """
+    lines = _LINE_END.split(text.encode("utf-8", "surrogatepass"))
+    return any(
+        _acts(statement, lines) and not (besides_data and _is_data(statement))
+        for statement in tree.body
+    )
+
+
+def _is_data(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.AnnAssign)
+
+
+def _acts(statement: ast.stmt, lines: list[bytes]) -> bool:
+    if isinstance(statement, ast.Expr):
+        return _expression_acts(statement.value, lines)
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is not None
+    if isinstance(statement, ast.Raise):  # "raise awareness"
+        return not isinstance(statement.exc, ast.Name | None) or (
+            isinstance(statement.exc, ast.Name) and statement.exc.id in _BUILTINS
+        )
+    if isinstance(statement, ast.Assert):
+        return not isinstance(statement.test, ast.Name)
+    return not isinstance(statement, _IDLE)
+
+
+def _expression_acts(value: ast.expr, lines: list[bytes]) -> bool:
+    """A call, a lambda, or an expression that holds a call of a built-in function or a method."""
+    if isinstance(value, ast.Await | ast.Lambda):
+        return True
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        name = value.func.id
+        if name in _BUILTINS or not name[0].isupper():  # "O(n)" and "Sorry(…)" are prose
+            return name == "print" or _is_adjacent(value, lines)
+    return any(
+        isinstance(node, ast.Call) and _calls_something_known(node, lines)
+        for node in ast.walk(value)
+    )
+
+
+def _calls_something_known(call: ast.Call, lines: list[bytes]) -> bool:
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id == "print" or (function.id in _BUILTINS and _is_adjacent(call, lines))
+    return isinstance(function, ast.Attribute | ast.Lambda | ast.Call | ast.Subscript)
+
+
+def _is_adjacent(call: ast.Call, lines: list[bytes]) -> bool:
+    """Whether the parenthesis stands at the function's name; in prose a blank is between them."""
+    row, column = call.func.end_lineno, call.func.end_col_offset
+    if row is None or column is None or row > len(lines):
+        return False
+    return lines[row - 1][column : column + 1] == b"("

@@ -1,0 +1,120 @@
+"""Whether sandboxes work, for /readyz: at the start, and after a failure, a probe must have passed.
+
+A full pool and a slow machine are no faults: a probe that gets no sandbox in time says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from proctor_client.wire import ExecGrader
+from proctor_service.errors import Failure, NoSandboxInTime, SandboxLost, SandboxUnavailable
+from proctor_service.evaluate import Judge
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Limits
+
+_log = logging.getLogger(__name__)
+_FIRST_PROBE_SECONDS = 30.0
+_PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+_UNTRIED = "no sandbox has worked yet"
+_SOURCE = "assert sum(range(4)) == 6\n"
+
+Probe = Callable[[], Awaitable[None]]
+"""Returns when a sandbox worked. Raises a Failure when none did."""
+
+
+class Readiness:
+    """Probes until a sandbox works, at the start and after each failure of one.
+
+    `probe`: None where nothing can be probed; then it is always ready.
+    """
+
+    def __init__(self, probe: Probe | None) -> None:
+        self._probe = probe
+        self._broken = "" if probe is None else _UNTRIED
+        self._failures = 0
+        self._probing: asyncio.Task[None] | None = None
+
+    @property
+    def why_not(self) -> str:
+        """What is broken; empty when it is ready."""
+        return self._broken
+
+    async def open(self) -> None:
+        """Probes, and waits a while for a first probe that works."""
+        if self._probe is not None:
+            self._start()
+            assert self._probing is not None, "just started"
+            await asyncio.wait({self._probing}, timeout=_FIRST_PROBE_SECONDS)
+
+    async def close(self) -> None:
+        """Probes no more."""
+        if self._probing is not None:
+            self._probing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._probing
+
+    def judged(self, judge: Judge) -> Judge:
+        """The judge, with failures of sandboxes noticed."""
+
+        async def noticed(submission: Submission, backend: Backend) -> Judgement:
+            try:
+                return await judge(submission, backend)
+            except NoSandboxInTime:
+                raise
+            except (SandboxLost, SandboxUnavailable) as failure:
+                self.failed(failure.message)
+                raise
+
+        return noticed
+
+    def failed(self, why: str) -> None:
+        """A sandbox did not work: not ready until a probe has worked."""
+        if self._probe is not None:
+            self._broken = why
+            self._failures += 1
+            self._start()
+
+    def _start(self) -> None:
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().create_task(self._until_one_works())
+
+    async def _until_one_works(self) -> None:
+        assert self._probe is not None, "there is one where anything is probed"
+        tries = 0
+        while self._broken:
+            failures = self._failures
+            try:
+                await self._probe()
+            except NoSandboxInTime as full:
+                worked = self._broken != _UNTRIED
+                why = full.message
+            except Exception as error:
+                worked = False
+                why = error.message if isinstance(error, Failure) else repr(error)
+            else:
+                worked = True
+            if worked and failures == self._failures:
+                self._broken = ""
+                break
+            if not worked:
+                self._broken = why if self._broken != _UNTRIED else self._broken
+                _log.error("no sandbox works", extra={"why": why})
+            await asyncio.sleep(_PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)])
+            tries += 1
+
+
+def judging_probe(judge: Judge, backend: Backend, limits: Limits) -> Probe:
+    """Judges a small program that must pass."""
+
+    async def probe() -> None:
+        judgement = await judge(Submission(_SOURCE, ExecGrader(kind="exec"), limits), backend)
+        if judgement.verdict == "timeout":
+            raise NoSandboxInTime("a probe took too long")
+        if judgement.verdict != "passed":
+            raise SandboxUnavailable(f"a probe ended with {judgement.verdict}: {judgement.message}")
+
+    return probe

@@ -1,0 +1,114 @@
+"""The HTTP server: uvicorn, with bounds on connections, and draining before it stops listening."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from proctor_service.api.connection import HttpProtocol
+from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, ServerConfig
+from proctor_service.errors import StartError
+from proctor_service.life import ANSWERING_SECONDS, Rooms
+from proctor_service.sandbox.open_files import allowed_open_files
+from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
+BACKLOG = 2048
+LEAST_CONNECTIONS = 64
+LAST_REQUESTS_SECONDS = 0.25
+
+
+class Server(uvicorn.Server):
+    """Drains before it stops listening; uvicorn alone would close its sockets first.
+
+    While it drains, a new request gets a 503 that says so, and not a refused connection.
+    """
+
+    def __init__(self, config: uvicorn.Config, rooms: Rooms) -> None:
+        super().__init__(config)
+        self.start_error: StartError | None = None
+        self._rooms = rooms
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._signals = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Opens the rooms, then listens."""
+        try:
+            await self._rooms.open()
+        except StartError as error:
+            self.start_error = error
+            self.should_exit = True
+            await self._rooms.close()
+            return
+        await super().startup(sockets)
+
+    async def main_loop(self) -> None:
+        """Serves until it is told to stop."""
+        self._loop = asyncio.get_running_loop()
+        if self._signals:  # one came while the rooms were opened
+            self._begin_drain()
+        await super().main_loop()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal drains, the second ends it at once."""
+        self._signals += 1
+        if self._signals > 1:
+            self.force_exit = self.should_exit = True
+        elif self._loop is not None:
+            # A signal's handler runs between any two instructions; the loop is where we may act.
+            self._loop.call_soon_threadsafe(self._begin_drain)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Closes the connections, then the rooms; when forced it waits for nobody."""
+        if self.force_exit:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+        elif self.started:
+            for server in self.servers:
+                server.close()
+            # Who has just connected is still told that the service stops, and may ask another one.
+            await asyncio.sleep(LAST_REQUESTS_SECONDS)
+        await super().shutdown(sockets)
+
+    def _begin_drain(self) -> None:
+        log.info("stopping; a second signal ends it at once")
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        try:
+            await self._rooms.drain()
+        finally:
+            self.should_exit = True
+
+
+def make_server(app: FastAPI) -> Server:
+    """A server for an app of `build_app`."""
+    rooms: Rooms = app.state.rooms
+    settings = rooms.settings
+    reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * settings.max_sandboxes
+    connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
+    config = ServerConfig(
+        app,
+        HeadQueue(min(MOST_UNFINISHED, connections // 2)),
+        connections,
+        host=settings.host,
+        port=settings.port,
+        http=HttpProtocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(ANSWERING_SECONDS / 2)),
+    )
+    return Server(config, rooms)

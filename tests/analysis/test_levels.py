@@ -1,0 +1,217 @@
+"""At which level tests are judged, decided from their text alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proctor_client.wire import AssertsGrader
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.levels import Analysis, analyse
+
+
+def analysed(*tests: str, **fields: Any) -> Analysis:
+    return analyse(AssertsGrader(kind="asserts", tests=list(tests), **fields))
+
+
+CALLS = [
+    "assert f(3) == 9",
+    "assert f([1, 2], key='a') != {1: (2, 3)}",
+    "assert not f(3)",
+    "assert f(3)",
+    "assert 9 == f(3)",
+    "assert f(1) is None",
+    "assert f(-1, +2, 3 * 19, 2 ** 10, 'ab' * 3, [0] * 4) == 1",
+    "assert f(set(), frozenset([1]), list(range(5)), tuple([1]), float('inf')) == 1",
+    "assert abs(f(3) - 9.5) < 1e-6",
+    "assert round(f(2), 2) == 1.41 and len(f(3)) == 2",
+    "assert sorted(f([3, 1])) == [1, 3], 'sorted'",
+    "assert isinstance(f(3), (int, float))",
+    "assert f(3)[0] == 1 and f(3)['a'] == 2",
+    "assert 0 < f(3) <= 10",
+    "import math\nassert math.isclose(f(3), 9.0, rel_tol=1e-9)",
+    "from math import fabs\nassert fabs(f(3) - 9) < 1e-6",
+    "assert math.isclose(f(2), math.pi)",
+    "x = [1, 2]\nassert f(x) == 3",
+    "expected = {'a': [1]}\nassert f(1) == expected",
+    "result = f(3)\nassert result == 9\nassert isinstance(result, int)",
+    "candidate = f\nassert candidate(2) == 4",
+    "def check(candidate):\n    METADATA = {}\n    assert candidate(2) == 4\ncheck(f)",
+    "def close(a, b):\n    return abs(a - b) < 1e-6\nassert close(f(2), 1.5)",
+    "close = lambda a, b: abs(a - b) < 1e-6\nassert close(f(2), 1.5)",
+    "assert Solution().twoSum([2, 7], 9) == [0, 1]",
+    "assert f(3) in (1, 2, 9)",
+    "assert Fibonacci(5) == 5",  # capitalised, and a function all the same
+    "def test_f():\n    assert f(2) == 4",
+    "from typing import *\nassert f(2) == 4",
+    "assert f(*[1, 2], **{'c': 3}) == 1",
+    "assert f((1, 2), int) == [1]",
+]
+
+
+@pytest.mark.parametrize("test", CALLS)
+def test_calls_and_conditions_need_one_sandbox(test: str) -> None:
+    assert analysed(test).level == "calls", analysed(test).reason
+
+
+VALUES = [
+    "for i in range(3):\n    assert f(i) == i",
+    "try:\n    f(0)\n    assert False\nexcept ValueError:\n    pass",
+    "assert f(2).startswith('a')",
+    "assert f(f(2)) == 4",
+    "assert f(3) == 1 or f(3) == 2",
+    "x = [3, 1]\nf(x)\nassert x == [1, 3]",
+    "x = [3, 1]\nassert f(x) == 1\nassert f(x) == 2",
+    "s = Stack()\ns.push(1)\nassert s.pop() == 1\nassert len(s) == 0",
+    "s = Stack()\nassert isinstance(s.top(), int)",
+    "assert float(Money(5)) == 5.0",
+    "assert f(lambda x: x + 1) == 2",
+    "import numpy as np\nassert np.allclose(f(3), [1.0])",
+    "assert np.allclose(f(3), [1.0])",
+    "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertEqual(f(2), 4)",
+    "import asyncio\nassert asyncio.run(f(2)) == 4",
+    "w = Word('k')\nassert w.text() == 'kitten'",
+    "with C(3) as c:\n    assert c.get() == 3",
+    "assert Stack() is not None and Stack() != None",
+    "assert '%s' % Money(5) == '5'",
+    "assert sorted([Item(2), Item(1)], key=lambda i: i.size)[0].size == 1",
+    "assert [f(i) for i in range(3)] == [0, 1, 4]",
+    "from collections import Counter\nassert f('aab') == Counter('aab')",
+    "import os.path\nassert f(2) == os.path.join('a', 'b')",
+    "assert Circle(2).area() == 4 and T.zero() == 0",
+    "import sys, io\nsys.stdout = io.StringIO()\nf()\nassert sys.stdout.getvalue() == ''",
+    "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as out:\n    f()",
+    "import random\nrandom.seed(1)\nassert f() == 3",
+    "from unittest.mock import patch\nwith patch('builtins.input', return_value='3'):\n    f()",
+]
+
+
+@pytest.mark.parametrize("test", VALUES)
+def test_what_data_can_express_runs_in_a_sandbox_of_its_own(test: str) -> None:
+    assert analysed(test).level == "values", analysed(test).reason
+
+
+SHARED = [
+    "m = Money(5)\nassert m == 5",
+    "assert Vector(1, 2) * 3 == Vector(3, 6)",
+    "assert Money(1) + Money(2) == 3",
+    "assert sum([Money(1), Money(2)]) == 3",
+    "assert 3 < Money(5)",
+    "v = Vector(1)\nv += Vector(2)\nassert v.x == 3",
+    "assert max([Money(1), Money(2)]).amount == 2",
+    "items = [Money(2), Money(1)]\nitems.sort()\nassert items[0].amount == 1",
+    "assert 1 in Bag([1])",
+    "assert len({Point(1), Point(1)}) == 1",
+    "d = {Point(1): 2}\nassert d[Point(1)] == 2",
+    "assert abs(Money(-5)).amount == 5",
+    "assert Colour.RED == Colour(1)",
+    "def make():\n    return Money(1)\nassert make() == Money(1)",
+    "def check_it(a):\n    assert a == 1\ncheck_it(Money(1))",
+    "import unittest\nclass T(unittest.TestCase):\n    def setUp(self):\n        self.m = Money(1)\n"
+    "    def test(self):\n        self.assertEqual(self.m, 1)",
+    "class X(Base):\n    def step(self):\n        return 4\nassert X().run() == 8",
+    "import inspect\nassert inspect.signature(f)",
+    "assert type(Money(1)).__name__ == 'Money'",
+    "assert f.__doc__",
+    "assert isinstance(T.f, property)",
+    "import typing\nassert typing.get_type_hints(U) == {'a': int}",
+    "import pickle\nassert pickle.loads(pickle.dumps(f(2))) == 2",
+    "import copy\nassert copy.deepcopy(Money(1)).amount == 1",
+    "from solution import f\nassert f(2) == 4",
+    "from unittest.mock import patch\nwith patch('solution.helper'):\n    f()",
+    "from unittest import mock\nwith mock.patch.object(f, 'x'):\n    f()",
+    "import tempfile, os\np = os.path.join(tempfile.mkdtemp(), 'x')\nf(p)",
+    "assert f('/tmp/x') == open('/tmp/x').read()",
+    "import os\nassert os.path.exists(f())",
+    "import os\nos.environ['A'] = '1'\nassert f() == 1",
+    "import sys\nsys.stderr = None\nf()",
+    "import time\ntime.gmtime = None\nf()",
+    "import warnings\nwith warnings.catch_warnings():\n    f()",
+    "import pandas as pd\nassert f(2) == 4",
+    "assert eval(f(2)) == 4",
+    "import sqlite3\nassert f(sqlite3.connect(':memory:')) == 1",
+    "class T:\n    def test(self):\n        with self.assertLogs():\n            f()",
+    "assert issubclass(Cat, Animal)",
+    "from collections.abc import Iterable\nassert isinstance(Bag(), Iterable)",
+]
+
+
+@pytest.mark.parametrize("test", SHARED)
+def test_what_needs_the_submissions_process_shares_it(test: str) -> None:
+    found = analysed(test)
+    assert found.level == "shared"
+    assert found.reason.startswith("tests.0 ")
+
+
+def test_a_suite_has_the_highest_level_that_any_of_its_tests_needs() -> None:
+    assert analysed("assert f(1) == 1", "assert f(f(1)) == 1").level == "values"
+    assert analysed("assert f(1) == 1", "assert M(1) + M(2) == M(3)").reason.startswith("tests.1 ")
+
+
+def test_a_grader_may_say_which_it_wants() -> None:
+    assert analysed("assert f(1) == 1", integrity="in_process").level == "shared"
+    assert analysed("assert f(1) == 1", integrity="separated").level == "calls"
+    with pytest.raises(InvalidTask, match=r"tests\.0 compares objects"):
+        analysed("assert M(1) == M(1)", integrity="separated")
+
+
+CHECK = "def check(candidate):\n    assert candidate(2) == 4"
+
+
+def test_what_nothing_runs_is_run_where_the_meaning_is_plain() -> None:
+    assert analysed(CHECK, entry_point="f").tests[0].run == (("check", "check", "f"),)
+    assert analysed(CHECK).tests[0].run == (("check", "check", ""),)
+    assert analysed(CHECK + "\ncheck(f)").tests[0].run == ()
+    case = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        f()"
+    assert analysed(case).tests[0].run == (("cases", ["T"]),)
+    assert analysed(case + "\nunittest.main()").tests[0].run == ()
+    loads = "\nunittest.TextTestRunner().run(unittest.defaultTestLoader.loadTestsFromTestCase(T))"
+    assert analysed(case + loads).tests[0].run == ()
+    assert analysed("def test_a():\n    f()").tests[0].run == (("function", "test_a"),)
+    assert analysed("def test_a():\n    f()\ntest_a()").tests[0].run == ()
+
+
+def test_leetcodes_entry_point_is_a_method_of_a_new_object() -> None:
+    test = "def check(candidate):\n    assert candidate(nums = [3, 3], target = 6) == [0, 1]"
+    found = analysed(test, entry_point="Solution().twoSum")
+    assert found.plan is not None
+    assert found.plan.calls[0][0] == ["Solution", ["l"], ["d"], "twoSum"]
+
+
+@pytest.mark.parametrize("entry_point", ["", "1f", "f; g", "f(1)", "__import__('os')", "f\n"])
+def test_an_entry_point_that_names_no_function_is_a_broken_task(entry_point: str) -> None:
+    with pytest.raises(InvalidTask, match="entry_point"):
+        analysed(CHECK, entry_point=entry_point)
+
+
+@pytest.mark.parametrize(
+    "test", ["assert f(", "(" * 300 + ")" * 300, "x" * 2_000_000, "\0", "nonlocal x"]
+)
+def test_what_is_no_python_is_a_broken_task(test: str) -> None:
+    with pytest.raises(InvalidTask):
+        analysed(test)
+
+
+def test_names_are_the_submissions_unless_the_tests_or_python_bind_them() -> None:
+    found = analysed("helper = 2\nassert f(helper, len([1]), Thing().x) == other.y[0](3)")
+    assert found.rewritten is not None
+    assert found.rewritten.names == ("Thing", "f", "other")
+
+
+def test_a_built_in_name_is_the_submissions_where_it_alone_is_tested() -> None:
+    assert analysed("assert sum(10, 15) == 25").plan is not None
+    assert analysed("assert sum([1]) == max([1])").plan is None
+
+
+def test_modules_that_tests_take_for_granted_are_the_tests_own() -> None:
+    found = analysed("for i in (1, 2):\n    assert abs(f(i) - math.sqrt(i)) < 1e-9")
+    assert found.rewritten is not None
+    assert found.rewritten.names == ("f",)
+    assert found.rewritten.imports == ("import math",)
+    found = analysed("for i in 'ab':\n    assert f(i) == Counter(i)")
+    assert found.rewritten is not None
+    assert found.rewritten.imports == ("from collections import Counter",)
+    own = analysed("c = Counter()\nc.increment()\nassert c.value == 1")
+    assert own.rewritten is not None
+    assert "Counter" in own.rewritten.names

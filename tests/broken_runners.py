@@ -1,0 +1,49 @@
+"""Services whose code inside a sandbox fails on purpose, before anything of a submission runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from harness import Service, running_service
+from proctor_service.sandbox.backends.local import bundle
+from proctor_service.settings import Settings
+
+WORD = "break_here"
+"""A job that says it breaks the function; the jobs that warm the interpreter do not."""
+TEXT = "broken on purpose"
+_BREAK = """
+
+_whole = {name}
+def {name}(*args, **named):
+    if {always} or {word!r} in repr((args, named)):
+        raise RuntimeError({text!r})
+    return _whole(*args, **named)
+"""
+
+
+@contextmanager
+def broken_inside(folder: Path, module: str, name: str, *, always: bool = False) -> Iterator[None]:
+    """Backends that are opened here have one function of a module of `inside` that raises."""
+    inside = folder / "inside"
+    shutil.copytree(bundle._INSIDE, inside)
+    with (inside / f"{module}.py").open("a") as file:
+        file.write(_BREAK.format(name=name, always=always, word=WORD, text=TEXT))
+    packages = {**bundle._PACKAGES, "proctor_inside": (inside, None)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "_PACKAGES", packages)
+        yield
+
+
+@contextmanager
+def broken_service(
+    folder: Path, module: str, name: str, *, always: bool = False
+) -> Iterator[Service]:
+    """The real service, with such a function."""
+    broken = broken_inside(folder, module, name, always=always)
+    with broken, running_service(Settings(), judge=None) as running:
+        yield running

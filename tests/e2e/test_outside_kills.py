@@ -1,0 +1,194 @@
+"""Verdicts while somebody outside kills sandboxes and what makes them, and for lack of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from harness import Service, running_service
+from judging import judge, one
+from proctor_service.sandbox.backends.local import LocalBackend
+from proctor_service.settings import Settings
+from service_process import ServiceProcess
+
+ASSERTS = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
+EXEC = {"kind": "exec"}
+RIGHT = "def f(x):\n    return x * x\n# {}"
+WRONG = "def f(x):\n    return x\n# {}"
+LEAVES = "import os\nos._exit(0)\n# {}"
+ENDLESS = "while True: pass"
+MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+def local(service: Service) -> LocalBackend:
+    backend = service.rooms.backend
+    assert isinstance(backend, LocalBackend)
+    return backend
+
+
+def first_processes(backend: LocalBackend) -> list[int]:
+    """Of the sandboxes that are lent."""
+    found: list[int] = []
+    for slot in backend.busy_slots():
+        with contextlib.suppress(OSError):
+            found += map(int, Path(f"/proc/{slot}/task/{slot}/children").read_text().split())
+    return found
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def killing(kinds: list[Callable[[], list[int]]]) -> Iterator[list[int]]:
+    """Kills one process every 0.3 s, of each kind in turn; the list is of those that were killed."""
+    killed: list[int] = []
+    over = threading.Event()
+
+    def work() -> None:
+        for kind in itertools.cycle(kinds):
+            if over.wait(0.3):
+                return
+            with contextlib.suppress(LookupError):
+                pid = kind()[0]
+                kill(pid)
+                killed.append(pid)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_kills_from_outside_cost_no_reward_and_none_is_wrong(service: Service) -> None:
+    backend = local(service)
+    kinds = [
+        lambda: first_processes(backend),
+        backend.busy_slots,
+        lambda: first_processes(backend),
+        lambda: [backend.zygote()],
+    ]
+    wanted = {RIGHT: "passed", WRONG: "failed", LEAVES: "early_exit"}
+    sources = list(itertools.islice(itertools.cycle(wanted), 500))
+    items = [
+        {"completion": source.format(number), "grader": ASSERTS}
+        for number, source in enumerate(sources)
+    ]
+    with killing(kinds) as killed:
+        results = judge(service, *items, deadline_seconds=600)
+    assert killed
+    assert [result["verdict"] for result in results] == [wanted[source] for source in sources]
+
+
+def test_a_first_process_that_is_always_killed_is_lost_and_no_verdict(service: Service) -> None:
+    backend = local(service)
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.05):
+            for pid in first_processes(backend):
+                kill(pid)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        with service.client() as client:
+            item = {"completion": ENDLESS, "grader": EXEC, "limits": {"cpu_seconds": 60}}
+            body = {"submissions": [item], "extract": "none", "cache": False, "job": "killed"}
+            answer = client.post("/reward", json=body).json()
+            metrics = client.get("/metrics").text
+    finally:
+        over.set()
+        thread.join()
+    (result,) = answer["results"]
+    assert (result["reward"], result["error"]["reason"]) == (None, "sandbox_lost")
+    assert 'proctor_lost_items_total{job="killed"} 1.0' in metrics
+
+
+OWN_ACTS = {
+    "kill": "import os\nos.kill(os.getpid(), 9)\nwhile True: pass",
+    "of_a_child": "import os, time\nif os.fork() == 0:\n    os.kill(1, 9)\n    os._exit(0)\nos.wait()\n1 / 0",
+    "cpu_limit": "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nwhile True: pass",
+    "parent": "import ctypes\nctypes.CDLL(None).prctl(1, 9)\nwhile True: pass",
+    "descriptor": (
+        "import fcntl, os\nread, write = os.pipe()\nfcntl.fcntl(read, fcntl.F_SETOWN, os.getpid())\n"
+        "fcntl.fcntl(read, 10, 9)\nflags = fcntl.fcntl(read, fcntl.F_GETFL)\n"
+        "fcntl.fcntl(read, fcntl.F_SETFL, flags | os.O_ASYNC)\nos.write(write, b'x')\nwhile True: pass"
+    ),
+    "timer": (
+        "import ctypes\nlibc = ctypes.CDLL(None)\n"
+        "event = (ctypes.c_int * 16)(0, 0, 9, 0)\ntimer = ctypes.c_void_p()\n"
+        "libc.timer_create(1, event, ctypes.byref(timer))\n"
+        "libc.timer_settime(timer, 0, (ctypes.c_long * 4)(0, 0, 0, 1000), None)\nwhile True: pass"
+    ),
+}
+
+
+@pytest.mark.parametrize("how", OWN_ACTS)
+def test_no_program_can_have_itself_killed_and_pass_for_lost(service: Service, how: str) -> None:
+    limits = {"cpu_seconds": 1.5, "wall_seconds": 5}
+    result = one(service, OWN_ACTS[how], EXEC, limits=limits)
+    assert result["reward"] == 0.0
+    assert result["verdict"] == ("runtime_error" if how == "of_a_child" else "timeout")
+
+
+HOLDS = "b = bytearray({} << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n# {}"
+
+
+@contextlib.contextmanager
+def surroundings_of(megabytes: int) -> Iterator[Path]:
+    """A memory cgroup (v1) with that limit, for a service."""
+    if not (MEMORY / "memory.limit_in_bytes").exists() or not os.access(MEMORY, os.W_OK):
+        pytest.skip("no memory cgroups of version 1 to make here")
+    group = MEMORY / f"surroundings-{os.getpid()}"
+    group.mkdir()
+    try:
+        for name in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+            with contextlib.suppress(OSError):
+                (group / name).write_text(str(megabytes << 20))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def judged(url: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    body = {"submissions": items, "extract": "none", "cache": False, "deadline_seconds": 600}
+    answer = httpx.post(f"{url}/reward", json=body, timeout=700, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+def test_memory_that_the_surroundings_lack_is_nobodys_limit() -> None:
+    with surroundings_of(700) as group, ServiceProcess().within(group) as service:
+        right = [
+            {"completion": HOLDS.format(250, n), "grader": EXEC, "limits": {"memory_mb": 512}}
+            for n in range(20)
+        ]
+        results = judged(service.url, right)
+        assert [result["reward"] for result in results] == [1.0] * len(right)
+        greedy = [
+            {"completion": HOLDS.format(400, n), "grader": EXEC, "limits": {"memory_mb": 200}}
+            for n in range(4)
+        ]
+        results = judged(service.url, greedy)
+        assert [result["verdict"] for result in results] == ["memory_limit"] * len(greedy)

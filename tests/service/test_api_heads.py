@@ -1,0 +1,212 @@
+"""Request heads that are too long, too slow, or too many."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from harness import WAIT_SECONDS, Service, exec_request, running_service
+from proctor_service import server as serving
+from proctor_service.api import heads
+
+START = b"POST /reward HTTP/1.1\r\nHost: proctor\r\n"
+HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: proctor\r\n\r\n"
+LAST_HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: proctor\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service() as running:
+        yield running
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A service that waits for a head a quarter of a second, and for at most four at once."""
+    monkeypatch.setattr(heads, "HEAD_SECONDS", 0.25)
+    monkeypatch.setattr(serving, "MOST_UNFINISHED", 4)
+    with running_service() as running:
+        yield running
+
+
+def connect(service: Service) -> socket.socket:
+    """A new connection; close it."""
+    address = httpx.URL(service.url)
+    return socket.create_connection((address.host, address.port), WAIT_SECONDS)
+
+
+def send_until_closed(connection: socket.socket, data: bytes, most: int = 1) -> int:
+    """Sends it so often, and stops when the service has closed the connection. Bytes sent."""
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        for _ in range(most):
+            connection.sendall(data)
+            sent += len(data)
+    return sent
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the service closes the connection."""
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65536):
+            found += piece
+    return found
+
+
+def assert_refused(answer: bytes, status: int) -> None:
+    """It is one answer with that status, and the contract's body."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d " % status), answer[:300]
+    assert b"connection: close" in head
+    error = json.loads(body)["error"]
+    assert error["reason"] == "invalid_request"
+    assert error["retryable"] is (status == 408)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        START + b"X-Long: " + b"a" * 70_000 + b"\r\n\r\n",
+        START + b"X-Long: " + b"a" * 70_000,
+        START + b"a" * 70_000,
+        START + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 900) for i in range(80)) + b"\r\n",
+        START + b"".join(b"X-%d: a\r\n" % i for i in range(100)) + b"\r\n",
+        b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: proctor\r\n\r\n",
+        b"GET /" + b"a" * 70_000,
+        b"\r\n" * 35_000,
+        START + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX-Trailer: " + b"a" * 90_000,
+        START + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"X: a\r\n" * 100,
+        START + b"Transfer-Encoding: chunked\r\n\r\n5;" + b"a" * 90_000,
+    ],
+    ids=[
+        "value", "unfinished value", "unfinished name", "many bytes", "many fields", "target",
+        "unfinished target", "empty lines", "trailer", "many trailers", "chunk extension",
+    ],
+)  # fmt: skip
+def test_a_head_that_is_too_large_is_a_431(service: Service, head: bytes) -> None:
+    with connect(service) as connection:
+        send_until_closed(connection, head)
+        assert_refused(everything(connection), 431)
+
+
+def test_a_head_just_below_the_bounds_is_served(service: Service) -> None:
+    fields = b"".join(b"X-%d: %s\r\n" % (i, b"a" * 600) for i in range(97))
+    with connect(service) as connection:
+        connection.sendall(LAST_HEALTHZ[:-2] + fields + b"\r\n")
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_endless_head_is_refused_while_it_comes(service: Service) -> None:
+    with connect(service) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+        send_until_closed(connection, START + b"X-Long: ")
+        assert send_until_closed(connection, b"a" * 65536, 1024) < 16 << 20
+        assert_refused(everything(connection), 431)
+
+
+def test_requests_sent_in_a_row_are_all_answered(service: Service) -> None:
+    body = json.dumps(exec_request("x" * 40_000)).encode()
+    reward = START + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with connect(service) as connection:
+        connection.sendall((reward + HEALTHZ) * 5 + LAST_HEALTHZ)
+        assert everything(connection).count(b"HTTP/1.1 200 ") == 11
+
+
+def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(service: Service) -> None:
+    with connect(service) as connection:
+        send_until_closed(connection, HEALTHZ + START + b"X-Long: " + b"a" * 200_000)
+        assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", START, START + b"X: a\r\n", b"\r\n"])
+def test_a_head_that_does_not_come_is_a_408(impatient: Service, sent: bytes) -> None:
+    with connect(impatient) as connection:
+        connection.sendall(sent)
+        assert_refused(everything(connection), 408)
+
+
+@pytest.mark.parametrize("sent", [b"G", b"\r\n"])
+def test_a_later_head_that_does_not_come_is_a_408(impatient: Service, sent: bytes) -> None:
+    with connect(impatient) as connection:
+        connection.sendall(HEALTHZ)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(sent)
+        assert_refused(everything(connection), 408)
+
+
+def test_an_idle_connection_and_a_slow_body_are_left_alone(impatient: Service) -> None:
+    body = json.dumps(exec_request("x")).encode()
+    with connect(impatient) as idle, connect(impatient) as slow, connect(impatient) as silent:
+        idle.sendall(HEALTHZ)
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200 ")
+        slow.sendall(START + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
+        assert_refused(everything(silent), 408)  # as much time has passed for the others
+        idle.sendall(LAST_HEALTHZ)
+        assert everything(idle).startswith(b"HTTP/1.1 200 ")
+        slow.sendall(body[5:])
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_answer_to_http_1_0_is_not_chunked(service: Service) -> None:
+    body = json.dumps(exec_request("x", "y")).encode()
+    fields = b"Accept: application/x-ndjson\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with connect(service) as connection:
+        connection.sendall(b"POST /reward HTTP/1.0\r\nConnection: keep-alive\r\n" + fields + body)
+        head, _, streamed = everything(connection).partition(b"\r\n\r\n")
+        assert b" 200 " in head
+        assert b"chunked" not in head
+        assert len([json.loads(line) for line in streamed.splitlines()]) >= 2
+    with connect(service) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        head, _, whole = everything(connection).partition(b"\r\n\r\n")
+        assert b"content-length: %d" % len(whole) in head
+        assert json.loads(whole)["status"] == "ok"
+
+
+@pytest.mark.parametrize("path", ["/healthz/", "/reward/", "/sandboxes/"])
+def test_nobody_is_sent_to_where_the_host_header_says(service: Service, path: str) -> None:
+    with service.client() as client:
+        answer = client.get(path, headers={"Host": "somebody.example"})
+    assert answer.status_code in (404, 405)
+    assert "somebody" not in answer.text + str(answer.headers)
+
+
+@pytest.mark.parametrize("path", ["/reward", "/sandboxes"])
+def test_two_keys_are_a_400(service: Service, path: str) -> None:
+    with service.client() as client:
+        keys = [("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
+        answer = client.post(path, json=exec_request("x"), headers=keys)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["reason"] == "invalid_request"
+
+
+def test_beyond_the_bound_the_oldest_unfinished_request_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "MOST_UNFINISHED", 4)
+    with running_service() as service, contextlib.ExitStack() as open_ones:
+        connections = [open_ones.enter_context(connect(service)) for _ in range(7)]
+        for connection in connections[:3]:
+            assert_refused(everything(connection), 408)
+        for connection in connections[3:]:
+            connection.sendall(LAST_HEALTHZ)
+            assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_the_bytes_of_unfinished_heads_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(heads, "MOST_UNFINISHED_BYTES", 100_000)
+    with running_service() as service, contextlib.ExitStack() as open_ones:
+        connections = [open_ones.enter_context(connect(service)) for _ in range(3)]
+        for connection in connections:
+            connection.sendall(START + b"X-Long: " + b"a" * 45_000)
+        assert_refused(everything(connections[0]), 408)
+        connections[2].sendall(b"\r\n\r\n")
+        assert connections[2].recv(65536).startswith(b"HTTP/1.1 ")

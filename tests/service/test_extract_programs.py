@@ -1,0 +1,259 @@
+"""Which completions are programs as they stand, and which of several blocks is the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from proctor_service.judge.extract import extract
+
+ONE_LINE = [
+    "print(sum(map(int, input().split())))",
+    "print(1)",
+    "print (1)",
+    "print(1);",
+    "print(1)  # the answer",
+    "print(f'{1 + 1}')",
+    "x = 1",
+    "a, b = map(int, input().split()); print(a + b)",
+    "import math",
+    "from math import gcd",
+    "import sys; print(sys.stdin.read())",
+    "def f(x): return x",
+    "f = lambda x: x * 2",
+    "lambda x: x * 2",
+    "class A: pass",
+    "for i in range(3): print(i)",
+    "while True: pass",
+    "if True: print(1)",
+    "exec('print(1)')",
+    "__import__('os').system('true')",
+    "main()",
+    "solve(input())",
+    "sys.stdout.write('1')",
+    "'\\n'.join(map(str, range(3)))",
+    "[print(i) for i in range(3)]",
+    "print(1) if input() else print(2)",
+    "print(1), print(2)",
+    "input() and print(1)",
+    "(lambda: print(1))()",
+    "(n := int(input())) and print(n)",
+    "[*map(print, input().split())]",
+    "*map(print, [1]),",
+    "assert 1 + 1 == 2",
+    "raise ValueError",
+    "raise SystemExit(0)",
+    "with open(0) as f: print(f.read())",
+    "try: print(1)\nexcept ValueError: pass",
+    "# a comment\nprint(1)",
+    "print('Sorry, I cannot.')",
+    "print('日本'); print(1)",
+    "async def f(): return 1",
+    "@staticmethod\ndef f(): return 1",
+    "Solution().solve()",
+    "x: int = 1",
+    "x += 1",
+]
+NO_PROGRAM = [
+    "Sorry, I cannot.",
+    "I don't know",
+    "I can not",
+    "None",
+    "True",
+    "yes",
+    "Yes",
+    "42",
+    "3.14",
+    "-1",
+    "'yes'",
+    '"""yes"""',
+    "...",
+    "x",
+    "e.g",
+    "Yes, sure",
+    "yes; no",
+    "yes\nno",
+    "not sure",
+    "yes or no",
+    "yes if possible else no",
+    "Answer: 42",
+    "Answer: print(42)",
+    "answer == 42",
+    "O(n)",
+    "O(n * log(n))",
+    "Sorry (really)",
+    "sorry (really)",
+    "all (of them)",
+    "all (of), any (of)",
+    "[1, 2, 3]",
+    "{'a': 1}",
+    "(1, 2)",
+    "a - b",
+    "x[0]",
+    "pass",
+    "return",
+    "return 42",
+    "break",
+    "continue",
+    "global warming",
+    "raise awareness",
+    "assert dominance",
+    "del monte",
+    "raise",
+    "print",
+    "help",
+    "`x`",
+    "print(1",
+    "The answer is print(1)",
+    "print the sum",
+    "await",
+    "# print(1)",
+]
+
+
+@pytest.mark.parametrize("text", ONE_LINE)
+def test_one_line_is_a_program(text: str) -> None:
+    assert extract(text, "auto") == text
+    assert extract(f"  {text}\n".replace("\n@", "\n  @"), "auto") in (text, f"  {text}\n", None)
+    assert extract(text + "\n", "auto") == text + "\n"
+
+
+@pytest.mark.parametrize("text", NO_PROGRAM)
+def test_a_word_a_value_and_prose_are_no_program(text: str) -> None:
+    assert extract(text, "auto") is None
+
+
+@pytest.mark.parametrize(
+    "text", [" print(1)", "\n\n    print(1)\n", "`print(1)`", "  x = 1\n  y = 2"]
+)
+def test_what_stands_around_a_program_is_taken_off(text: str) -> None:
+    code = extract(text, "auto")
+    assert code is not None
+    compile(code, "", "exec")
+
+
+CODE = "def add(a, b):\n    return a + b"
+READS = "print(sum(map(int, input().split())))"
+USAGE = "Run it like this:\n"
+BEHIND = {
+    "a session of a shell": f"{USAGE}```\n$ echo 1 2 3 | python solution.py\n6\n```",
+    "a shell, named": f"{USAGE}```bash\necho 1 2 3 | python solution.py\n```",
+    "a shell, not named": f"{USAGE}```\necho 1 2 3 | python solution.py\n```",
+    "a console": f"{USAGE}```console\n$ python solution.py\n6\n```",
+    "text": "Output:\n```text\n6\n```",
+    "json": 'Output:\n```json\n{"sum": 6}\n```',
+    "output": "Output:\n```\n6\n```",
+    "output of several lines": "Output:\n```\n1 2\n6\n```",
+    "output that is words": "Output:\n```\nHello, World!\n```",
+    "output that is one word": "Output:\n```\nYES\n```",
+    "output that is a list": "Output:\n```\n[1, 2, 3]\n```",
+    "output that is a dict": 'Output:\n```\n{"a": 1}\n```',
+    "output that is an assignment": "Output:\n```\nn = 6\n```",
+    "output with labels": "```\nInput: 3\nOutput: 6\n```",
+    "input and output": "```\nInput:\n1 2 3\nOutput:\n6\n```",
+    "a session of Python": "```\n>>> add(1, 2)\n3\n```",
+    "a session of Python, named": "```python\n>>> add(1, 2)\n3\n```",
+    "a session of IPython": "```python\nIn [1]: add(1, 2)\nOut[1]: 3\n```",
+    "a session named pycon": "```pycon\n>>> add(1, 2)\n3\n```",
+    "installing": "```\npip install numpy\n```",
+    "a command of one word": "```\nmake\n```",
+    "a traceback": '```\nTraceback (most recent call last):\n  File "a.py", line 1\nValueError\n```',
+    "a prompt with a name": "```\nme@here:~$ python a.py\n6\n```",
+    "a table": "```\n| a | b |\n|---|---|\n| 1 | 2 |\n```",
+    "an output block in tildes": "~~~\n6\n~~~",
+    "usage and then output": "```bash\npython a.py\n```\nprints\n```\n6\n```",
+    "two outputs": "```\n6\n```\nor\n```\n7\n```",
+    "unclosed output": "Output:\n```\n6",
+    "output that names python": "```python\n6\n```",
+}
+USES = {
+    "calls": "```python\nprint(add(1, 2))  # 3\n```",
+    "calls, not named": "```\nprint(add(1, 2))\n```",
+    "asserts": "```python\nassert add(1, 2) == 3\n```",
+    "a bare call": "```python\nadd(1, 2)\n```",
+    "a loop": "```python\nfor a, b in [(1, 2)]:\n    print(add(a, b))\n```",
+    "an import": "```python\nfrom solution import add\n\nprint(add(1, 2))\n```",
+    "a test": "```python\nfrom solution import add\n\ndef test_add():\n    assert add(1, 2) == 3\n```",
+    "twice": "```python\nadd(1, 2)\n```\nand\n```python\nadd(3, 4)\n```",
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+@pytest.mark.parametrize("fence", ["python", "py", ""])
+@pytest.mark.parametrize("code", [CODE, READS])
+def test_output_and_usage_behind_the_code_are_not_the_code(
+    name: str, fence: str, code: str
+) -> None:
+    text = f"Here it is:\n```{fence}\n{code}\n```\n{BEHIND[name]}"
+    if name == "output that names python" and not fence:
+        return  # then the block that names it is taken
+    assert extract(text, "auto") == code
+    assert extract(f"<answer>\n{text}\n</answer>", "auto") == code
+    assert extract(text + "\nThat is all.", "auto") == code or "unclosed" in name
+
+
+@pytest.mark.parametrize("name", USES)
+def test_a_block_that_uses_the_code_is_not_the_code(name: str) -> None:
+    assert extract(f"```python\n{CODE}\n```\nUsage:\n{USES[name]}", "auto") == CODE
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (f"```python\n{READS}\n```\nBetter:\n```python\n{CODE}\n```", CODE),
+        (f"```python\n{READS}\n```\nBetter:\n```\n{CODE}\n```", CODE),
+        (f"```\n{READS}\n```\nBetter:\n```\n{CODE}\n```", CODE),
+        (f"```\n6\n```\n```python\n{CODE}\n```", CODE),
+        (f"```python\n{CODE}\n```\n```python\n{READS}\n```", READS),
+        (f"```python\n{CODE}\n```\nNo:\n```python\n{CODE}\nprint(add(1, 2))\n```", None),
+        (f"```python\n{CODE}\n```\nNo:\n```python\ndef add(a, b) return\n```", "def add(a, b) return"),
+        (f"```python\n{CODE}\n```\nNo:\n```\ndef add(a, b) return\n```", "def add(a, b) return"),
+        ("```\n6\n```", "6"),
+        ("```\n$ python a.py\n```\n```\n6\n```", "6"),
+        ("```python\nx = (\n```\n```\n6\n```", "x = ("),
+    ],
+)  # fmt: skip
+def test_the_last_block_that_is_code_is_taken(text: str, code: str | None) -> None:
+    assert extract(text, "auto") == (code or f"{CODE}\nprint(add(1, 2))")
+
+
+def test_the_mode_fence_takes_the_last_block_whatever_it_holds() -> None:
+    assert extract(f"```python\n{CODE}\n```\n```\n6\n```", "fence") == "6"
+
+
+OTHER = {
+    "bash": ("read a b; echo $((a + b))", ["echo 1 2 | bash solution.sh", "chmod +x a.sh && ./a.sh"]),
+    "c": ('#include <stdio.h>\nint main(void) { puts("1"); return 0; }', ["gcc a.c && ./a.out"]),
+    "cpp": ("#include <iostream>\nint main() { std::cout << 1; }", ["g++ a.cpp && ./a.out"]),
+    "java": (
+        "public class A {\n  public static void main(String[] a) { System.out.println(1); }\n}",
+        ["javac A.java && java A"],
+    ),
+    "javascript": ("console.log(1 + 1);", ["node solution.js"]),
+    "go": ('package main\nimport "fmt"\nfunc main() { fmt.Println(1) }', ["go run a.go"]),
+    "rust": ('fn main() { println!("1"); }', ["cargo run", "rustc a.rs && ./a"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", OTHER)
+def test_other_languages(language: str) -> None:
+    code, commands = OTHER[language]
+    for command in commands:
+        for behind in (f"```\n{command}\n```", f"```console\n$ {command}\n6\n```", "```\n6\n```",
+                       f"```\n$ {command}\n```", "```text\n6\n```", '```json\n{"a": 1}\n```'):  # fmt: skip
+            for fence in (language, ""):
+                text = f"Here:\n```{fence}\n{code}\n```\nRun it:\n{behind}"
+                assert extract(text, "auto", language) == code, text
+    if language == "bash":
+        text = f"```bash\n{code}\n```\n```bash\n{commands[0]}\n```"
+        assert extract(text, "auto", language) == code
+    better = f"```{language}\nold\n```\nBetter:\n```\n{code}\n```"
+    assert extract(better, "auto", language) == code
+
+
+@pytest.mark.parametrize("language", OTHER)
+def test_programs_of_other_languages_without_marks(language: str) -> None:
+    code, _ = OTHER[language]
+    assert extract(code, "auto", language) == code
+    for prose in ("Sorry, I cannot.", "I don't know", "None", "yes", "42", "For all n, it holds."):
+        assert extract(prose, "auto", language) is None
+        assert extract(f"{prose}\n```{language}\n{code}\n```", "auto", language) == code

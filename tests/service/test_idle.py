@@ -1,0 +1,82 @@
+"""Which wall time counts as idle: only sleep that the kernel's figures confirm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proctor_service.sandbox.backends.local.idle import IdleClock, Sample, ThreadTimes
+
+Times = tuple[float, float, str]
+"""Seconds run, seconds waited for a core, and the state."""
+
+
+def sample(at: float, *threads: Times, throttled: float = 0.0) -> Sample:
+    """What a look finds at that second. Threads are numbered from 1."""
+    found = {
+        number: ThreadTimes(ran, waited, state == "R", state == "D")
+        for number, (ran, waited, state) in enumerate(threads, 1)
+    }
+    cpu = sum(ran for ran, _, _ in threads)
+    return Sample(at, at, found, cpu, throttled)
+
+
+def idle_seconds(samples: Iterable[Sample]) -> float:
+    """How much of the time is settled as idle."""
+    clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
+    return sum(clock.settle(each).idle_seconds for each in samples)
+
+
+def test_sleep_counts() -> None:
+    samples = [sample(second, (0.1, 0.0, "S")) for second in range(1, 11)]
+    assert idle_seconds(samples) == 9.9
+
+
+def test_a_wait_for_a_core_is_never_idle_however_long_it_lasts() -> None:
+    waiting = [sample(second, (0.1, 0.0, "R")) for second in range(1, 1000)]
+    over = [sample(1000, (0.2, 999.8, "S"))]
+    assert idle_seconds(waiting + over) < 0.001
+
+
+def test_short_turns_between_long_waits_are_never_idle() -> None:
+    samples = [sample(second, (0.004 * second, 0.996 * second, "R")) for second in range(1, 1000)]
+    assert idle_seconds(samples) < 0.001
+
+
+def test_a_throttled_program_is_never_idle() -> None:
+    samples = [sample(s, (s / 2, 0.0, "S"), throttled=s / 2) for s in range(1, 100)]
+    assert idle_seconds(samples) < 0.001
+
+
+def test_who_sleeps_is_idle_while_others_are_throttled() -> None:
+    samples = [sample(s, (0.1, 0.0, "S"), throttled=s / 2) for s in range(1, 101)]
+    assert idle_seconds(samples) > 98
+
+
+def test_looking_runnable_at_every_look_takes_as_much_as_it_hides() -> None:
+    samples = [sample(second, (0.02 * second, 0.0, "R")) for second in range(1, 101)]
+    assert idle_seconds(samples) > 94
+
+
+def test_one_thread_that_starves_keeps_what_others_slept_open() -> None:
+    starving = [sample(s, (0.1, 0.0, "S"), (0.1, 0.0, "R")) for s in range(1, 51)]
+    assert idle_seconds(starving) == 0.0
+
+
+def test_a_crowd_of_threads_is_settled_though_some_wait_at_every_look() -> None:
+    crowd = [
+        sample(s, *[((s + n) // 64 * 0.5, (s + n) // 64 * 60.0, "R") for n in range(64)])
+        for s in range(1, 640)
+    ]
+    clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
+    assert sum(clock.settle(each).seconds for each in crowd) > 500
+
+
+def test_a_thread_that_ended_while_it_waited_leaves_time_that_nobody_can_tell() -> None:
+    clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
+    parts = [
+        clock.settle(sample(1, (0.0, 0.0, "S"))),
+        clock.settle(sample(2, (0.0, 0.0, "S"), (0.0, 0.0, "R"))),
+        clock.settle(sample(3, (0.0, 0.0, "S"))),
+    ]
+    assert sum(part.idle_seconds for part in parts) == 1.0
+    assert sum(part.unseen_seconds for part in parts) == 2.0

@@ -1,0 +1,42 @@
+"""The classes of a Java source that name its file and that run."""
+
+from __future__ import annotations
+
+import pytest
+
+from proctor_service.java_names import JavaNames, java_names
+
+MAIN = "public static void main(String[] a) { }"
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "main"),
+    [
+        ("", "Main", "Main"),
+        (f"public class Solution {{ {MAIN} }}", "Solution", "Solution"),
+        (f"class A {{ {MAIN} }}", "A", "A"),
+        (f"public class A {{ }} class B {{ {MAIN} }}", "A", "B"),
+        (f"class B {{ {MAIN} }} public class A {{ }}", "A", "B"),
+        ("public class A { }", "A", "A"),
+        (f"class A {{ public static class B {{ {MAIN} }} {MAIN} }}", "A", "A"),
+        (f"// public class No {{\nclass A {{ {MAIN} }}", "A", "A"),
+        (f"/* public class No {{ */ class A {{ {MAIN} }}", "A", "A"),
+        (f'class A {{ String s = "}} public class No {{"; {MAIN} }}', "A", "A"),
+        (f"class A {{ char c = '}}'; {MAIN} }}", "A", "A"),
+        (f'class A {{ String s = """\n}} public class No {{""\n"""; {MAIN} }}', "A", "A"),
+        (f"import public.x; class A {{ {MAIN} }}", "A", "A"),
+        (f"public  final\nclass  A<T> {{ {MAIN} }}", "A", "A"),
+        (f"public record P(int x) {{ {MAIN} }}", "P", "P"),
+        (f"class {'x' * 200} {{ {MAIN} }}", "Main", "Main"),
+        (f"class ../../x {{ {MAIN} }}", "Main", "Main"),
+    ],
+)
+def test_names(source: str, file: str, main: str) -> None:
+    assert java_names(source) == JavaNames(file, main)
+
+
+@pytest.mark.parametrize(
+    "part", ["{", "}", "/*", '"', '"""', "'", "//", "public ", "class ", "void "]
+)
+def test_any_source_has_names(part: str) -> None:
+    assert java_names(part * 1_000_000) == JavaNames()
