@@ -141,7 +141,8 @@ class Execution:
             stderr=self.err.text(),
             truncated=self.out.cut or self.err.cut,
             usage=Usage(
-                cpu_seconds=evidence.cpu_seconds,
+                # What it was seen to use has the time of children that were killed and not waited for.
+                cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
                 wall_seconds=time.monotonic() - self.started_at,
                 peak_memory_mb=peak_kb / 1024,
                 idle_seconds=self.idle_seconds,

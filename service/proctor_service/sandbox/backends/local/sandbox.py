@@ -241,7 +241,7 @@ class LocalSandbox:
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
-        cpu = max(cpu_seconds, self.counted_seconds() or 0.0)
+        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.counted_seconds() or 0.0)
         evidence = Evidence(
             status,
             self._stopped_for,
