@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -176,7 +177,7 @@ def test_leetcodes_entry_point_is_a_method_of_a_new_object() -> None:
     test = "def check(candidate):\n    assert candidate(nums = [3, 3], target = 6) == [0, 1]"
     found = analysed(test, entry_point="Solution().twoSum")
     assert found.plan is not None
-    assert found.plan.calls[0][0] == ["Solution", ["l"], ["d"], "twoSum"]
+    assert json.loads(found.plan.calls_json)[0][0] == ["Solution", ["l"], ["d"], "twoSum"]
 
 
 @pytest.mark.parametrize("entry_point", ["", "1f", "f; g", "f(1)", "__import__('os')", "f\n"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def planned(source: str, test: str, setup: str = "") -> bool:
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     answers = []
-    for name, args, kwargs in plan.calls:
+    for name, args, kwargs in json.loads(plan.calls_json):
         function = namespace[name] if isinstance(name, str) else None
         if function is None:
             function = getattr(namespace[name[0]](), name[3])

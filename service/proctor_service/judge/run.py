@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proctor_service.errors import InvalidTask
@@ -88,6 +89,12 @@ def python_message(submission: Submission, mode: str, **fields: object) -> bytes
         files=dict(submission.files),
         **fields,
     )
+
+
+def calls_message(submission: Submission, calls_json: str, imports: Sequence[str]) -> bytes:
+    """The job of calling a Python submission: the calls are JSON already."""
+    line = python_message(submission, "calls", imports=imports)
+    return line[:-2] + b', "calls": ' + calls_json.encode("ascii") + b"}\n"
 
 
 def room_for(limits: Limits, state: bytes | None) -> Limits:

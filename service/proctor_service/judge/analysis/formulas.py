@@ -63,6 +63,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
 }
 _MOST_BITS = 10_000
+_SHOWN = 300
 Formula = Callable[[Callable[[int], Any]], Any]
 """A condition over results: it is given a function from a call's number to its value."""
 
@@ -77,10 +78,13 @@ class Check:
 
     That is `call <compare> expected`, or the truth of a call, where `compare` is None; `wire` is the
     encoding of `expected`, and `reflected` tells that the literal stands on the left. Otherwise
-    `formula` is set.
+    `formula` is set. `text` is the whole condition, and `shown` the call, or what stands for it in a
+    message: it holds no expected value. No syntax tree is kept: plans live long, and each object in
+    one costs every collection of garbage.
     """
 
-    node: ast.expr
+    shown: str
+    text: str
     calls: tuple[int, ...]
     formula: Formula | None = None
     compare: Callable[[Any, Any], Any] | None = None
@@ -90,21 +94,6 @@ class Check:
     wire_bytes: int = 0
     reflected: bool = False
     negated: bool = False
-
-    @property
-    def shown(self) -> str:
-        """The call, or what stands for it in a message; it holds no expected value."""
-        node = self.node
-        if isinstance(node, ast.UnaryOp):
-            node = node.operand
-        elif isinstance(node, ast.Compare) and self.formula is None:
-            node = node.comparators[0] if self.reflected else node.left
-        return "the condition" if self.formula is not None else _shown(node)
-
-    @property
-    def text(self) -> str:
-        """The whole condition."""
-        return _shown(self.node)
 
 
 class Calls(Protocol):
@@ -337,9 +326,16 @@ def is_mutable(value: Any) -> bool:
     return isinstance(value, list | dict | set | bytearray)
 
 
-def _shown(node: ast.AST) -> str:
-    try:
-        text = ast.unparse(node)
-    except (ValueError, RecursionError):  # a number of more digits than Python writes
-        return "the call"
-    return text if len(text) <= 300 else text[:299] + "…"
+def text_of(node: ast.expr, source: str) -> str:
+    """Return the text of an expression of a source for a message, cut short."""
+    one_line = node.lineno == node.end_lineno and source.isascii()
+    if one_line:
+        text = source.split("\n", node.lineno)[node.lineno - 1][
+            node.col_offset : node.end_col_offset
+        ]
+    else:
+        try:
+            text = ast.unparse(node)
+        except (ValueError, RecursionError):  # a number of more digits than Python writes
+            return "the call"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -8,6 +8,7 @@ there. Tests that cannot be written so (loops, exceptions, objects) are judged a
 from __future__ import annotations
 
 import ast
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from proctor_service.judge.analysis.formulas import (
     Check,
     Formulas,
     is_mutable,
+    text_of,
 )
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, evaluate
 from proctor_service.judge.analysis.names import Names, star_names
@@ -40,9 +42,14 @@ class PlannedTest:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in their order, what each test makes of them, and imports that the tests need."""
+    """Calls in their order, what each test makes of them, and imports that the tests need.
 
-    calls: tuple[list[Any], ...]
+    `calls_json` is the JSON list of `count` calls, each `[target, arguments, keywords]`: one string, since
+    it goes to the sandbox as it is.
+    """
+
+    calls_json: str
+    count: int
     tests: tuple[PlannedTest, ...]
     imports: tuple[str, ...]
 
@@ -57,17 +64,18 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
 
 def _plan(suite: Suite, names: Names) -> Plan:
     planner = _Planner(suite, names)
-    planner.run(suite.setup.body)
+    planner.run(suite.setup.body, suite.setup_text)
     tests = []
     for test in suite.tests:
         planner.begin_test()
-        planner.run(test.tree.body)
+        planner.run(test.tree.body, test.text)
         for step in test.run:
             planner.run_step(step)
         tests.append(planner.end_test())
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
-    return Plan(tuple(planner.calls), tuple(tests), (*names.imports, *planner.imports))
+    imports = (*names.imports, *planner.imports)
+    return Plan(json.dumps(planner.calls), len(planner.calls), tuple(tests), imports)
 
 
 class _Planner:
@@ -81,6 +89,8 @@ class _Planner:
         self._checks: list[Check] = []
         self._used: list[int] = []
         self._bytes = 0
+        self._source = ""
+        self._defined_in: dict[int, str] = {}
         for statement in names.imports:
             self._import(ast.parse(statement).body[0], note=False)
 
@@ -90,9 +100,11 @@ class _Planner:
     def end_test(self) -> PlannedTest:
         return PlannedTest(tuple(self._checks), tuple(self._used))
 
-    def run(self, body: Sequence[ast.stmt]) -> None:
+    def run(self, body: Sequence[ast.stmt], source: str) -> None:
+        outer, self._source = self._source, source
         for statement in body:
             self._statement(statement)
+        self._source = outer
 
     def run_step(self, step: tuple[Any, ...]) -> None:
         """Take over the body of `check(candidate)`, or of a test function."""
@@ -108,7 +120,7 @@ class _Planner:
                 raise NotPlannable("check takes more than a candidate")
             self._forget(arguments[0].arg)
             self._scope.aliases[arguments[0].arg] = _target_of(step[2])
-        self.run(function.body)
+        self.run(function.body, self._defined_in[id(function)])
         self._scope = outer
 
     def _statement(self, node: ast.stmt) -> None:
@@ -126,6 +138,7 @@ class _Planner:
             case ast.FunctionDef(name=name, decorator_list=[]):
                 self._forget(name)
                 self._scope.functions[name] = node
+                self._defined_in[id(node)] = self._source
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one], keywords=[])) if (
                 name == "check" and name in self._scope.functions
             ):
@@ -221,7 +234,8 @@ class _Planner:
         inner = node.operand if negated else node  # type: ignore[attr-defined]
         if self.is_call(inner):
             number = self.add_call(inner, passed)
-            return Check(node, (number,), negated=negated)
+            shown, text = text_of(inner, self._source), text_of(node, self._source)
+            return Check(shown, text, (number,), negated=negated)
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
         reflected = not self.is_call(node.left)
@@ -240,7 +254,8 @@ class _Planner:
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
             return None
         return Check(
-            node,
+            text_of(call, self._source),
+            text_of(node, self._source),
             (self.add_call(call, passed),),
             compare=compare,
             symbol=symbol,
@@ -255,7 +270,8 @@ class _Planner:
         formula = Formulas(self, calls, passed).of(node)
         if not calls and not formula(_no_value):  # it says nothing about the submission
             raise NotPlannable("a condition that never holds")
-        return Check(node, tuple(calls), formula=formula)
+        text = text_of(node, self._source)
+        return Check("the condition", text, tuple(calls), formula=formula)
 
     def constant(self, node: ast.expr) -> Any:
         return evaluate(node, Constants(self._scope, self._names), self.modules)

@@ -12,7 +12,7 @@ from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.frames import Raised, Said, understand
 from proctor_service.judge.graders.answers import NOT_REACHED, conclude
-from proctor_service.judge.run import python_message, run
+from proctor_service.judge.run import calls_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
@@ -24,9 +24,9 @@ async def judge(
     submission: Submission, grader: AssertsGrader, backend: Backend, plan: Plan
 ) -> Judgement:
     """Judge with one sandbox. Raises NotDecidable when a result cannot be compared here."""
-    job = python_message(submission, "calls", calls=plan.calls, imports=plan.imports)
+    job = calls_message(submission, plan.calls_json, plan.imports)
     finished = await run(backend, job, submission.limits, state=submission.state)
-    said = understand(finished.lines, len(plan.calls))
+    said = understand(finished.lines, plan.count)
     if sum(map(len, finished.lines)) > _MOST_BYTES_IN_THE_LOOP:
         tests = await asyncio.to_thread(_outcomes, plan, said, grader)
     else:

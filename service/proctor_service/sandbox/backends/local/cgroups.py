@@ -30,7 +30,8 @@ _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # of a group, and (v1) of a process with 
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
 AWAKE, RESTING = 10.0, 0.0  # weights
-_PEAK_FILES = ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes")  # v1; with swap
+# v1. The first that there is: with swap it is never less than without.
+_PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _LIMIT_SLACK_BYTES = 1 << 20  # what the kernel takes at once stays below the limit by less
 _FORKSERVER_PROCESSES = 1  # it stands in the group too
 _FORKSERVER_MB = 16  # and its pages, as far as they are not the zygote's, are charged to it
@@ -76,10 +77,10 @@ class Group:
             for controller, name in names.items()
             if controller in directories
         }
-        self._peaks: list[int] = []
+        self._peak = -1
         for name in _PEAK_FILES if self._v1 and "memory" in directories else ():
-            with contextlib.suppress(OSError):  # swap is not counted everywhere
-                self._peaks.append(os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC))
+            if self._peak < 0 and (directories["memory"] / name).exists():
+                self._peak = os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC)
 
     def entrances(self) -> list[int]:
         """Open files, for the caller to close: a process that writes `0` into each is in the group.
@@ -154,16 +155,15 @@ class Group:
             return self._times_at_limit() > self._at_limit_before
         # The peak: memory.failcnt, which is for this, stays 0 on some kernels.
         most = self._limit_bytes - _LIMIT_SLACK_BYTES
-        return any(int(os.pread(peak, 64, 0)) >= most for peak in self._peaks)
+        return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
 
     def forget_memory_limit(self) -> None:
         """From now on the group has not met its limit."""
         if not self._v1:
             self._at_limit_before = self._times_at_limit()
         elif self.at_memory_limit():
-            for peak in self._peaks:
-                with contextlib.suppress(OSError):
-                    os.pwrite(peak, b"0", 0)
+            with contextlib.suppress(OSError):
+                os.pwrite(self._peak, b"0", 0)
 
     def _times_at_limit(self) -> int:
         descriptor = self._open.get("memory")
@@ -172,9 +172,9 @@ class Group:
     def close(self) -> None:
         """Removes the group; its processes must be gone."""
         with self._lock:
-            for descriptor in (*self._open.values(), *self._peaks):
+            for descriptor in (*self._open.values(), *([] if self._peak < 0 else [self._peak])):
                 os.close(descriptor)
-            self._open, self._peaks = {}, []
+            self._open, self._peak = {}, -1
         for directory in set(self._directories.values()):
             with contextlib.suppress(OSError):
                 directory.rmdir()

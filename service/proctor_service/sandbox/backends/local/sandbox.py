@@ -241,13 +241,14 @@ class LocalSandbox:
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
+        kills = self.out_of_memory_kills()
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.counted_seconds() or 0.0)
         evidence = Evidence(
             status,
             self._stopped_for,
-            self.out_of_memory_kills(),
+            kills,
             cpu,
-            at_memory_limit=self.at_memory_limit(),
+            at_memory_limit=kills > 0 and self.at_memory_limit(),
             is_first_process=self._contained,
         )
         why = outside_cause(evidence, limits)
