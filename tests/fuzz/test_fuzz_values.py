@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import collections
 import contextlib
 import json
@@ -171,8 +170,8 @@ def test_a_comparison_says_yes_no_or_why_not(
     wire = values.encode(expected)
     size = len(values.dumps(wire))
     compare = None if symbol is None else OPERATORS[symbol]
-    node = ast.parse("f(1)", mode="eval").body
-    check = Check(node, (0,), None, compare, symbol or "", expected, wire, size, flag, flag)
+    text = f"f(1) {symbol} [1]"
+    check = Check("f(1)", text, (0,), None, compare, symbol or "", expected, wire, size, flag, flag)
     with tally.case(line):
         with contextlib.suppress(NotDecidable, Malformed):
             assert holds(check, [line]) in (True, False)
@@ -218,7 +217,9 @@ def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: Tally, symbol: 
     for _ in range(60):
         twice = ["l", twice, ["r", 1]]
     line = json.dumps(twice).encode()
-    node = ast.parse("f(1)", mode="eval").body
-    check = Check(node, (0,), None, OPERATORS[symbol], symbol, [1], ["l", 1], 8, False, False)
+    text = f"f(1) {symbol} [1]"
+    check = Check(
+        "f(1)", text, (0,), None, OPERATORS[symbol], symbol, [1], ["l", 1], 8, False, False
+    )
     with tally.case(line), contextlib.suppress(NotDecidable, Malformed):
         holds(check, [line])
