@@ -1,4 +1,4 @@
-"""The judge: one submission, its grader, a place to run it; and a verdict."""
+"""The judge: takes a submission, its grader and a backend, and returns a verdict."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 class Judge:
-    """Holds what is the same for all submissions: languages, and tests taken apart before."""
+    """Holder of state shared by all submissions: languages, and analyses of test code."""
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
         self._languages = languages
         self._analyser = Analyser()
 
     async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
-        """Raises a `Failure` when there can be no verdict; never makes one up."""
+        """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         if submission.source.startswith(
             _BYTE_ORDER_MARK
-        ):  # Python takes it in a file, not in a text
+        ):  # Python accepts a byte order mark in files but rejects one in text
             submission = replace(submission, source=submission.source[1:])
         try:
             return await self._judge(submission, backend)

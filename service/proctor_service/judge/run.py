@@ -1,8 +1,9 @@
-"""One program in one fresh sandbox: what it said, and how it ended.
+"""One program in one fresh sandbox: its messages, and how it ended.
 
-A submission's state goes into each of its sandboxes before the program. Where it cannot be put in place
-that is a verdict, since only the agent that left it can be the cause: an error would be a way out of a
-bad reward. So that no honest state is in this case, there is always more room for it than it takes up.
+The submission's snapshot is restored in each of its sandboxes before the program starts. A failed
+restore is a verdict: only the agent that left the files can be the cause, and an error would let
+the agent avoid a bad reward. The sandbox always gets more disk than the snapshot needs, so an
+honest snapshot always fits.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
 
 _BEGAN = BEGAN.rstrip(b"\n")
-_ROOM_STEP_MB = 64  # so that sandboxes with a state come in few sizes
-_MOST_PADDING_BYTES = 64 << 20  # a page for each of the files that a sandbox may hold
-_LONGER_AT_MOST = 8  # a file's header in the archive, in the page that the file takes up
+_ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
+_MOST_PADDING_BYTES = 64 << 20  # one page for each file a sandbox may hold
+_LONGER_AT_MOST = 8  # a file's header in the archive against the page of the file on disk
 
 
 class RunnerFailed(Exception):
-    """A runner of ours failed in a sandbox before anything of the submission ran. Its traceback."""
+    """Failure of our runner before the submission began. The message is the traceback."""
 
 
 class Unfit(Exception):
-    """The submission's files could not be put in place. Carries the judgement that this is."""
+    """The submission's files could not be restored or written. Carries the resulting judgement."""
 
     def __init__(self, judgement: Judgement) -> None:
         super().__init__(judgement.message)
@@ -45,10 +46,10 @@ class Run:
     ended: Ended
     sandbox_id: str
     fault: str = ""
-    """The traceback of a runner that failed after the submission began; the submission may forge it."""
+    """Traceback of a runner that failed after the submission began; may be forged."""
 
     def how_it_ended(self) -> str:
-        """What to log of an end without a report; no text of the submission."""
+        """Describe, for the logs, an ending without a report; omits all text of the submission."""
         ended = self.ended
         last = (
             self.lines[-1][:12].partition(b",")[0].decode("ascii", "replace") if self.lines else ""
@@ -61,7 +62,7 @@ class Run:
         )
 
     def judgement(self, verdict: str, **more: object) -> Judgement:
-        """A judgement that carries this run's output, usage and exit code."""
+        """Return a judgement that carries this run's output, usage and exit code."""
         ended = self.ended
         fields: dict[str, object] = {
             "stdout": verdicts.text_of(ended.stdout),
@@ -76,12 +77,12 @@ class Run:
 
 
 def message(kind: str, **fields: object) -> bytes:
-    """The line that tells a sandbox its job."""
+    """Return the line that tells a sandbox its job."""
     return json.dumps({"kind": kind, **fields}).encode("ascii") + b"\n"
 
 
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
-    """The job of running a Python submission: `calls`, `script` or `serve`."""
+    """Return the job of running a Python submission: `calls`, `script` or `serve`."""
     return message(
         "python",
         mode=mode,
@@ -92,13 +93,13 @@ def python_message(submission: Submission, mode: str, **fields: object) -> bytes
 
 
 def calls_message(submission: Submission, calls_json: str, imports: Sequence[str]) -> bytes:
-    """The job of calling a Python submission: the calls are JSON already."""
+    """Return the job of calling a Python submission; `calls_json` is already encoded."""
     line = python_message(submission, "calls", imports=imports)
     return line[:-2] + b', "calls": ' + calls_json.encode("ascii") + b"}\n"
 
 
 def room_for(limits: Limits, state: bytes | None) -> Limits:
-    """The limits of a sandbox that gets this state: as much more disk as the state may take up."""
+    """Return the limits of a sandbox with this snapshot; `disk_mb` grows to make room."""
     if not state:
         return limits
     size = len(state)
@@ -108,7 +109,7 @@ def room_for(limits: Limits, state: bytes | None) -> Limits:
 
 
 def begin(sandbox: Sandbox, job: Job, state: bytes | None) -> None:
-    """Starts a program of the submission's, after its state is in place."""
+    """Start a program of the submission after restoring its snapshot."""
     if not state:
         sandbox.begin(job)
         return
@@ -125,10 +126,11 @@ async def run(
     state: bytes | None = None,
     says_began: bool = True,
 ) -> Run:
-    """Runs one job to its end. Raises SandboxUnavailable and SandboxLost; Unfit, InvalidTask and
-    RunnerFailed (`settle`).
+    """Run one job to its end.
 
-    `says_began`: whether the job's runner says when the submission begins; a command's does not.
+    Raises SandboxUnavailable and SandboxLost, and from `settle` Unfit, InvalidTask and
+    RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
+    command's runner does not.
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
         begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
@@ -141,18 +143,18 @@ async def run(
 
 
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
-    """The first line, and the one after it if the first says that the submission began."""
+    """Return the first line, plus the second if the first reports the submission's start."""
     first = await sandbox.receive()
     second = await sandbox.receive() if first == _BEGAN else None
     return tuple(line for line in (first, second) if line is not None)
 
 
 def settle(finished: Run, *, says_began: bool = True) -> Run:
-    """The run without the lines that tell when the submission began, and that a runner failed after it.
+    """Return the run without the lines of our runner: submission's start, later runner failure.
 
-    Raises Unfit when the submission's files could not be put in place, InvalidTask when the grader's
-    cannot be used, and RunnerFailed when a runner failed before the submission began. Only the first
-    line can say so: nothing else is said before it.
+    Raises Unfit when the submission's files could not be put in place, InvalidTask when the
+    grader's files are unusable, and RunnerFailed when a runner failed before the submission began.
+    Only the first line can report these failures, because our runner always writes first.
     """
     lines = finished.lines
     if lines and lines[0] == _BEGAN:
@@ -178,7 +180,7 @@ def settle(finished: Run, *, says_began: bool = True) -> Run:
 
 
 def _text_of(line: bytes, beginning: bytes) -> str | None:
-    """The text of a line of two words, if it begins so."""
+    """Return the second item of a two-item line with this beginning, else None."""
     if not line.startswith(beginning):
         return None
     try:
@@ -189,7 +191,10 @@ def _text_of(line: bytes, beginning: bytes) -> str | None:
 
 
 def with_files(submission: Submission, name: str) -> dict[str, str]:
-    """The submission's files, and its source under `name`; or what its state has there."""
+    """Return the submission's files plus its source under `name`.
+
+    An empty source leaves the snapshot's own file under `name` in place.
+    """
     files = dict(submission.files)
     if submission.source or submission.state is None:
         files[name] = submission.source

@@ -1,6 +1,7 @@
-"""What the judge is given, and what it says: frozen values.
+"""Input and output of the judge, as frozen values.
 
-Graders are the wire's own models: they are frozen, complete, and a copy of each would only drift.
+Graders are the models of the wire format: they are frozen and complete, and a second definition
+would drift from the first.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from proctor_service.sandbox.interface import Limits, Usage
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Code to judge, already taken out of its completion, with what it is judged by.
+    """Code to judge, already extracted from its completion, with its grader and limits.
 
-    `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), put in place before `files`.
+    `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
     """
 
     source: str
@@ -30,7 +31,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and what led to it. The reward is made from it elsewhere (`reward.py`)."""
+    """A verdict with its evidence. `reward.py` computes the reward from a judgement."""
 
     verdict: Verdict
     passed: int = 0
@@ -47,4 +48,4 @@ class Judgement:
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
     unreported: str = ""
-    """How the program ended, where it gave no report: the submission ended it, or a runner of ours failed."""
+    """How a program without a report ended: the submission ended it, or our runner failed."""

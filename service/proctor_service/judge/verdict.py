@@ -1,4 +1,4 @@
-"""From how a program ended to what that means for its submission."""
+"""Mapping from the ending of a program to the verdict of its submission."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MESSAGES: dict[str, str] = {
 
 
 def of_limit(ended: Ended) -> tuple[Verdict, str] | None:
-    """The verdict and message when a limit ended the program, else None."""
+    """Return the verdict and message when a limit ended the program, else None."""
     verdict = _LIMITS.get(ended.ending)
     return None if verdict is None else (verdict, _MESSAGES[ended.ending])
 
 
 def of_silence(ended: Ended) -> tuple[Verdict, str]:
-    """The verdict of a program that ended before it had answered.
+    """Return the verdict of a program that ended before it answered.
 
-    Raises SandboxLost when it was we who ended it: that says nothing about the submission.
+    Raises SandboxLost if the service ended the program: the submission then has no verdict.
     """
     limited = of_limit(ended)
     if limited is not None:
@@ -44,7 +44,7 @@ def of_silence(ended: Ended) -> tuple[Verdict, str]:
 
 
 def of_exception(names: object) -> Verdict:
-    """The verdict of an exception, by the names of its class and base classes."""
+    """Return the verdict of an exception, from the names of its class and base classes."""
     known = names if isinstance(names, list) else []
     if "MemoryError" in known:
         return "memory_limit"
@@ -54,7 +54,7 @@ def of_exception(names: object) -> Verdict:
 
 
 def text_of(output: bytes) -> str:
-    """Output as text; what is not UTF-8 is escaped."""
+    """Decode output as UTF-8; invalid bytes become backslash escapes."""
     return output.decode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""What `asserts` and `calls` share: from a run's answers, each right or not, to a judgement."""
+"""Steps shared by `asserts` and `calls`: turn the outcomes of a run's calls into a judgement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_REACHED = Raised("failed", "not reached")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How the tests went; `first` is the problem of the first that did not pass."""
+    """Summary of test outcomes; `first` is the problem of the first failed test."""
 
     passed: int
     total: int
@@ -25,7 +25,7 @@ class Tally:
 
 
 def tally(tests: Iterable[tuple[str, Raised | None]]) -> Tally:
-    """Counts tests, each a text and the problem with its answer, None where there is none."""
+    """Count tests. Each test is a text and its problem; the problem of a passed test is None."""
     total = passed = 0
     failures: list[Failure] = []
     first: Raised | None = None
@@ -41,7 +41,7 @@ def tally(tests: Iterable[tuple[str, Raised | None]]) -> Tally:
 
 
 def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
-    """A judgement from what the submission's interpreter said, and how each test went."""
+    """Return the judgement from the interpreter's messages and the outcome of each test."""
     counted = tally(tests)
     verdict, message = verdict_of(finished, said, counted.first)
     return finished.judgement(
@@ -56,20 +56,23 @@ def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None
 
 
 def unreported(finished: Run, said: Said) -> str:
-    """How a run ended that gave no report, for the logs; nothing for one that did, or met a limit."""
+    """Return, for the logs, how a run without a report ended.
+
+    The text is empty if the run gave a report or met a limit.
+    """
     if said.done or said.reached or said.stopped or said.forged:
         return ""
     return "" if verdicts.of_limit(finished.ended) else finished.how_it_ended()
 
 
 def signals(said: Said, verdict: Verdict) -> tuple[str, ...]:
-    """What the submission tried, as far as one run shows it."""
+    """Return the hack signals visible in one run."""
     found = [FORGED] if said.forged else []
     return (*found, "early_exit") if verdict == "early_exit" else tuple(found)
 
 
 def verdict_of(finished: Run, said: Said, first: Raised | None) -> tuple[Verdict, str]:
-    """The verdict and its message; `first` is the first problem with an answer."""
+    """Return the verdict and its message; `first` is the problem of the first failed test."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited

@@ -1,6 +1,6 @@
 """`asserts`: test statements, in the form of MBPP and HumanEval.
 
-The tests alone decide the level at which they are judged (`judge/analysis/levels.py`).
+The tests alone decide the judging level (`judge/analysis/levels.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`asserts` at the level `calls`: the submission's functions are called, and the results compared here."""
+"""`asserts` at level `calls`: call the submission's functions, compare their results here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BYTES_IN_THE_LOOP = 32_768
 async def judge(
     submission: Submission, grader: AssertsGrader, backend: Backend, plan: Plan
 ) -> Judgement:
-    """Judge with one sandbox. Raises NotDecidable when a result cannot be compared here."""
+    """Judge with one sandbox. Raises NotDecidable if this process cannot compare a result."""
     job = calls_message(submission, plan.calls_json, plan.imports)
     finished = await run(backend, job, submission.limits, state=submission.state)
     said = understand(finished.lines, plan.count)
@@ -35,7 +35,7 @@ async def judge(
 
 
 def _outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, Raised | None]]:
-    """Return each test's text, and its problem where it has one."""
+    """Return each test's text and its problem; the problem of a passed test is None."""
     answers = [each if isinstance(each, bytes) else b"" for each in said.answers]
     outcomes = []
     for index, test in enumerate(plan.tests):
@@ -54,9 +54,9 @@ def _outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, 
 
 
 def _problem(test: PlannedTest, said: Said, answers: list[bytes], *, reveal: bool) -> Raised | None:
-    """Return why a test does not pass, or None when it does.
+    """Return the problem of a failed test; None for a passed test.
 
-    That is the first check that does not hold, or before it the first call that did not return.
+    The problem is the first failed check, or an earlier call without a result.
     """
     stopped: Raised | None = None
     returned: set[int] = set()
@@ -83,7 +83,7 @@ def _failure(check: Check, answers: list[bytes], reveal: bool) -> Raised | None:
         return Raised("failed", f"{check.shown} returned no proper value")
     except NotDecidable:
         raise
-    except Exception as error:  # what a formula makes of a value of another type
+    except Exception as error:  # a formula may raise anything on a value of an unexpected type
         return Raised("failed", f"the test raises {type(error).__name__} ({check.shown})")
     if check.formula is not None:
         returned = ", ".join(compare.shown(answers[number]) for number in check.calls[:4])

@@ -1,10 +1,10 @@
-"""`asserts` at the level `values`: the submission in one sandbox, the test code in another.
+"""`asserts` at level `values`: the submission in one sandbox, the test code in another.
 
-    submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to the judge
+    submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to judge
 
-The two speak by remote calls in which only data crosses; objects stay where they are, and the other
-side holds handles (`inside/test_runner.py`). The submission's sandbox never sees test code or expected
-values. The test sandbox runs the trainer's own code, and is a sandbox too.
+The two sandboxes talk by remote calls. Only data crosses; objects stay in their own sandbox, and
+the other side holds handles (`inside/test_runner.py`). The submission sandbox never sees test code
+or expected values. The test sandbox isolates the trainer's own code.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from proctor_service.sandbox.interface import Backend, Ended, Job, Sandbox
 
 log = logging.getLogger(__name__)
 
-_REPORT = b"!"  # an out-of-band line: the tests go on
+_REPORT = b"!"  # prefix of an out-of-band message: the tests continue without a reply
 
 
 @dataclass(slots=True)
 class _Reports:
-    """What the test sandbox told the judge. `relayed`: whether it spoke with the submission at all."""
+    """Reports from the test sandbox. `relayed`: true once a line went to the submission."""
 
     setup_failed: str | None = None
     outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class _Reports:
     done: bool = False
 
     def take(self, line: bytes) -> None:
-        """Note one report. Raises Malformed and ValueError for what is none."""
+        """Record one report. Raises Malformed or ValueError for a line in any other format."""
         match loads(line):
             case ["setup_failed", str(text)]:
                 self.setup_failed = text
@@ -59,7 +59,7 @@ class _Reports:
                 self.asked = asked if isinstance(asked, int) else 0
 
     def problem(self, index: int) -> Raised | None:
-        """Return why a test did not pass, or None when it did."""
+        """Return the problem of a failed test; None for a passed test."""
         if index not in self.outcomes:
             return answers.NOT_REACHED
         outcome, text, more = self.outcomes[index]
@@ -69,10 +69,10 @@ class _Reports:
 async def judge(
     submission: Submission, grader: AssertsGrader, backend: Backend, tests: Rewritten
 ) -> Judgement:
-    """Run the tests in a sandbox of their own.
+    """Run the tests in their own sandbox.
 
-    Raises InvalidTask when the setup fails by itself, or the tests ask the submission for nothing;
-    JudgeFailed when the test runner breaks down; and Unfit.
+    Raises InvalidTask when the setup fails by itself or the tests never use the submission,
+    JudgeFailed when the test runner crashes, and Unfit.
     """
     limits = room_for(submission.limits, submission.state)
     async with backend.lease(limits) as submission_sandbox:
@@ -83,7 +83,7 @@ async def judge(
         if not heard.loaded:
             if heard.forged:
                 submission_sandbox.kill()
-            submission_sandbox.hang_up()  # nobody else has to speak now
+            submission_sandbox.hang_up()  # the program gets no further messages
             ended = await submission_sandbox.ended()
             finished = settle(Run(lines, ended, submission_sandbox.id))
             return _not_loaded(finished, heard, len(grader.tests))
@@ -110,14 +110,14 @@ def _message(tests: Rewritten, grader: AssertsGrader) -> bytes:
 
 
 async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
-    """Relay lines until the tests are done or their sandbox is gone."""
+    """Relay lines until the tests are done or the test sandbox ends."""
     reports = _Reports()
     tests.begin(job)
 
     async def relay_answers() -> None:
         while (line := await submission.receive()) is not None:
             tests.send(line + b"\n")
-            await tests.drain()  # a flood must not fill this process's memory, nor take the loop
+            await tests.drain()  # bounds memory and keeps the loop free during a flood
         tests.hang_up()
 
     relay = asyncio.create_task(relay_answers())
@@ -134,7 +134,7 @@ async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
                 break
     finally:
         relay.cancel()
-        tests.hang_up()  # what it does from now on, it does in its own time
+        tests.hang_up()  # from here on, idle time counts as the test program's own
     return reports
 
 
@@ -176,7 +176,7 @@ def _conclude(
     signals = list(dict.fromkeys(reports.signals))
     if verdict == "early_exit":
         signals.append("early_exit")
-    # The submission may print what it was given.
+    # The submission may print its arguments, and these may be expected values.
     shown = grader.reveal or tests.literal_calls
     output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
     return finished.judgement(
@@ -199,14 +199,14 @@ def _verdict(
     if limited is not None:
         return limited
     if not reports.done:
-        # The tests did not come to their end with this submission: asking it for ever is its doing.
+        # The tests did not finish: the submission is responsible for the resources they used.
         limited = verdicts.of_limit(tests_ended)
         if limited is not None:
             return limited
         if finished.ended.ending != "killed":
             return verdicts.of_silence(finished.ended)
         if reports.relayed and tests_ended.ending in ("exited", "signalled"):
-            # An interpreter only breaks down over what a submission answered.
+            # The test interpreter only crashes because of the submission's answers.
             return "runtime_error", "the tests broke down over what the submission answered"
         how = f"{tests_ended.ending} ({tests_ended.exit_code})"
         raise JudgeFailed(f"the tests ended with no report: {how}")

@@ -1,7 +1,7 @@
-"""`calls`: an entry point, and for each case its arguments and the value that it must return.
+"""`calls`: an entry point, and for each case its arguments and the expected return value.
 
-Arguments and values are JSON here, and JSON has no tuples and only text as keys: what counts as equal
-is in `json_answers.py`.
+Arguments and values are JSON. JSON has no tuples and only text as keys; `json_answers.py` defines
+equality.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
-_FEW_BYTES = 4096  # of answers, which are compared at once in less than a few milliseconds
+_FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
 _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
 async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -> Judgement:
-    """Judges with one sandbox; expected values stay here."""
+    """Judge with one sandbox; expected values stay in the service."""
     calls = [
         [grader.entry_point, values.encode(case.args), values.encode(case.kwargs)]
         for case in grader.cases
@@ -36,7 +36,7 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
 
 
 async def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
-    """Return each case and its problem. What a submission can make long is done in a thread."""
+    """Return each case and its problem. Large results are compared in a thread."""
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
         return _compared(said, grader)
     return await asyncio.to_thread(_compared, said, grader)

@@ -1,7 +1,7 @@
 """`exec`, `stdio` and `command`: whole programs, in Python or in another language.
 
-A Python program is run in the warm interpreter as a script. Another language is compiled once, in a
-sandbox of its own, and what came of it runs in a fresh sandbox for each case.
+A Python program runs as a script in the warm interpreter. A program in another language is compiled
+once, in its own sandbox; the binaries then run in a fresh sandbox for each case.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from proctor_service.sandbox.interface import Backend, Usage
 NOT_STARTED = b'["not started"]'
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
-_SHORT_BYTES = 32_768  # of output, compared in a few milliseconds
+_SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A submission that is ready to run: as a script, or as a command with files around it."""
+    """A submission ready to run: as a script, or as a command with its files."""
 
     submission: Submission
     argv: tuple[str, ...] | None = None
@@ -48,7 +48,7 @@ class Program:
     compiling: Usage = field(default_factory=Usage)
 
     def job(self, stdin: str = "", end: str = "") -> bytes:
-        """The line that tells a sandbox to run it; a script says the word `end` at its end."""
+        """Return the message that starts the program; a script reports `end` at its end."""
         if self.argv is None:
             return python_message(self.submission, "script", stdin=stdin, end=end)
         return message(
@@ -60,7 +60,7 @@ class Program:
         )
 
     async def run(self, backend: Backend, job: bytes, keep_stdout_bytes: int = 0) -> Run:
-        """Runs it once. Raises JudgeFailed when the language's interpreter is not in the sandbox."""
+        """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
         finished = await run(backend, job, limits, keep_stdout_bytes, state, is_script)
@@ -75,7 +75,7 @@ async def judge_exec(
     backend: Backend,
     languages: Mapping[str, Language],
 ) -> Judgement:
-    """The program must reach its end, with code 0."""
+    """Judge a program by its exit: the program must reach its end, with code 0."""
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
@@ -109,11 +109,11 @@ async def judge_stdio(
     backend: Backend,
     languages: Mapping[str, Language],
 ) -> Judgement:
-    """Each case is a run of its own, in a fresh sandbox, with the limits for itself.
+    """Judge each case in a fresh sandbox, with its own limits.
 
-    What idling costs, and what cases cost that do not pass, is limited for all of them together, by
-    `wall_seconds`; the cases after that are not run. Else a submission could outlast the deadline by
-    failing slowly, and would earn an error where it deserves a verdict.
+    `wall_seconds` also bounds a total over all cases: their idle time plus the CPU time of failed
+    cases. Cases after this bound do not run. Otherwise a submission could fail slowly, outlast the
+    deadline, and earn an error where a verdict is due.
     """
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
@@ -152,7 +152,7 @@ async def judge_command(
     backend: Backend,
     languages: Mapping[str, Language],
 ) -> Judgement:
-    """The command must end with the expected code, with the submission's source in place."""
+    """Run the command beside the submission's source; its exit code must be the expected code."""
     language = languages.get(submission.language)
     name = "solution.py" if language is None else language.for_source(submission.source).source
     job = message("command", argv=grader.argv, files=with_files(submission, name))
@@ -171,7 +171,7 @@ async def judge_command(
 async def prepare(
     submission: Submission, backend: Backend, languages: Mapping[str, Language]
 ) -> Program | Judgement:
-    """A program that can run; or the judgement that it does not compile."""
+    """Return a runnable program, or the judgement of a failed compilation."""
     if submission.language == "python":
         return Program(submission)
     language = languages[submission.language].for_source(submission.source)
@@ -206,7 +206,7 @@ async def prepare(
 def _ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
-    """`otherwise`: the verdict of another exit code than the expected one."""
+    """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
@@ -224,14 +224,17 @@ def _ended_well(
 
 
 def _not_started(finished: Run) -> bool:
-    """Whether there was no such program; only what runs before it can say so."""
+    """Return True if the program file was missing.
+
+    Only our code before the program starts can send this message.
+    """
     return NOT_STARTED in finished.lines
 
 
 async def _in_thread_if_long(
     finished: Run, case: StdioCase, grader: StdioGrader
 ) -> tuple[Verdict, str]:
-    """The case's verdict. What a program prints may be long, and then holds up no event loop."""
+    """Return the case's verdict. A thread compares long output, so the event loop stays free."""
     if len(finished.ended.stdout) <= _SHORT_BYTES:
         return _judge_case(finished, case, grader)
     return await asyncio.to_thread(_judge_case, finished, case, grader)
@@ -240,7 +243,7 @@ async def _in_thread_if_long(
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
     verdict, text = _ended_well(finished)
     if verdict != "passed":
-        # A code that is not 0 is a crash in a contest, whatever the program printed.
+        # In contests, an exit code other than 0 is a crash, whatever the program printed.
         return ("runtime_error" if verdict == "failed" else verdict), text
     actual = finished.ended.stdout.decode("utf-8", "replace")
     if same_output(actual, case.stdout, grader.compare, grader.tolerance):
@@ -252,7 +255,7 @@ def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Ve
 
 
 def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> Judgement:
-    """A judgement with stdout cut to what the limits keep, since more was kept for comparing."""
+    """Return a judgement with stdout cut to its limit: comparing needs more output."""
     room = submission.limits.output_kb << 10
     out = finished.ended.stdout
     return finished.judgement(

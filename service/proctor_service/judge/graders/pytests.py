@@ -1,6 +1,6 @@
 """`pytest`: test files that import the submission as the module `solution`.
 
-Tests and submission share a process here, so the result is `in_process`.
+Tests and submission share a process, so the result is `in_process`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from proctor_service.judge.run import Run, message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
-_FINISHED_WELL = (0, 1)  # pytest's own exit codes: all passed, some failed
+_FINISHED_WELL = (0, 1)  # pytest's exit codes: all tests passed, some tests failed
 
 
 async def judge(submission: Submission, grader: PytestGrader, backend: Backend) -> Judgement:
-    """Judges in one sandbox; the grader's files go over whatever the submission brings."""
+    """Judge in one sandbox; the grader's files overwrite the submission's files."""
     word, end = secrets.token_hex(16), secrets.token_hex(16)
     from_state = submission.state is not None and not submission.source
     job = message(
@@ -37,7 +37,7 @@ async def judge(submission: Submission, grader: PytestGrader, backend: Backend) 
     shown: dict[str, object] = {} if grader.reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict,
-        # What passes where the runner or its report is not ours has passed nothing.
+        # A replaced runner or a forged report proves nothing, so no test counts as passed.
         passed=0 if report.patched or report.forged else len(counted) - len(failed),
         total=max(len(counted), report.collected - len(report.tests) + len(counted), 1),
         failures=tuple(

@@ -1,7 +1,7 @@
-"""What a runner said that ran tests beside the submission, read with distrust: `pytest` and `shared`.
+"""Reports of the test runners of `pytest` and `shared`, parsed as untrusted data.
 
-Each line carries a word that only the runner was told, and the last another one. What a submission says
-in the runner's place is a forgery.
+These runners share a process with the submission. Each line carries a secret word known only to the
+runner, and the last line carries a second secret word. Lines without these words are forged.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 
 @dataclass(slots=True)
 class Report:
-    """What the runner said: how many tests, how each went, and its exit code.
+    """Report of a test runner: number of tests, outcome of each test, and exit code.
 
-    `tests`: a name, an outcome and a text each. `stopped`: why the submission did not load.
+    `tests`: a name, an outcome and a text each. `stopped`: reason why the submission did not load.
     """
 
     collected: int = 0
@@ -37,7 +37,7 @@ class Report:
 
 
 def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
-    """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
+    """Parse the runner's lines. The content of a test is hidden unless `reveal` is true."""
     report = Report()
     for line in finished.lines:
         try:
@@ -83,7 +83,7 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
 
 
 def verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
-    """The verdict where the tests' own outcomes do not count; None where they do."""
+    """Return the verdict that overrides the tests' own outcomes; None if the outcomes decide."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
@@ -103,13 +103,16 @@ def verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
 
 
 def unreported(finished: Run, report: Report) -> str:
-    """How the runner's process ended before its report was whole, for the logs; nothing if it was."""
+    """Return, for the logs, how a runner ended before its report was complete.
+
+    The text is empty if the report is complete or a limit ended the run.
+    """
     whole = report.status is not None or report.stopped is not None or report.left
     return "" if whole or verdicts.of_limit(finished.ended) else finished.how_it_ended()
 
 
 def signals(report: Report, verdict: Verdict) -> tuple[str, ...]:
-    """What the submission tried."""
+    """Return the hack signals of the report."""
     tried = {
         FORGED: report.forged,
         PATCHED: report.patched is not None,

@@ -1,6 +1,6 @@
-"""`asserts` at the level `shared`: test code in the submission's own interpreter.
+"""`asserts` at level `shared`: test code in the submission's own interpreter.
 
-What the tests see are the submission's real objects, so whatever plain Python can test is tested. The
+The tests use the submission's real objects, so they can test anything plain Python can. The
 submission can see the tests as well: the result is `in_process`.
 """
 
@@ -27,7 +27,10 @@ _SHOWN = 300
 async def judge(
     submission: Submission, grader: AssertsGrader, backend: Backend, tests: Sequence[TestSource]
 ) -> Judgement:
-    """Judges in one sandbox. Raises InvalidTask when the tests are no Python, or need what is not there."""
+    """Judge in one sandbox.
+
+    Raises InvalidTask when the tests are no valid Python, or need a missing module.
+    """
     word, end = secrets.token_hex(16), secrets.token_hex(16)
     job = message(
         "shared",
@@ -48,7 +51,7 @@ async def judge(
     shown: dict[str, object] = {} if grader.reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict,
-        # What passes where the runner or its report is not ours has passed nothing.
+        # A replaced runner or a forged report proves nothing, so no test counts as passed.
         passed=0 if report.patched or report.forged else len(tests) - len(failed),
         total=len(tests),
         failures=tuple(
@@ -68,7 +71,10 @@ async def judge(
 
 
 def _outcomes(report: reports.Report, total: int) -> list[tuple[str, str]]:
-    """The outcome of each test and its text. A test that is told twice, or is none, is a forgery."""
+    """Return the outcome and text of each test.
+
+    A repeated or unknown test name marks the report as forged.
+    """
     told: dict[str, tuple[str, str]] = {}
     known = {str(index) for index in range(total)}
     for name, outcome, text in report.tests:
