@@ -1,9 +1,8 @@
-"""Decides conditions of tests on what came out of a sandbox, here, with Python's own operators.
+"""Evaluation of test conditions on results from a sandbox, with Python's operators.
 
-The values are hostile data. How much of one is read is bounded by how large the expected value is: an
-encoding that is far longer cannot be of an equal value, and is not parsed. What is larger than a
-megabyte otherwise is left to a sandbox of the tests (NotDecidable): parsing it in one piece would
-keep this process from all else.
+The values are hostile data. The size of the expected value bounds how much of a result is parsed: a
+far longer encoding can never be equal and stays unparsed. Other values larger than a megabyte are
+left to a test sandbox (NotDecidable), because parsing them would block this process.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from proctor_service.inside import values
 from proctor_service.inside.showing import show
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 
-# One item in the longest form that can equal it in the shortest: 1 and Fraction(1, 1), with brackets.
+# Largest ratio between encodings of equal items: Fraction(1, 1) against 1, with brackets.
 _LONGER_AT_MOST = 24
 _SPARE_BYTES = 4096
 _TRUTH_BYTES = 65_536
@@ -24,9 +23,9 @@ _SHOWN = 200
 
 
 def holds(check: Check, answers: Sequence[bytes]) -> bool:
-    """Tell whether a condition holds of the encoded results of all calls.
+    """Return True if a condition holds for the encoded results of all calls.
 
-    Raises NotDecidable, Malformed for a forged encoding, and for a formula whatever it raises.
+    Raises NotDecidable, Malformed for a forged encoding, and any exception of a formula.
     """
     if check.formula is not None:
         known: dict[int, Any] = {}
@@ -66,7 +65,10 @@ def _compares(check: Check, line: bytes) -> bool:
 
 
 def shown(line: bytes) -> str:
-    """Return the value for a message, cut short; "a value" when it is too large or no plain one."""
+    """Return a short text of the value; "a value" if the value is not plain data.
+
+    Of a large value the text only gives the number of bytes.
+    """
     if len(line) > _SPARE_BYTES:
         return f"a value of {len(line)} bytes"
     try:
@@ -89,18 +91,18 @@ def _decode(line: bytes) -> Any:
 
 def _truth(line: bytes) -> bool:
     if len(line) > _TRUTH_BYTES:
-        return not line.startswith(b'["h"')  # nothing empty or zero is that long
+        return not line.startswith(b'["h"')  # an empty or zero value has a shorter encoding
     wire = values.loads(line)
     _refuse_arrays(wire)
     value = values.decode(wire)
     if isinstance(value, values.Opaque):
-        return value.truth is True  # of a class with its own truth, the tests expect data
-    # It is true, and asking it is a warning, which some settings make an error of.
+        return value.truth is True  # None: a class with its own truth; the tests expect data
+    # NotImplemented is true; `bool` of it would warn, and some settings turn warnings into errors.
     return value is NotImplemented or bool(value)
 
 
 def _refuse_arrays(wire: Any) -> None:
-    """Raise NotDecidable when there is a numpy array anywhere in an encoded value."""
+    """Raise NotDecidable if an encoded value contains a numpy array."""
     todo = [wire]
     while todo:
         item = todo.pop()

@@ -1,26 +1,27 @@
-"""How code is taken out of a completion.
+"""Extraction of code from a completion.
 
-A completion is whatever a policy wrote: prose, drafts, broken markup, or an attack on this module.
-The rules are the contract's; what it leaves open is settled here:
+A completion is any text of a policy: prose, drafts, broken markup, or an attack on this module.
+The wire contract sets the rules; this module decides the cases left open:
 
-- Tags are found in any case. A tag between two quotes, `"<answer>"`, is a mention and no tag. Of
-  several opening tags before a closing one the nearest counts. An unclosed `<answer>` is no block.
-- A fence need not start its line, nor end on one of its own: "Here it is: ```python" opens one, and
-  "return x```" closes it. ~~~ at the start of a line is a fence too. One that names a language
-  opens a new block even where the end of the block before it was forgotten.
-- A block with nothing in it is no block, so a stray ``` after the code changes nothing. An empty
-  `<answer>` still is an answer, one without code: `auto` looks no further.
-- `auto` takes a text that is a program as it stands whole, whatever its strings and comments hold: a
-  docstring may show a fence. One line may be a program; a word, a number or prose that happens to
-  parse is none (`recognition.py`).
-- Of several blocks `auto`, and a fence inside `<answer>`, take the last that is code. A session, output,
-  and a block that uses what a block before it defines are shown with the code, and are not it.
+- Tags match in any case. A tag between two quotes, `"<answer>"`, is a mention and is ignored. If
+  several opening tags precede a closing tag, the nearest counts. An unclosed `<answer>` is ignored.
+- A fence may open after other text ("Here it is: ```python") and close after other text
+  ("return x```"). ~~~ at the start of a line is a fence too. A fence with a language opens a new
+  block even if the previous block is unclosed.
+- An empty block is ignored, so a stray ``` after the code changes nothing. An empty `<answer>` is
+  still an answer without code: `auto` stops there.
+- `auto` returns a text unchanged if the whole text is a program, whatever its strings and comments
+  contain: a docstring may show a fence. A single line may be a program; a word, a number or prose
+  is rejected even if the parser accepts the text (`recognition.py`).
+- Of several blocks, `auto` and a fence inside `<answer>` return the last block of code. A shell
+  session, output, and a block that uses names defined in an earlier block illustrate the code and
+  are skipped.
 
-Every step is linear in the text. Parsing happens in the service's own process, hence only for texts
-up to `MAX_PARSED_CHARACTERS`: CPython answers nesting that is too deep with an exception, and the
-size bounds the time. Of a longer text only the beginning is parsed. Only the last `MAX_MARKS` tags or
-fences are looked at, in the last `MAX_SEARCHED_CHARACTERS`, which bounds how long a hostile text holds
-up the service (30 ms).
+Every step takes time linear in the text. The service's own process parses, so only texts up to
+`MAX_PARSED_CHARACTERS` are parsed: CPython raises an exception for too deep nesting, and the size
+bounds the time. Of a longer text only the beginning is parsed. Only the last `MAX_MARKS` tags or
+fences in the last `MAX_SEARCHED_CHARACTERS` are read. This bounds the time that a hostile text
+blocks the service (30 ms).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
         "rust": frozenset({"rust", "rs"}),
     }
 )
-"""What a fence may call a language; one that is not here is called by its own name."""
+"""Fence names of each language; the default is the language's own name."""
 
 _ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"<(/?)code>", re.IGNORECASE | re.ASCII)
@@ -72,10 +73,10 @@ _QUOTES = frozenset("\"'`")
 
 
 def extract(text: str, mode: Extract, language: str = "python") -> str | None:
-    """The code in a completion, or None when there is none.
+    """Return the code in a completion, or None if the completion has no code.
 
-    `language` says which fences count, besides those that name no language. Blank lines around the
-    code and an indentation of all of it are taken off, except where `mode` is `none`.
+    `language` selects the fences that count, besides fences without a language. Surrounding blank
+    lines and common indentation are removed, except where `mode` is `none`.
     """
     if mode == "none":
         return text if text.strip() else None
@@ -101,7 +102,7 @@ def _auto(text: str, language: str) -> str | None:
 
 
 def _whole_program(text: str, language: str) -> str | None:
-    """The text where it is a program; without an indentation of all of it, or backticks around it."""
+    """Return the text if it is a program, without common indentation or surrounding backticks."""
     if len(text) > MAX_PARSED_CHARACTERS:
         return None
     if recognition.is_program(text, language):
@@ -126,7 +127,7 @@ def _code_tag(text: str, language: str) -> str | None:
 
 
 def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
-    """What the last pair of tags holds, without a fence around it: the last that holds anything."""
+    """Return the content of the last pair of tags with content, without a fence around it."""
     found: str | None = None
     opened: int | None = None
     for match in deque(tag.finditer(text), MAX_MARKS):
@@ -158,14 +159,14 @@ def _peel(block: str, language: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Fence:
-    """A line that may open or close a block. `body` is where an opened block starts."""
+    """A line that may open or close a block. `body` is the start of the opened block."""
 
     mark: str
     indent: str
-    bare: bool  # no more than a closing tag follows it on its line, which is no comment either
-    late: bool  # text stands before it
+    bare: bool  # only a closing tag may follow on the line, and the line is not a comment
+    late: bool  # other text precedes the fence on its line
     language: str
-    end: int  # where a block that this line closes ends
+    end: int  # end of the block closed by this line
     body: int
 
     def closes(self, opened: _Fence) -> bool:
@@ -176,7 +177,10 @@ class _Fence:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A block that may be the code; `named`: it names the language. `tree`: None where none parses."""
+    """A block that may be the code.
+
+    `named`: the fence names the language. `tree`: the syntax tree, None after a syntax error.
+    """
 
     code: str
     named: bool
@@ -185,13 +189,13 @@ class _Candidate:
 
 
 def _last_fence(text: str, language: str) -> str | None:
-    """The last block of the language, or of none, that holds anything."""
+    """Return the last non-empty block in the language or without a language."""
     found = _candidates(text, language, 1)
     return found[-1].code if found else None
 
 
 def _best_fence(text: str, language: str) -> str | None:
-    """The last block that is code; where none is, the last of the language, or the last."""
+    """Return the last block of code; if none is code, the last named block, or the last block."""
     found = _candidates(text, language, MAX_COMPARED_BLOCKS)
     if not found:
         return None
@@ -206,7 +210,7 @@ def _best_fence(text: str, language: str) -> str | None:
 
 
 def _candidates(text: str, language: str, most: int) -> list[_Candidate]:
-    """The last blocks of the language, or of none, that hold anything."""
+    """Return the last `most` non-empty blocks in the language or without a language."""
     names = FENCE_NAMES.get(language, frozenset({language})) | {""}
     blocks = (
         (fence, end)
@@ -220,7 +224,10 @@ def _candidates(text: str, language: str, most: int) -> list[_Candidate]:
 
 
 def _with_trees(found: list[_Candidate]) -> list[_Candidate]:
-    """The candidates with their syntax trees, the last first, as far as parsing is worth it."""
+    """Return the candidates with their syntax trees, within a total budget of parsed characters.
+
+    The last candidates are parsed first.
+    """
     left = MAX_PARSED_CHARACTERS
     done: list[_Candidate] = []
     for candidate in reversed(found):
@@ -249,7 +256,7 @@ def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) ->
 
 
 def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:
-    """Every block: the fence that opens it, and where it ends."""
+    """Yield every block: the opening fence and the end position."""
     opened: _Fence | None = None
     for fence in _fences(text):
         if opened is None:
@@ -265,7 +272,7 @@ def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:
 
 
 def _fences(text: str) -> Iterator[_Fence]:
-    """The fences, at most one a line: a line with several runs of backticks quotes something."""
+    """Yield the fences, at most one a line: several runs of backticks on a line are a quotation."""
     runs = deque(_RUN.finditer(text), MAX_MARKS)
     for start, group in groupby(runs, _LineStarts(text)):
         first, *others = group
@@ -277,7 +284,7 @@ def _fences(text: str) -> Iterator[_Fence]:
 
 
 class _LineStarts:
-    """Where the line of each match starts; each stretch of the text is looked at once."""
+    """Function from a match to the start of its line; each part of the text is read once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -321,21 +328,21 @@ def _is_blank(text: str, start: int, end: int) -> bool:
 
 
 def _unindent(block: str, indent: str) -> str:
-    """`block` with `indent` taken off each line that has it."""
+    """Remove `indent` from each line of `block` that begins with `indent`."""
     if not indent or len(indent) > MAX_INDENT:
         return block
     return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
 
 
 def _tidy(block: str) -> str | None:
-    """The code without blank lines around it, and without an indentation that all of it has."""
+    """Return the code without surrounding blank lines and common indentation; None if blank."""
     block = block.rstrip()
     if not block:
         return None
     first = len(block) - len(block.lstrip())
     line = block.rfind("\n", 0, first) + 1
     indent, block = block[line:first], block[line:]
-    if len(indent) > MAX_INDENT:  # the patterns below would be as long as it is
+    if len(indent) > MAX_INDENT:  # limits the length of the patterns below
         return block.removeprefix(indent)
     less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
     if re.search(less_indented, block, re.MULTILINE):

@@ -1,7 +1,7 @@
-"""What a submission's interpreter said, understood with distrust.
+"""Parser for the messages of a submission's interpreter, which are untrusted.
 
-A hostile submission may write anything on the channel. A line that is not what an honest interpreter
-would say next is a forgery: it earns the signal `forged_result`, and what follows it counts for nothing.
+A hostile submission may write anything on the channel. Any line that an honest interpreter would
+not send next is forged: the judgement gets the signal `forged_result`, and later lines are ignored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Raised:
 
 @dataclass(slots=True)
 class Said:
-    """All that was said. `answers`: for each call the line of its value, or what it raised.
+    """All messages of a run. `answers`: for each call its encoded value or its exception.
 
-    `reached`: the word with which a script said that it came to its end.
+    `reached`: the word that a script sent at its end.
     """
 
     loaded: bool = False
@@ -42,9 +42,9 @@ class Said:
 
 
 def understand(lines: Iterable[bytes], calls: int = 0) -> Said:
-    """Reads the lines of a run that asked for `calls` calls.
+    """Parse the lines of a run with `calls` requested calls.
 
-    A value stays an unparsed line: how much of it is worth parsing depends on what is expected.
+    Values stay unparsed: the expected value decides how much of a value is parsed.
     """
     said = Said()
     for line in lines:
@@ -87,7 +87,7 @@ def _take(said: Said, frame: Any, calls: int) -> None:
 
 
 def raised(rest: list[Any]) -> Raised:
-    """From [type name, message, traceback, class names]. Raises ValueError when it is not that."""
+    """Parse [type name, message, traceback, class names]. Raises ValueError otherwise."""
     name, message, traceback, names = rest
     if not all(isinstance(text, str) for text in (name, message, traceback)):
         raise ValueError("not an exception")
@@ -96,5 +96,5 @@ def raised(rest: list[Any]) -> Raised:
 
 
 def left(code: int) -> Raised:
-    """SystemExit before the end."""
+    """Return the outcome of a SystemExit before the end."""
     return Raised("early_exit", f"the program left with SystemExit({code}) before its end")

@@ -1,8 +1,8 @@
-"""When a value that a submission returned is an expected JSON value.
+"""Equality of a returned value with an expected JSON value.
 
-JSON has no tuples and only text as keys: a tuple or an array answers for a list, and the keys of a dict
-count as JSON writes them. The walk follows the expected value, so whatever the answer is, cyclic or full
-of shared parts, it ends with that.
+JSON has no tuples and only text as keys: a tuple or an array may match a list, and dict keys are
+compared in their JSON form. The walk follows the expected value, so it ends even if the answer is
+cyclic or full of shared parts.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _MAX_KEY_BITS = 4096
 
 
 def is_answer(line: bytes, expected: Any, tolerance: float = 0.0) -> bool:
-    """Tell whether an encoded value is the expected one, where floats may be off by `tolerance`.
+    """Return True if an encoded value equals `expected`; floats may differ by `tolerance`.
 
-    An encoding that is far longer than the expected value cannot be of an equal one; it is not parsed.
+    An encoding far longer than the expected value can never be equal and stays unparsed.
     """
     spare = len(line) - _SPARE_BYTES
     if spare > 0 and spare > len(json.dumps(expected)) * _LONGER_AT_MOST:
@@ -43,7 +43,7 @@ def _is_same(value: Any, expected: Any, tolerance: float) -> bool:
             todo.extend(zip(got, wanted, strict=True))
         elif isinstance(wanted, dict):
             members = _members(got) if isinstance(got, dict) and len(got) == len(wanted) else None
-            # Two keys that JSON writes alike are no answer: which of their values would be meant?
+            # Two keys with the same JSON form make the answer wrong: their values are ambiguous.
             if members is None or len(members) != len(got) or members.keys() != wanted.keys():
                 return False
             todo.extend((members[key], wanted[key]) for key in wanted)
@@ -59,7 +59,7 @@ def _members(value: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def _key(key: Any) -> Any:
-    """Return a key as JSON writes it; one that JSON has no form for is equal to no text."""
+    """Return a key in its JSON form; None, unequal to any text, if JSON has no such form."""
     if isinstance(key, int) and key.bit_length() > _MAX_KEY_BITS:
         return None
     if key is None or isinstance(key, bool | int | float):

@@ -1,8 +1,9 @@
-"""Whether a text is a program, the session of a shell or an interpreter, or the usage of other code.
+"""Recognition of programs, shell and interpreter sessions, and usage examples of other code.
 
-Python is told by its parser: what parses and does something is a program. "Yes", "42" and
-"Answer: 42" parse, too, and do nothing. In other languages a program is told by how it begins and
-ends. Parsing holds up the service: `MAX_PARSED_CHARACTERS` bounds it to about 50 ms on a slow core.
+Python is recognised by its parser: a text that parses and has an effect is a program. "Yes", "42"
+and "Answer: 42" parse too, but have no effect. Programs in other languages are recognised by their
+beginning and end. Parsing blocks the service: `MAX_PARSED_CHARACTERS` bounds the time to about
+50 ms on a slow core.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from types import MappingProxyType
 
 MAX_PARSED_CHARACTERS = 16 * 1024
 
-_PARTS_CHARACTERS = (8192, 4096, 2048)  # together less than what is parsed at once
+_PARTS_CHARACTERS = (8192, 4096, 2048)  # their sum is below the limit for one parse
 _BUILTINS = frozenset(vars(builtins))
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
 _IMPORT = (ast.Import, ast.ImportFrom)
@@ -79,14 +80,14 @@ _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType
         ),
     }
 )
-"""How a program of the language begins, and what it holds; a text with both is one."""
+"""Beginning and content of a program in each language; a program matches both patterns."""
 _ENDS: Mapping[str, str] = MappingProxyType(
     {"c": "}/", "cpp": "}/;", "java": "}/", "go": "}/", "rust": "}/", "javascript": "});`'\"/"}
 )
 
 
 def parsed(text: str) -> ast.Module | None:
-    """The syntax tree of a Python text; None where it is none, or longer than is parsed."""
+    """Return the syntax tree of a Python text; None if the text is invalid or too long."""
     if len(text) > MAX_PARSED_CHARACTERS:
         return None
     try:
@@ -98,7 +99,7 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def is_program(text: str, language: str = "python") -> bool:
-    """Whether a text is a whole program; a Python text must be short enough to be parsed."""
+    """Return True if a text is a whole program; too long Python texts are rejected."""
     if language == "python":
         tree = parsed(text)
         return tree is not None and does_something(tree, text)
@@ -113,7 +114,7 @@ def is_program(text: str, language: str = "python") -> bool:
 
 
 def begins_as_program(text: str) -> bool:
-    """Whether a Python text that is too long to be parsed begins as a program."""
+    """Return True if a Python text too long for the parser begins like a program."""
     for most in _PARTS_CHARACTERS:
         part = _first_statements(text, most)
         if part and is_program(part):
@@ -122,7 +123,7 @@ def begins_as_program(text: str) -> bool:
 
 
 def _first_statements(text: str, most: int) -> str:
-    """The lines before the last one that begins a statement, within so many characters."""
+    """Return the lines before the last statement that starts within `most` characters."""
     end = most
     while (end := text.rfind("\n", 0, end)) > 0:
         if text[end + 1 : end + 2].strip(" \t\r\n)]}#"):
@@ -131,14 +132,14 @@ def _first_statements(text: str, most: int) -> str:
 
 
 def is_session(text: str) -> bool:
-    """Whether a text begins with the prompt of a shell or an interpreter."""
+    """Return True if a text begins with the prompt of a shell or an interpreter."""
     return _SESSION.match(text) is not None
 
 
 def looks_like_code(text: str, language: str) -> bool:
-    """Whether a block without a language's name holds code of a language other than Python.
+    """Return True if a block without a language name holds code in a language other than Python.
 
-    Else it shows output, or how to run the code.
+    Other blocks show output, or how to run the code.
     """
     if language == "bash":
         return _SHELL.search(text) is not None and not only_runs_scripts(text)
@@ -146,12 +147,12 @@ def looks_like_code(text: str, language: str) -> bool:
 
 
 def looks_like_python(text: str) -> bool:
-    """Whether a text that does not parse has a line that is Python: broken code is still code."""
+    """Return True if a line of the text is Python: code with a syntax error is still code."""
     return _PYTHON.search(text) is not None
 
 
 def only_runs_scripts(text: str) -> bool:
-    """Whether each line of a shell text runs a script that it does not hold."""
+    """Return True if each line of a shell text runs a script from another file."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return bool(lines) and all(_RUNS_A_SCRIPT.match(line) for line in lines)
 
@@ -160,12 +161,12 @@ def only_runs_scripts(text: str) -> bool:
 
 
 def defined_names(tree: ast.Module) -> frozenset[str]:
-    """The functions and classes that a module defines at its top."""
+    """Return the functions and classes defined at the top level of a module."""
     return frozenset(each.name for each in tree.body if isinstance(each, _BLOCKS))
 
 
 def uses(tree: ast.Module, names: frozenset[str]) -> bool:
-    """Whether a module needs one of these names from elsewhere: it cannot run without that."""
+    """Return True if a module needs one of these names from another block to run."""
     bound: set[str] = set()
     loaded: set[str] = set()
     for node in ast.walk(tree):
@@ -190,9 +191,9 @@ def _is_standard(node: ast.ImportFrom) -> bool:
 
 
 def does_something(tree: ast.Module, text: str, *, besides_data: bool = False) -> bool:
-    """Whether a module does more than name or compute a value.
+    """Return True if a module does more than name or compute a value.
 
-    `besides_data`: and more than to name literals, since "n = 3" may be what a program printed.
+    `besides_data`: ignore assigned literals too, since "n = 3" may be printed output.
     """
     lines = _LINE_END.split(text.encode("utf-8", "surrogatepass"))
     return any(
@@ -212,7 +213,7 @@ def _acts(statement: ast.stmt, lines: list[bytes]) -> bool:
         return _expression_acts(statement.value, lines)
     if isinstance(statement, ast.AnnAssign):
         return statement.value is not None
-    if isinstance(statement, ast.Raise):  # "raise awareness"
+    if isinstance(statement, ast.Raise):  # prose such as "raise awareness" parses as a statement
         return not isinstance(statement.exc, ast.Name | None) or (
             isinstance(statement.exc, ast.Name) and statement.exc.id in _BUILTINS
         )
@@ -222,7 +223,7 @@ def _acts(statement: ast.stmt, lines: list[bytes]) -> bool:
 
 
 def _expression_acts(value: ast.expr, lines: list[bytes]) -> bool:
-    """A call, a lambda, or an expression that holds a call of a built-in function or a method."""
+    """Return True for a call, a lambda, or an expression with a call of a built-in or a method."""
     if isinstance(value, ast.Await | ast.Lambda):
         return True
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
@@ -243,7 +244,10 @@ def _calls_something_known(call: ast.Call, lines: list[bytes]) -> bool:
 
 
 def _is_adjacent(call: ast.Call, lines: list[bytes]) -> bool:
-    """Whether the parenthesis stands at the function's name; in prose a blank is between them."""
+    """Return True if the parenthesis directly follows the function's name.
+
+    In prose a space stands between.
+    """
     row, column = call.func.end_lineno, call.func.end_col_offset
     if row is None or column is None or row > len(lines):
         return False

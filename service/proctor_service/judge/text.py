@@ -1,13 +1,14 @@
-"""How a program's output is compared with the expected one.
+"""Comparison of a program's output with the expected output.
 
-`tokens`: what stands between whitespace. `lines`: line by line, without trailing whitespace and
-trailing blank lines. `exact`: every character. With a tolerance, a number may be off by
-`tolerance * max(1, |expected|)` where a decimal fraction is expected. Where an integer is, another one
-is wrong, and a fraction may be off by `tolerance` alone: relative to a large integer even a small
-tolerance would pass a wrong one. `exact` knows no tolerance.
+`tokens`: the words between whitespace. `lines`: line by line, without trailing whitespace and
+trailing blank lines. `exact`: every character. With a tolerance, a number may differ by
+`tolerance * max(1, |expected|)` if the expected number is a decimal fraction. If the expected
+number is an integer, a different integer is wrong, and a fraction may differ by `tolerance` alone:
+relative to a large integer, even a small tolerance would accept a wrong integer. `exact` ignores
+the tolerance.
 
-What a difference says is fed back to a model: it quotes the program's own output and never the
-expected one, unless it is to be revealed. All of it is linear in the two texts.
+A model may read the text of a difference. The text therefore quotes the program's own output, and
+the expected output only with `reveal`. All functions take time linear in the two texts.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _NUMBER = re.compile(
     r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.I | re.A
 )
 _INTEGER = re.compile(r"[+-]?\d+", re.A)
-_NUMBER_CHARACTERS = 400  # more digits than a float has range
+_NUMBER_CHARACTERS = 400  # a float has fewer digits in its whole range
 _QUOTED_CHARACTERS = 80
 _SPACES = re.compile(r"(\s+)")
 
 
 def same_output(actual: str, expected: str, compare: Compare, tolerance: float) -> bool:
-    """Whether `actual` counts as `expected`."""
+    """Return True if `actual` counts as equal to `expected`."""
     if actual == expected:
         return True
     ours, theirs = _parts(actual, compare), _parts(expected, compare)
@@ -47,7 +48,7 @@ def same_output(actual: str, expected: str, compare: Compare, tolerance: float) 
 def first_difference(
     actual: str, expected: str, compare: Compare, tolerance: float, *, reveal: bool = False
 ) -> str:
-    """Where `actual` stops being `expected`, in words; empty when it counts as the same."""
+    """Describe the first difference from `expected`; empty if the texts count as equal."""
     if same_output(actual, expected, compare, tolerance):
         return ""
     ours, theirs = _parts(actual, compare), _parts(expected, compare)
@@ -104,12 +105,13 @@ def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
 
 
 def _overflowed(token: str, value: float) -> bool:
-    """Whether it is infinite only because a float cannot hold it."""
+    """Return True if a finite number is too large for a float."""
     return math.isinf(value) and "inf" not in token.lower()
 
 
 def _place(actual: str, number: int, compare: Compare) -> str:
-    """The part's place as people count it: a token is also named by its line."""
+    """Return the part's position for people, counted from 1; a token's position includes its line.
+    """
     if compare != "tokens":
         return f"line {number}"
     for at, match in enumerate(re.finditer(r"\S+", actual), 1):

@@ -1,4 +1,4 @@
-"""Values that count as equal although a float in them is off by a little."""
+"""Equality of values with a tolerance for floats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 
 
 def near(got: float, wanted: float, tolerance: float) -> bool:
-    """Whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
+    """Return True if two numbers differ by at most `tolerance * max(1, |wanted|)`.
 
-    NaN is near NaN, and an infinity near itself; neither is near anything else. The scale is the
-    expected value's alone, so that no huge answer makes room for itself.
+    NaN is near NaN only, and an infinity near itself only. Only the expected value sets the scale,
+    so a huge answer cannot widen its own tolerance.
     """
     if math.isnan(got) or math.isnan(wanted):
         return math.isnan(got) and math.isnan(wanted)
@@ -19,12 +19,13 @@ def near(got: float, wanted: float, tolerance: float) -> bool:
 
 
 def close(got: object, wanted: object, tolerance: float) -> bool:
-    """Whether `got` is `wanted`, where a float may be off by `tolerance`: relative and absolute.
+    """Return True if `got` equals `wanted`; floats may differ by `tolerance`, relative and
+    absolute.
 
     `wanted` is JSON: None, bool, int, float, str, lists, and dicts with strings as keys. The walk
-    follows it, so whatever `got` is, cyclic or huge, ends with it. Two integers are compared
-    exactly, and True is 1. A tuple counts as a list, for JSON has none. Everything else is
-    Python's `==`.
+    follows `wanted`, so a cyclic or huge `got` ends with it. Two integers are compared exactly, and
+    True is 1. A tuple counts as a list, since JSON has no tuples. All other values use Python's
+    `==`.
     """
     pairs = [(got, wanted)]
     while pairs:
