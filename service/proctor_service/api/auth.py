@@ -1,7 +1,7 @@
-"""Who asks: bearer tokens, by tenant. Every route needs one, also those that do not exist.
+"""Authentication: bearer tokens, by tenant. Every route needs a token, and so do unknown paths.
 
-The compatible routes also take it in the path, `/compat/t/TOKEN/…`, since their clients send no header.
-It is taken out of the path here, before anybody can log it.
+The compatible routes also accept the token in the path, `/compat/t/TOKEN/…`, since their clients
+send no header. This module removes the token from the path, before any code logs the path.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
 COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 ONLY_TENANT = "local"
-"""The tenant of everybody while no token is configured."""
+"""Tenant of all requests while no token is configured."""
 
 
 class Authenticated:
-    """Lets through who shows a token, and notes the tenant in `request.state.tenant`."""
+    """Middleware that requires a valid token, and sets `request.state.tenant`."""
 
     def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
         self._app = app
-        # Digests have one length, so that comparing them tells nothing about a token's.
+        # Digests have equal lengths, so the comparison reveals nothing about a token's length.
         self._digests = {tenant: _digest(token.encode()) for tenant, token in tokens.items()}
         self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] == "http" and scope["path"] not in self._open:
             token = _token_in_path(scope)
             if token is None:
@@ -54,14 +54,14 @@ class Authenticated:
             return None
         shown = _digest(token)
         found = None
-        for tenant, digest in self._digests.items():  # all of them, whichever it is
+        for tenant, digest in self._digests.items():  # no early exit: equal time for all tenants
             if hmac.compare_digest(shown, digest):
                 found = tenant
         return found
 
 
 def _bearer(authorizations: list[str]) -> bytes | None:
-    """The header's token, in the bytes that came, which are its UTF-8."""
+    """Return the header's token as the received bytes, which are its UTF-8 encoding."""
     if len(authorizations) != 1:
         return None
     scheme, _, token = authorizations[0].partition(" ")
@@ -69,7 +69,7 @@ def _bearer(authorizations: list[str]) -> bytes | None:
 
 
 def _token_in_path(scope: Scope) -> bytes | None:
-    """The token in a path of the compatible routes, which is left without it."""
+    """Remove the token from a path of the compatible routes, and return the token."""
     raw: bytes = scope.get("raw_path") or b""
     if not raw.startswith(WITH_TOKEN):
         return None

@@ -1,8 +1,8 @@
-"""Reading a request's body: bounded, sliced, and with errors that name the field.
+"""Reader of request bodies: bounded, sliced, and with errors that name the field.
 
-pydantic's own JSON parser refuses lone surrogates, and a model may well write one; the standard
-library's lets them through, at the same speed. A large body is parsed and validated in slices,
-since a parser in C holds the interpreter's lock however many threads there are.
+pydantic's own JSON parser rejects lone surrogates, but a model may write them; the standard
+library's parser accepts them, at the same speed. A large body is parsed and validated in slices,
+because a C parser holds the interpreter lock even in another thread.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MEBIBYTE = 1024 * 1024
 
 
 async def read_body(request: Request, max_mb: int) -> bytearray:
-    """The whole body. Raises TooLarge when it is longer than `max_mb`; nothing of it is kept then.
+    """Return the whole body. Raises TooLarge if the body is longer than `max_mb`.
 
-    The rest is read and thrown away, within bounds: most clients send all before they listen, and
-    would find a connection that was reset instead of the answer.
+    The rest of a too large body is read and discarded, within bounds: most clients send the whole
+    body before they read, and would otherwise see a connection reset instead of the answer.
     """
     most = max_mb * MEBIBYTE
     declared = request.headers.get("content-length", "")
-    # Python takes signs, underscores and foreign digits for numbers; HTTP does not.
+    # Python's `int` accepts signs, underscores and non-ASCII digits; HTTP forbids them.
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > most:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
@@ -64,7 +64,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
 
 
 async def _discard(request: Request, most: int) -> None:
-    """Reads what is left of a body, at most so many bytes and seconds of it."""
+    """Read and discard the rest of a body: at most `most` bytes, for at most DISCARD_SECONDS."""
     length = 0
     try:
         async with asyncio.timeout(DISCARD_SECONDS):
@@ -78,7 +78,7 @@ async def _discard(request: Request, most: int) -> None:
 
 
 async def parse_body(model: type[M], body: bytes | bytearray) -> M:
-    """The request of any other route. Raises InvalidRequest, naming the field."""
+    """Return the request of any other route. Raises InvalidRequest, naming the field."""
     try:
         return model.model_validate(await _decode(body))
     except ValidationError as error:
@@ -86,7 +86,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
 
 
 async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
-    """The request of POST /reward. Raises InvalidRequest, naming the field."""
+    """Return the request of POST /reward. Raises InvalidRequest, naming the field."""
     data = await _decode(body)
     if not isinstance(data, dict):
         raise InvalidRequest("the body is not a JSON object")
@@ -99,7 +99,7 @@ async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
 
 
 async def parse_rollout_request(body: bytes | bytearray) -> RolloutRequest:
-    """The request of POST /rollout. Raises InvalidRequest, naming the field."""
+    """Return the request of POST /rollout. Raises InvalidRequest, naming the field."""
     data = await _decode(body)
     if not isinstance(data, dict):
         raise InvalidRequest("the body is not a JSON object")
@@ -113,7 +113,7 @@ async def parse_rollout_request(body: bytes | bytearray) -> RolloutRequest:
 
 
 async def _validate_long_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """The request with its long lists validated, one by one; pydantic takes models as they are."""
+    """Validate the items of long lists in steps; pydantic then accepts these models unchecked."""
     pacer = Pacer()
     grader = data.get("grader")
     if isinstance(grader, dict):
@@ -133,7 +133,7 @@ async def _validate_each(
     model: type[BaseModel], values: list[Any], where: tuple[str, ...], pacer: Pacer
 ) -> list[Any]:
     if len(values) > MOST_LISTED:
-        return values  # far too many for any field: refused as it is, and quickly
+        return values  # too many for any field: full validation rejects this quickly
     found: list[BaseModel] = []
     for index, value in enumerate(values):
         try:
@@ -157,11 +157,11 @@ BRANCHES: Mapping[str, frozenset[str]] = {
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),
 }
-"""What pydantic puts behind a field's name, for the branch of a union that it tried."""
+"""Names that pydantic inserts after a field's name, for the tried branch of a union."""
 
 
 def field_path(location: Iterable[int | str]) -> str:
-    """`submissions.0.grader.tests`: where a field is, without the names of pydantic's branches."""
+    """Return the path of a field without pydantic's branch names: `submissions.0.grader.tests`."""
     path: list[str] = []
     before = ""
     for part in map(str, location):
@@ -172,7 +172,7 @@ def field_path(location: Iterable[int | str]) -> str:
 
 
 def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
-    """The first few errors, each with its field; the values stay out, they may be programs."""
+    """Describe the first few errors by field, without input values: they may be programs."""
     found: list[str] = []
     for each in errors:
         said = "unknown field" if each["type"] == "extra_forbidden" else each["msg"]
@@ -184,7 +184,7 @@ def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
 
 
 async def _decode(body: bytes | bytearray) -> Any:
-    """The JSON value. Raises InvalidRequest when it is none, not UTF-8, or nested too deeply."""
+    """Return the JSON value. Raises InvalidRequest for bad JSON, bad UTF-8, or deep nesting."""
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         if len(body) <= SLICED_BODY_BYTES:
@@ -197,5 +197,5 @@ async def _decode(body: bytes | bytearray) -> Any:
         raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
     except RecursionError:
         raise InvalidRequest("the body is nested too deeply") from None
-    except ValueError as error:  # an integer of more digits than Python reads
+    except ValueError as error:  # an integer with more digits than Python converts
         raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None

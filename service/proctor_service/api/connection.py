@@ -1,4 +1,4 @@
-"""Connections: work that is done for one client ends with it, and a service that stops closes them."""
+"""Client connections: work ends with its connection; a stopping service closes connections."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ T = TypeVar("T")
 PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
 MOST_DISCARDED_BYTES = 1024 * 1024
-_FIELD_BYTES = 4  # the colon, a space and the line's end
+_FIELD_BYTES = 4  # the colon, a space and the end of the line
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
 
 
 async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """What the work gives; the request's body must have been read before.
+    """Return the result of the work; the request's body must be fully read before.
 
-    Raises what the work raises, and ClientDisconnect when the client went away first: the work is
-    cancelled then, and has ended.
+    Raises the errors of the work, and ClientDisconnect if the client disconnects first: the work is
+    then cancelled, and has ended.
     """
     doing = asyncio.create_task(work)
     watching = asyncio.create_task(_gone(receive))
@@ -58,10 +58,10 @@ async def _gone(receive: Receive) -> None:
 
 
 class LastAnswers:
-    """While the service drains, each answer is the last one on its connection.
+    """Middleware that closes each connection after its current answer while the service drains.
 
-    At the end no client, and no proxy, then holds one that is about to be closed, and sends on it
-    what nobody will read.
+    At the end no client and no proxy holds an open connection. Otherwise it could send a request on
+    a connection about to close, and lose the request.
     """
 
     def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:
@@ -69,7 +69,7 @@ class LastAnswers:
         self._draining = draining
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve one request."""
 
         async def closing(message: Message) -> None:
             if message["type"] == "http.response.start" and self._draining():
@@ -81,17 +81,17 @@ class LastAnswers:
 
 
 class EchoedRequestIds:
-    """Every answer repeats the id that its request came with, in the header `Proctor-Request-Id`.
+    """Middleware that repeats a request's id in the answer's header `Proctor-Request-Id`.
 
-    A client whose connection was mixed up with another's finds out by it. An id that is no short
-    text of visible ASCII is not repeated.
+    The header lets a client detect a connection mixed up with another client's. The middleware
+    ignores ids other than 1 to 128 visible ASCII characters.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve one request."""
         named = dict(scope["headers"]).get(REQUEST_ID, b"") if scope["type"] == "http" else b""
         if not 0 < len(named) <= LONGEST_REQUEST_ID or not all(33 <= byte <= 126 for byte in named):
             await self._app(scope, receive, send)
@@ -107,7 +107,7 @@ class EchoedRequestIds:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with bounds on heads and the contract's body for what is refused here."""
+    """uvicorn's protocol with bounds on heads, and the contract's body in error responses."""
 
     def __init__(
         self,
@@ -130,23 +130,23 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def reading_is_paused(self) -> bool:
-        """Whether the service itself does not read from the connection for now."""
+        """True while the service itself has paused reading from the connection."""
         return self.flow.read_paused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accepts a connection: the time of its first head runs."""
+        """Accept a connection, and start the time limit of its first head."""
         super().connection_made(transport)
         self._heads.add(self)
         if len(self.connections) > self._most_connections:
             self.refuse(Busy(f"more than {self._most_connections} connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forgets the connection."""
+        """Forget the connection."""
         self._heads.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parses what came, in pieces, so that the bounds are looked at between two of them."""
+        """Parse the received bytes in pieces, with a check of the bounds after each piece."""
         for start in range(0, len(data), PIECE_BYTES):
             if self._refusal is not None or self.transport.is_closing():
                 self._discard(len(data) - start)
@@ -158,7 +158,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._count(len(piece))
 
     def _count(self, length: int) -> None:
-        """Counts bytes that were neither a whole head nor any of a body: a head's, or a trailer's."""
+        """Count the bytes of unfinished heads and trailers, without whole heads and bodies."""
         if self._progressed:
             self._heads.shrink(self)
         else:
@@ -171,19 +171,19 @@ class HttpProtocol(HttpToolsProtocol):
             self._heads.add(self)
 
     def on_message_begin(self) -> None:
-        """Begins a head."""
+        """Begin a head."""
         super().on_message_begin()
         self._reads_head = True
         self._head_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        """Takes a part of the request's target. Raises what ends parsing when it is too long."""
+        """Take a part of the request's target. Raises ValueError if too long, to end parsing."""
         self._head_bytes += len(url)
         self._check_head()
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Takes a field, of the head or of a trailer. Raises what ends parsing beyond the bounds."""
+        """Take a field of the head or trailer. Raises ValueError beyond bounds, to end parsing."""
         self._head_bytes += len(name) + len(value) + _FIELD_BYTES
         self._check_head()
         if len(self.headers) >= MOST_FIELDS:
@@ -197,9 +197,9 @@ class HttpProtocol(HttpToolsProtocol):
             raise ValueError("too many bytes")
 
     def on_headers_complete(self) -> None:
-        """Begins a request. One with a body behind `Upgrade` is none that can be understood.
+        """Begin a request. Raises ValueError for a body after `Upgrade`, which is ambiguous.
 
-        The parser would tell of an empty body, and take the real one for the next request.
+        The parser would report an empty body, and parse the real body as the next request.
         """
         names = {name for name, _ in self.headers}
         if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
@@ -210,29 +210,30 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Takes a part of the body."""
+        """Take a part of the body."""
         self._progressed = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Ends a request's body."""
+        """End a request's body."""
         self._progressed, self._reads_body = True, False
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Begins the work for a request; an answer to HTTP/1.0 is ended by its connection."""
+        """Start the work for a request; closing the connection ends an answer to HTTP/1.0."""
         serving: Any = _unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
         super()._start_asgi_task(cycle, serving)
 
     def send_400_response(self, msg: str) -> None:
-        """The last answer on this connection: parsing has ended, for whatever reason."""
+        """Send the last answer on this connection: parsing has ended, for any reason."""
         self.refuse(self._refusal or malformed(msg))
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answers with an error, and closes the connection.
+        """Answer with an error, and close the connection.
 
-        Where an earlier request is being answered, its answer is the last. What the client still
-        sends is thrown away for a moment, or it would find a reset in place of the answer.
+        If an earlier request is being answered, its answer is the last. Later bytes of the client
+        are discarded for LINGER_SECONDS; otherwise the client would see a reset instead of the
+        answer.
         """
         self._refusal = refusal
         self._heads.remove(self)
@@ -258,7 +259,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def _unchunked(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
-    """An app whose answers of unknown length are not sent in chunks, which HTTP/1.0 does not know."""
+    """Wrap an app so answers of unknown length are sent unchunked: HTTP/1.0 has no chunks."""
 
     async def serving(scope: Scope, receive: Receive, send: Send) -> None:
         measured = False

@@ -1,6 +1,6 @@
-"""What the OpenAPI page shows: an example for every route, and the schemas of bodies.
+"""Content of the OpenAPI page: an example for every route, and the schemas of bodies.
 
-Bodies are parsed by hand (`body.py`), so FastAPI does not know their models; they are added here.
+Bodies are parsed by hand (`body.py`), so FastAPI does not know their models; this module adds them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ PROBLEM_TEXTS: Mapping[int, tuple[str, str, bool]] = {
 
 
 def problems(*statuses: int) -> Answers:
-    """The problems that a route may answer with, each with an example."""
+    """Return a route's error responses, each with an example."""
     found: Answers = {}
     for status in statuses:
         reason, message, retryable = PROBLEM_TEXTS[status]
@@ -163,12 +163,12 @@ def problems(*statuses: int) -> Answers:
 
 
 def answers(example: Mapping[str, Any], *statuses: int) -> Answers:
-    """A route's 200 with its example, and its problems."""
+    """Return a route's 200 response with its example, and its error responses."""
     return {200: {"content": {"application/json": {"example": example}}}, **problems(*statuses)}
 
 
 def body_of(model: type[BaseModel], example: Mapping[str, Any]) -> dict[str, Any]:
-    """The documentation of a body that is parsed by hand."""
+    """Return the documentation of a body parsed by hand."""
     content = {
         "schema": {"$ref": f"#/components/schemas/{model.__name__}"},
         "example": example,
@@ -177,7 +177,7 @@ def body_of(model: type[BaseModel], example: Mapping[str, Any]) -> dict[str, Any
 
 
 def reward_docs() -> dict[str, Any]:
-    """What the OpenAPI page says about POST /reward."""
+    """Return the OpenAPI documentation of POST /reward."""
     example = {"results": [RESULT_EXAMPLE], "summary": SUMMARY_EXAMPLE}
     found = answers(example, 401, 413, 422, 429, 500, 503)
     found[200]["content"][NDJSON] = {
@@ -197,7 +197,7 @@ def reward_docs() -> dict[str, Any]:
 
 
 def rollout_docs() -> dict[str, Any]:
-    """What the OpenAPI page says about POST /rollout."""
+    """Return the OpenAPI documentation of POST /rollout."""
     example = {"trajectories": [TRAJECTORY_EXAMPLE], "summary": ROLLOUT_SUMMARY_EXAMPLE}
     found = answers(example, 401, 413, 422, 429, 500, 503)
     found[200]["content"][NDJSON] = {
@@ -209,7 +209,7 @@ def rollout_docs() -> dict[str, Any]:
 
 
 def install_openapi(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> None:
-    """Adds the models of the bodies that are parsed by hand, and says how to authenticate."""
+    """Add the models of bodies parsed by hand, and the authentication scheme."""
 
     def schema() -> dict[str, Any]:
         if app.openapi_schema is None:

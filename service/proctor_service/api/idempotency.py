@@ -1,10 +1,9 @@
-"""Repeated requests: by tenant and Idempotency-Key, the work that the first one started.
+"""Idempotency store: finds the work of an earlier request by tenant and Idempotency-Key.
 
-A repeated request gets the first one's answer, and joins what is under way. Refusals are not kept:
-they were no answer. Of an answer in which some items carry a retryable error, the judged items
-stand and the others are judged anew when it is asked for again: a client that sends the same
-request once more wants those items, and must not see other verdicts for the rest. Memory is
-bounded: of the finished answers the oldest go first.
+A repeated request gets the answer of the first request, and joins work in progress. Error responses
+are not stored. If some items of an answer have a retryable error, a repeated request keeps the
+judged items and judges the other items again: the client wants these items, and must see the same
+verdicts for the rest. Memory is bounded: the oldest finished answers are removed first.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ HASHED_IN_THREAD_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RequestName:
-    """What makes a request the same as an earlier one, and what it must agree in."""
+    """Identity of a request: tenant and key. The fingerprint of the body must match as well."""
 
     tenant: str
     key: str
@@ -38,14 +37,14 @@ class RequestName:
 
 
 def name_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
-    """The name of a request with a key. Raises InvalidRequest for a key that is none."""
+    """Return the name of a request with a key. Raises InvalidRequest for an invalid key."""
     if not key or len(key) > LONGEST_KEY:
         raise InvalidRequest(f"{HEADER}: a key has 1 to {LONGEST_KEY} characters")
     return RequestName(tenant, key, hashlib.blake2b(body, digest_size=20).digest())
 
 
 def key_of(headers: Headers) -> str | None:
-    """The key of a request, if it has one. Raises AmbiguousKey when it has several."""
+    """Return the key of a request, if any. Raises AmbiguousKey for several keys."""
     keys = headers.getlist(HEADER)
     if len(keys) > 1:
         raise AmbiguousKey(f"{HEADER}: the request has {len(keys)} of them")
@@ -55,7 +54,7 @@ def key_of(headers: Headers) -> str | None:
 async def name_any_request(
     tenant: str, key: str | None, body: bytes | bytearray
 ) -> RequestName | None:
-    """The same, None without a key; a large body is hashed in a thread."""
+    """Return the name of a request, None without a key; a thread hashes a large body."""
     if key is None:
         return None
     if len(body) < HASHED_IN_THREAD_BYTES:
@@ -64,14 +63,14 @@ async def name_any_request(
 
 
 class Work(Protocol):
-    """What a key stands for: a batch, a sandbox that is made."""
+    """Work under a key: a batch, or the creation of a sandbox."""
 
     @property
     def size_bytes(self) -> int:
-        """What its answer takes in memory, about, once it is done."""
+        """Approximate memory of the finished answer, in bytes."""
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Calls `then` once it is done, at once when it is already."""
+        """Call `then` when the work is done, or at once if it is done already."""
 
 
 W = TypeVar("W", bound=Work)
@@ -82,11 +81,11 @@ class _Remembered(Generic[W]):
     name: RequestName
     work: W
     until: float
-    size_bytes: int | None = None  # once it is done
+    size_bytes: int | None = None  # set when the work is done
 
 
 class Ledger(Generic[W]):
-    """Which work each key stands for."""
+    """Store of the work under each key."""
 
     def __init__(
         self, keep_seconds: float, max_bytes: int, clock: Callable[[], float] = time.monotonic
@@ -101,7 +100,7 @@ class Ledger(Generic[W]):
         return len(self._kept)
 
     def find(self, name: RequestName) -> W | None:
-        """The work of an earlier request. Raises InvalidRequest when that had another body."""
+        """Return the work of an earlier request. Raises InvalidRequest if the bodies differ."""
         self._forget_old()
         found = self._kept.get((name.tenant, name.key))
         if found is None:
@@ -111,7 +110,7 @@ class Ledger(Generic[W]):
         return found.work
 
     def remember(self, name: RequestName, work: W) -> None:
-        """Keeps work under its key, in place of what it continues."""
+        """Store work under its key, in place of the earlier work."""
         self._drop((name.tenant, name.key))
         until = self._clock() + self._keep_seconds
         kept = _Remembered(name, work, until)
@@ -126,7 +125,7 @@ class Ledger(Generic[W]):
             self._forget_old()
 
     def _forget_old(self) -> None:
-        """Drops what is too old, then the oldest while there is too much; never what runs."""
+        """Remove expired work, then the oldest work above the memory limit; keep running work."""
         now = self._clock()
         gone: list[tuple[str, str]] = []
         left = self._bytes

@@ -1,6 +1,6 @@
-"""Rollouts between wire and domain, both ways. Pure, no I/O.
+"""Conversion of rollouts between wire and domain, in both directions. Pure, no I/O.
 
-As in `translate.py`: defaults are filled in, ceilings are kept, and a refusal names the field.
+As in `translate.py`: defaults are filled in, ceilings are enforced, and an error names the field.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One trajectory of a request: what is echoed, and the plan that is played."""
+    """One trajectory of a request: the fields to echo, and the plan to play."""
 
     task: RolloutTask
     index: int
@@ -35,12 +35,12 @@ class Part:
 
 
 class Planning:
-    """One request on its way into the domain; `parts` plans the trajectories of one of its tasks."""
+    """Converter of one request into plans; `parts` plans the trajectories of one task."""
 
     def __init__(
         self, machine: Machine, request: RolloutRequest, tenant: str, deadline: float
     ) -> None:
-        """Raises InvalidRequest, naming the field."""
+        """Check the request. Raises InvalidRequest, naming the field."""
         self._machine = machine
         self._request = request
         self._tenant = tenant
@@ -58,7 +58,7 @@ class Planning:
                 raise InvalidRequest(f"tags.{number}: {most}")
 
     def parts(self, number: int, asked: RolloutTask) -> list[Part]:
-        """The trajectories of one task. Raises InvalidRequest, naming the field."""
+        """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
         where = f"tasks.{number}"
         check_files(asked.files, f"{where}.files")
         if isinstance(asked.grader, PytestGrader):
@@ -91,9 +91,10 @@ class Planning:
         )
 
     def _messages(self, asked: RolloutTask, where: str) -> Sequence[JsonObject]:
-        """What the policy is told first: the system prompt and the task, as chat messages.
+        """Return the policy's first messages: the system prompt and the task, as chat messages.
 
-        A task that brings a system message gets no built-in one: many chat templates know only one.
+        A task with its own system message gets no built-in system prompt: many chat templates
+        accept only a single system message.
         """
         if isinstance(asked.prompt, str):
             given: list[JsonObject] = [{"role": "user", "content": asked.prompt}]
@@ -112,7 +113,7 @@ class Planning:
 
 
 def _message(given: dict[str, Any]) -> JsonObject:
-    """A message with the fields that the API takes, and none that only the trainer knows."""
+    """Return a message with only the API's fields, without fields private to the trainer."""
     return {name: given[name] for name in MESSAGE_FIELDS if name in given}
 
 
@@ -124,7 +125,7 @@ def _check_policy(policy: Policy, hosts: Sequence[str]) -> None:
 
 
 def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
-    """One trajectory as the client gets it."""
+    """Return one trajectory in its wire form."""
     failure = trajectory.failure
     error = None
     if failure is not None:
@@ -151,7 +152,7 @@ def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
 
 
 def rollout_summary(rewards: Sequence[float | None], passed: int) -> bytes:
-    """The summary of a rollout, as JSON."""
+    """Return the summary of a rollout, as JSON."""
     judged = [reward for reward in rewards if reward is not None]
     return encode(
         {

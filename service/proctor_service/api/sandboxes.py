@@ -1,7 +1,7 @@
-"""/sandboxes: sandboxes that keep their state, made, listed, used and stopped over HTTP.
+"""/sandboxes: create, list, use and stop stateful sandboxes over HTTP.
 
-What a sandbox did is data. What goes wrong is an HTTP error: a refusal, or a failure of ours that is
-never taken for something that the commands in the sandbox did.
+The result of a command is data. A failure is an HTTP error: a rejected request, or a failure of the
+service, which is never reported as the result of a command.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from proctor_service.sandbox.interface import Limits
 
 Tags = Annotated[list[str], Query(default_factory=list)]
 
-CREATION_BYTES = 4096  # what is left of a sandbox that ended, about
+CREATION_BYTES = 4096  # approximate memory of an ended sandbox
 GRADING_SECONDS = 600.0
-"""By then a grading that still waits comes back with the error `deadline`, as for /reward."""
+"""Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
 
 
 class Creation:
-    """A sandbox that is made once for all requests with one key."""
+    """The creation of one sandbox, shared by all requests with the same key."""
 
     def __init__(self, making: Coroutine[Any, Any, Kept]) -> None:
         self.failed = False
@@ -72,11 +72,11 @@ class Creation:
         self.when_done(self._note)
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Calls `then` once it is made or could not be."""
+        """Call `then` when the creation succeeds or fails."""
         self._making.add_done_callback(lambda _: then())
 
     async def kept(self) -> Kept:
-        """The sandbox. It is made to the end though a client goes away: its retry is to find it."""
+        """Return the sandbox. Creation continues after a disconnect, for the client's retry."""
         return await asyncio.shield(self._making)
 
     def _note(self) -> None:
@@ -86,7 +86,7 @@ class Creation:
 
 
 class SandboxDesk:
-    """The routes of /sandboxes, a method for each."""
+    """Handlers of the /sandboxes routes, one method per route."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class SandboxDesk:
         ledger: Ledger[Creation],
         fleet: Fleet,
     ) -> None:
-        """`gradings`: how many at once may hold a sandbox's files in the service's memory."""
+        """`gradings`: queue to limit how many gradings hold a sandbox's files in memory."""
         self.fleet = fleet
         self._machine = machine
         self._registry = registry
@@ -106,11 +106,11 @@ class SandboxDesk:
         self._ledger = ledger
 
     async def drain(self) -> None:
-        """Hands back what waits to be graded; what is being graded belongs to the rewards."""
+        """Cancel the waiting gradings; the reward handler owns the running gradings."""
         await self._gradings.drain()
 
     async def create_sandbox(self, request: Request) -> Response:
-        """Makes a sandbox that keeps its state between calls."""
+        """Create a sandbox that keeps its state between calls."""
         tenant = _tenant(request)
         body = await self._body(request)
         name = await name_any_request(tenant, key_of(request.headers), body)
@@ -118,7 +118,7 @@ class SandboxDesk:
         if name is None:
             kept = await while_connected(self._registry.create(asked), request.receive)
             return self._sandbox(kept, 201)
-        # Nothing waits between looking and remembering: of two requests with one key one makes it.
+        # No `await` from here to `remember`: two requests with the same key create one sandbox.
         creation = self._ledger.find(name)
         if creation is None or creation.failed:
             creation = Creation(self._registry.create(asked))
@@ -131,7 +131,7 @@ class SandboxDesk:
         tag: Tags,
         status: Annotated[list[wire.SandboxStatus], Query(default_factory=list)],
     ) -> Response:
-        """The tenant's sandboxes that carry all these tags and have one of these statuses."""
+        """List the tenant's sandboxes that have all of these tags and any of these statuses."""
         _check_query(request, "tag", "status")
         others, missing = await self.fleet.elsewhere(request)
         found = self._registry.all(_tenant(request), tag, status)
@@ -142,11 +142,11 @@ class SandboxDesk:
         return _json({"sandboxes": listed, "replicas_missing": missing})
 
     async def get_sandbox(self, request: Request, sandbox_id: str) -> Response:
-        """One sandbox; asking for it does not renew its ttl."""
+        """Return a sandbox. This request does not extend its ttl."""
         return self._sandbox(self._registry.find(_tenant(request), sandbox_id), 200)
 
     async def execute(self, request: Request, sandbox_id: str) -> Response:
-        """Runs a command, or Python code, and waits for its end."""
+        """Run a command or Python code, and return its result when it ends."""
         kept = self._live(request, sandbox_id)
         with kept.using():
             body = await self._body(request)
@@ -157,7 +157,7 @@ class SandboxDesk:
             return _json(exec_body(await while_connected(run(), request.receive)))
 
     async def write_file(self, request: Request, sandbox_id: str, path: str) -> Response:
-        """Writes a whole file; the body is its bytes."""
+        """Write a whole file; the request body is the file's content."""
         kept = self._live(request, sandbox_id)
         with kept.using():
             _check_encoding(request)
@@ -166,15 +166,15 @@ class SandboxDesk:
         return Response(status_code=204)
 
     async def read_file(self, request: Request, sandbox_id: str, path: str) -> Response:
-        """A whole file's bytes."""
+        """Return the content of a whole file."""
         _check_encoding(request)
         data = await self._registry.read_file(_tenant(request), sandbox_id, path)
         return Response(data, media_type="application/octet-stream")
 
     async def grade(self, request: Request, sandbox_id: str) -> Response:
-        """Judges the sandbox's files as they are now, in a fresh sandbox.
+        """Judge the sandbox's current files, in a fresh sandbox.
 
-        One that ended by its own act has none left, and that is a verdict too.
+        A sandbox that its own programs ended has no files; the result is then a verdict too.
         """
         kept = self._registry.find(_tenant(request), sandbox_id)
         if not kept.by_own_act:
@@ -190,7 +190,7 @@ class SandboxDesk:
     async def stop_sandbox(
         self, request: Request, sandbox_id: str, missing_ok: bool = False
     ) -> Response:
-        """Stops a sandbox, and answers when nothing is left of it."""
+        """Stop a sandbox, and answer when it is fully removed."""
         _check_query(request, "missing_ok")
         stopped = False
         try:
@@ -204,7 +204,7 @@ class SandboxDesk:
         return _json({"stopped": int(stopped)})
 
     async def stop_sandboxes(self, request: Request, tag: Tags) -> Response:
-        """Stops all sandboxes that carry all these tags."""
+        """Stop all sandboxes that have all of these tags."""
         _check_query(request, "tag")
         stopped = await self._registry.stop_tagged(_tenant(request), tag)
         others, missing = await self.fleet.elsewhere(request)
@@ -212,7 +212,7 @@ class SandboxDesk:
         return _json({"stopped": stopped, "replicas_missing": missing})
 
     def _live(self, request: Request, sandbox_id: str) -> Kept:
-        """The sandbox, if it can be used: else that is said before the body is read."""
+        """Return the sandbox if usable; raise its error before the body is read."""
         kept = self._registry.find(_tenant(request), sandbox_id)
         kept.check()
         return kept
@@ -280,14 +280,14 @@ def _json(body: dict[str, Any], status: int = 200) -> Response:
 
 
 def _check_query(request: Request, *known: str) -> None:
-    """A misspelt filter must not mean all sandboxes. Raises InvalidRequest."""
+    """Raise InvalidRequest for an unknown name: a misspelt filter must not match all sandboxes."""
     for name in request.query_params:
         if name not in known:
             raise InvalidRequest(f"{name[:100]}: unknown field of the query")
 
 
 def _check_encoding(request: Request) -> None:
-    """Raises InvalidRequest for a path that is not UTF-8: it was read as that of another file."""
+    """Raise InvalidRequest for a path in invalid UTF-8: decoding would name another file."""
     try:
         unquote_to_bytes(request.scope["raw_path"]).decode()
     except UnicodeDecodeError:
@@ -295,7 +295,7 @@ def _check_encoding(request: Request) -> None:
 
 
 class _FilePath(PathConvertor):
-    """A path as a file may have it: with any character, line breaks among them."""
+    """A file's path, in which every character is allowed, line breaks included."""
 
     regex = "(?s:.*)"
 
@@ -304,7 +304,7 @@ register_url_convertor("file", _FilePath())
 
 
 def sandbox_routes(desk: SandboxDesk) -> APIRouter:
-    """All routes of /sandboxes."""
+    """Return all routes of /sandboxes."""
     routes = APIRouter(route_class=desk.fleet.route_class())
     add = routes.add_api_route
     one = "/sandboxes/{sandbox_id}"

@@ -1,9 +1,9 @@
-"""Answers to requests with an Idempotency-Key, where replicas share them.
+"""Results of requests with an Idempotency-Key, shared between replicas.
 
-Each result is shared as it is finished, and the first one that was shared stands: a retry that lands
-in another replica finds what was judged, judges only the rest, and both say the same. Work under way
-elsewhere is not waited for. What could not be judged is not shared. Names are hashed, so that the
-store knows neither tenants nor keys.
+Each result is shared when it is finished, and the first shared result wins: a retry on another
+replica finds the judged items, judges only the rest, and both replicas return the same results. A
+replica does not wait for work in progress on other replicas. Retryable errors are not shared. Names
+are hashed, so the store contains neither tenants nor keys.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from proctor_service.errors import InvalidRequest
 log = logging.getLogger(__name__)
 
 FIRST = b"first"
-"""The field with the fingerprint of the first body that came with a key."""
+"""Field with the fingerprint of the first body received with a key."""
 LONGEST_SHARED_BYTES = 32 * 1024
-"""A longer result is not shared: whoever needs it judges it again."""
+"""Upper limit for shared results; other replicas judge larger results again."""
 
 
 class Store(Protocol):
-    """Fields under a name, of which the first value stands. Raises nothing when it is away."""
+    """Store of fields under a name; a field's first value wins. Never raises while unreachable."""
 
     async def load(self, name: bytes) -> Mapping[bytes, bytes]:
-        """All fields."""
+        """Return all fields."""
 
     async def settle(self, name: bytes, fields: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """Sets the fields that are not set yet; what they hold then."""
+        """Set the unset fields, and return the resulting values."""
 
 
 class SharedAnswers:
-    """The results of requests by their names."""
+    """Store of results by request name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def judged(self, name: RequestName) -> dict[int, Line]:
-        """What any replica has judged of a request, by index.
+        """Return the results of a request judged by any replica, by index.
 
         Raises InvalidRequest when the key was used for a request with another body.
         """
@@ -58,7 +58,7 @@ class SharedAnswers:
         }
 
     async def settle(self, name: RequestName, lines: Mapping[int, Line]) -> Mapping[int, Line]:
-        """Shares results; those that stand, which are others where another replica was first."""
+        """Share results. Return the winning results: another replica may have been first."""
         mine = _prefix(name)
         fields = {
             mine + b"%d" % index: line.json
@@ -75,7 +75,11 @@ class SharedAnswers:
 
 
 def _prefix(name: RequestName) -> bytes:
-    """Of a request's fields: two bodies may be under way with one key before anybody can tell."""
+    """Return the prefix of a request's fields.
+
+    The prefix depends on the body, since replicas may process two bodies with one key at the same
+    time.
+    """
     return name.fingerprint.hex().encode() + b":"
 
 

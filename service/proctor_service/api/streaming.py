@@ -1,8 +1,8 @@
-"""A command's output as it comes: NDJSON lines, and last the result or what broke it.
+"""Stream of a command's output: NDJSON lines, and at the end the result or the error.
 
-What goes wrong before the first output is an ordinary error answer, since the status line goes out
-with that output. A reader that is slow holds up nothing but itself: the command goes on, and what
-waits to be sent is no more than what the sandbox's limits keep of its output.
+A failure before the first output is an ordinary error response, since the status line is sent with
+that output. A slow reader delays only itself: the command continues, and the sandbox's output limit
+bounds the unsent output.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ Execute = Callable[[Hear], Awaitable[Execution]]
 
 
 class Output:
-    """What a command wrote and nobody has read yet, in order."""
+    """Unread output of a command, in order."""
 
     def __init__(self) -> None:
         self.more = asyncio.Event()
         self._pieces: deque[tuple[StreamName, bytearray]] = deque()
-        # As the result's texts are made, so that the pieces together are what it says.
+        # The same decoding as in the result, so the pieces add up to the result's texts.
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
 
     def hear(self, name: StreamName, data: bytes) -> None:
-        """Takes a piece in; a piece for each byte would weigh a hundred times what it holds."""
+        """Add output to an earlier piece if possible: a piece per byte takes 100 times the memory.
+        """
         pieces = self._pieces
-        # Beyond some number of pieces the order of the two streams among each other is given up.
+        # Above MOST_PIECES pieces, the order between stdout and stderr is lost.
         open_pieces = 2 if len(pieces) > MOST_PIECES else min(1, len(pieces))
         for index in range(1, open_pieces + 1):
             known, piece = pieces[-index]
@@ -58,7 +59,7 @@ class Output:
         self.more.set()
 
     def take(self) -> bytes | None:
-        """The next line, None when all that came was taken."""
+        """Return the next line, None if all received output is taken."""
         while self._pieces:
             name, piece = self._pieces[0]
             text = self._decoders[name].decode(piece[:LINE_BYTES])
@@ -70,13 +71,13 @@ class Output:
         return None
 
     def rest(self) -> bytes:
-        """Lines with the characters that were cut off, once nothing more will come."""
+        """Return lines with the incomplete characters, once the output is complete."""
         ends = ((name, each.decode(b"", True)) for name, each in self._decoders.items())
         return b"".join(encode({name: text}) + b"\n" for name, text in ends if text)
 
 
 class StreamedExecution(Response):
-    """The answer to an exec that is to be streamed; the command begins when it is sent."""
+    """A streamed response to exec; the command starts when the response is sent."""
 
     def __init__(self, execute: Execute) -> None:
         super().__init__(media_type=NDJSON)
@@ -84,7 +85,7 @@ class StreamedExecution(Response):
         self._execute = execute
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs the command, and sends it all; the command ends when the client goes away."""
+        """Run the command and send its output; the command ends when the client disconnects."""
         with suppress(ClientDisconnect):
             await while_connected(self._send(send), receive)
 

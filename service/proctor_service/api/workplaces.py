@@ -1,8 +1,8 @@
-"""The sandboxes of rollouts, which are stateful sandboxes like any other.
+"""Sandboxes of rollouts, which are ordinary stateful sandboxes.
 
-Here a refusal, which a client would get as an HTTP error, becomes what it means to a trajectory. Too
-many sandboxes or commands: it waits, within its deadline. Anything that the policy cannot have
-caused is a failure: a service that stops, and a sandbox that somebody else has stopped.
+This module maps a rejected request, an HTTP error for a client, to its meaning for a trajectory. If
+there are too many sandboxes or commands, the trajectory waits, within its deadline. An event that
+the policy cannot have caused is a failure: the service stops, or another client stops the sandbox.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from proctor_service.sandbox.interface import Command, Ended
 T = TypeVar("T")
 
 SPARE_SECONDS = 60.0
-"""A sandbox outlives its trajectory's deadline by so much, if nobody should stop it."""
+"""Extra lifetime of a sandbox after its trajectory's deadline, if no stop request arrives."""
 ASK_AGAIN_SECONDS = 1.0
 
 
 def workplaces(registry: Registry) -> OpenWorkplace:
-    """What opens a sandbox for a trajectory."""
+    """Return the function that opens a trajectory's sandbox."""
 
     async def open_workplace(plan: Plan) -> Workplace:
         left_seconds = max(plan.deadline - time.monotonic(), 0.0)
@@ -62,7 +62,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
 
 
 class _Workplace:
-    """One stateful sandbox, as a trajectory's tools see it."""
+    """One stateful sandbox, as seen by a trajectory's tools."""
 
     def __init__(self, registry: Registry, kept: Kept) -> None:
         self._registry = registry
@@ -100,7 +100,10 @@ class _Workplace:
 
 
 async def _in_time(work: Callable[[], Awaitable[T]]) -> T:
-    """What the work gives, once there is room for it. Raises Cancelled when the service stops."""
+    """Return the result of the work, retried until there is capacity.
+
+    Raises Cancelled when the service stops.
+    """
     while True:
         try:
             return await work()

@@ -110,8 +110,7 @@ def _overflowed(token: str, value: float) -> bool:
 
 
 def _place(actual: str, number: int, compare: Compare) -> str:
-    """Return the part's position for people, counted from 1; a token's position includes its line.
-    """
+    """Return the part's position, counted from 1; a token's position includes its line."""
     if compare != "tokens":
         return f"line {number}"
     for at, match in enumerate(re.finditer(r"\S+", actual), 1):
