@@ -1,8 +1,8 @@
-"""A batch at work: a task for each item, its results as lines, and those who read them.
+"""A batch of items being judged: one task per item, the results as lines, and the readers.
 
-It belongs to no request: with an idempotency key a second request may join it, and it goes on for a
-while after its client went away. When nobody reads any more it is cancelled, and every item that
-has no result then gets the error `cancelled`.
+A batch outlives its request: with an idempotency key a second request may join, and the batch
+continues for a while after its client disconnects. Without readers the batch is cancelled; every
+item without a result then gets the error `cancelled`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 CLIENT_GONE = "the client went away"
 
 Settle = Callable[[Mapping[int, Line]], Awaitable[Mapping[int, Line]]]
-"""Given new results by index, those that stand: others may have been first."""
+"""Function from new results to the valid results, by index: another replica may have been first."""
 
 
 class Batch:
-    """The items of one request, being judged; must be made in a running loop."""
+    """Batch of one request's items; must be created in a running event loop."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Batch:
         kept: Mapping[int, Line] | None = None,
         settle: Settle | None = None,
     ) -> None:
-        """`kept`: results that stand already. `settle`: has the last word on each new one."""
+        """`kept`: results from earlier work. `settle`: maps new results to the valid results."""
         self._entries = entries
         self._count = len(entries)
         first = entries[0].item
@@ -71,47 +71,47 @@ class Batch:
 
     @property
     def done(self) -> bool:
-        """Whether every item has its result."""
+        """True when every item has its result."""
         return self._done.is_set()
 
     @property
     def size_bytes(self) -> int:
-        """What its results take in memory, about."""
+        """Approximate memory of the results, in bytes."""
         return sum(len(line.json) + 200 for line in self._lines if line is not None)
 
     @property
     def retryable(self) -> bool:
-        """Whether it is done, and some items may be judged if they are asked for again."""
+        """True if the batch is done and a repeated request would judge some items again."""
         return self.done and any(line.retryable for line in self.lines())
 
     def lines(self) -> list[Line]:
-        """The results in the order of the request; only once it is done."""
+        """Return the results in the order of the request; only valid when the batch is done."""
         return [line for line in self._lines if line is not None]
 
     def judged(self) -> dict[int, Line]:
-        """The results that asking again would not change, by index."""
+        """Return the final results by index, without retryable errors."""
         found = enumerate(self._lines)
         return {index: line for index, line in found if line is not None and not line.retryable}
 
     def finished(self, after: int, most: int) -> list[Line]:
-        """The results in the order in which they finished, from the `after`-th on."""
+        """Return up to `most` results in the order of completion, from position `after` on."""
         found = (self._lines[index] for index in self._finished[after : after + most])
         return [line for line in found if line is not None]
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Calls `then` once it is done, at once when it is already."""
+        """Call `then` when the batch is done, or at once if already done."""
         if self.done:
             then()
         else:
             self._then.append(then)
 
     async def wait(self) -> None:
-        """Waits until it is done."""
+        """Wait until the batch is done."""
         await self._done.wait()
 
     @contextmanager
     def reading(self) -> Iterator[asyncio.Event]:
-        """Joins as a reader. The event is set whenever there is more; the reader clears it."""
+        """Join as a reader. The event is set for each new result; the reader clears the event."""
         more = asyncio.Event()
         more.set()
         self._readers.add(more)
@@ -126,10 +126,10 @@ class Batch:
                 self._abandoned()
 
     def cancel(self, why: str) -> None:
-        """Ends it: what has no result yet gets the error `cancelled`."""
+        """End the batch: each item without a result gets the error `cancelled`."""
         if self._ended_because is None and not self.done:
             self._ended_because = why
-            # From the last: what runs was started first, and its slots are for others to have.
+            # Last items first, so running items leave their slots to other batches.
             self._cancel_slice(len(self._tasks))
 
     def _abandoned(self) -> None:
@@ -147,7 +147,7 @@ class Batch:
             asyncio.get_running_loop().call_soon(self._cancel_slice, start)
 
     async def _start(self) -> None:
-        """A task for each item, a slice per turn of the loop."""
+        """Create a task for each item, a slice per turn of the loop."""
         if len(self._finished) == self._count:
             self._end()
         for number, entry in enumerate(self._entries):
@@ -166,7 +166,7 @@ class Batch:
         return await self._evaluate(entry.item)
 
     def _on_done(self, entry: Entry, task: asyncio.Task[Outcome]) -> None:
-        # Not in the task itself: one that is cancelled before its first step runs nothing at all.
+        # A callback, since a task cancelled before its first step runs no code.
         if task.cancelled():
             why = self._ended_because or "it was cancelled"
             outcome = Outcome(failure=Cancelled(why))
@@ -195,7 +195,7 @@ class Batch:
             self._to_settle.set()
 
     async def _settle_all(self, settle: Settle) -> None:
-        """Settles what has been recorded, all that there is at once, until it is done."""
+        """Settle all recorded results together, repeatedly, until the batch is done."""
         while not self.done:
             await self._to_settle.wait()
             self._to_settle.clear()
@@ -218,7 +218,7 @@ class Batch:
 
     def _end(self) -> None:
         self._places.close()
-        # What was judged may be remembered for an hour; the submissions need not be.
+        # Results may be kept for an hour; the submissions are no longer needed.
         self._tasks.clear()
         self._entries = ()
         self._done.set()

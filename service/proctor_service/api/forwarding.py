@@ -1,8 +1,8 @@
-"""Requests for a sandbox that lives in another replica: passed on to that one, and its answer back.
+"""Forwarding of requests to the replica that holds a sandbox, and of its answers to the client.
 
-Both bodies go through piece by piece, and a client that hangs up here hangs up there. Where the other
-replica is gone the answer is `sandbox_lost`, at once: nobody can bring its sandboxes back. What
-concerns all sandboxes of a tenant is asked of every replica; one that does not answer is counted.
+Both bodies are streamed in pieces, and a disconnect of the client is forwarded too. If the replica
+is gone, the answer is `sandbox_lost`, at once: its sandboxes cannot be restored. A request about
+all sandboxes of a tenant goes to every replica; replicas without an answer are counted.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Fleet:
-    """All replicas, as the routes of /sandboxes see them."""
+    """All replicas, as seen by the routes of /sandboxes."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
     def route_class(self) -> type[APIRoute]:
-        """Routes whose requests are passed on when their `sandbox_id` is another replica's."""
+        """Return a route class that forwards requests if another replica holds the `sandbox_id`."""
         replicas = self._replicas
 
         class Routed(APIRoute):
@@ -66,7 +66,7 @@ class Fleet:
         return Routed
 
     async def elsewhere(self, request: Request) -> tuple[list[dict[str, Any]], int]:
-        """What the other replicas answer to the same request, and how many did not answer."""
+        """Return the other replicas' answers to the same request, and how many are missing."""
         if FORWARDED in request.headers:
             return [], 0
         answers = await self._replicas.ask_all(_question(request, None))
@@ -86,7 +86,7 @@ async def _there(replicas: Replicas, sandbox_id: str, request: Request) -> Respo
 
 
 class _PassedOn(Response):
-    """Another replica's answer."""
+    """A response that forwards another replica's answer."""
 
     def __init__(self, replicas: Replicas, holder: str, request: Request) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class _PassedOn(Response):
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on and the answer back, or stops when the client is gone."""
+        """Forward the request and its answer, or stop when the client disconnects."""
         upload = _Upload(receive)
         has_body = bool({"content-length", "transfer-encoding"} & set(self._request.headers))
         if not has_body:
@@ -119,18 +119,18 @@ class _PassedOn(Response):
                 await answer.go_on(encode({"error": within_stream(lost)}) + b"\n")
                 await answer.end()
             else:
-                raise  # an ordinary error answer, or the connection is broken off
+                raise  # gives an ordinary error response, or closes the connection
 
 
 class _Upload:
-    """A request's body as it comes, and what its connection says after that."""
+    """The streamed body of a request, and the later messages of its connection."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self.read = asyncio.Event()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """The body. Raises ClientDisconnect."""
+        """Yield the body. Raises ClientDisconnect."""
         more = True
         while more:
             message = await self._receive()
@@ -141,13 +141,13 @@ class _Upload:
         self.read.set()
 
     async def what_follows(self) -> Message:
-        """What is received once the body was read."""
+        """Return the message received after the body."""
         await self.read.wait()
         return await self._receive()
 
 
 class _Answer:
-    """An answer on its way to the client."""
+    """An answer being sent to the client."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -157,11 +157,11 @@ class _Answer:
 
     @property
     def ends_a_line(self) -> bool:
-        """Whether another line may follow."""
+        """True if another NDJSON line may follow."""
         return self.begun and self._by_line and self._last.endswith(b"\n")
 
     async def begin(self, response: httpx.Response) -> None:
-        """Sends status and headers."""
+        """Send status and headers."""
         headers = [
             (name.encode(), response.headers[name].encode("latin-1"))
             for name in HANDED_BACK
@@ -173,12 +173,12 @@ class _Answer:
         await self._send(start)
 
     async def go_on(self, piece: bytes) -> None:
-        """Sends a piece of the body."""
+        """Send a piece of the body."""
         self._last = piece or self._last
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
     async def end(self) -> None:
-        """Nothing more comes."""
+        """Send the end of the body."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
@@ -190,7 +190,7 @@ def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:
 
 
 def _missing_ok(request: Request) -> bool:
-    """Whether it asks to stop a sandbox that may be gone."""
+    """Return True for a stop request that accepts a missing sandbox."""
     asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
     return request.method == "DELETE" and asked
 

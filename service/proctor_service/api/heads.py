@@ -1,8 +1,8 @@
-"""Bounds on request heads: bytes, fields, the time until one is whole, and how many may be unfinished.
+"""Bounds on request heads: bytes, fields, time to completion, and number of unfinished heads.
 
-A head is read before anybody knows who asks, so nothing about it may be left to the client. A connection
-counts as unfinished from its acceptance until its first head is whole, and again from the first byte of
-each later head. An idle connection that is kept alive does not count.
+The service reads a head before authentication, so the client must not control its cost. A
+connection counts as unfinished from its acceptance until its first head is whole, and again from
+the first byte of each later head. An idle kept-alive connection does not count.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
 HEAD_SECONDS = 10.0
 MOST_UNFINISHED = 2048
-"""Connections; as many as the backlog of the listening socket, or a burst would evict honest clients."""
+"""In connections; equals the listening socket's backlog, so a burst evicts no honest client."""
 MOST_UNFINISHED_BYTES = 16 * 1024 * 1024
 _EXPIRED_AT_ONCE = 100  # connections closed in one turn of the loop
 _BETWEEN_TURNS_SECONDS = 0.005
 
 
 class Unfinished(Protocol):
-    """A connection whose request head is not whole."""
+    """A connection with an unfinished request head."""
 
     unparsed_bytes: int
 
     @property
     def reading_is_paused(self) -> bool:
-        """Whether the service itself does not read from it for now."""
+        """True while the service itself has paused reading from the connection."""
 
     def refuse(self, refusal: Refusal) -> None:
-        """Answers with an error, if it can, and closes the connection."""
+        """Answer with an error if possible, and close the connection."""
 
 
 class HeadQueue:
-    """All connections of one server whose request head is not whole, oldest first.
+    """Queue of all connections of one server with an unfinished request head, oldest first.
 
-    Beyond its bounds the oldest is refused, so that a new client, such as a probe of /healthz, is always
-    served. Belongs to one event loop.
+    Beyond its bounds the queue closes the oldest connection, so a new client, such as a probe of
+    /healthz, is always served. Belongs to one event loop.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,7 +58,7 @@ class HeadQueue:
         return len(self._deadlines)
 
     def add(self, connection: Unfinished) -> None:
-        """Starts the time of a connection's head, unless it runs already."""
+        """Start the time limit of a connection's head, unless already running."""
         if connection in self._deadlines:
             return
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class HeadQueue:
             self._timer = loop.call_later(self._seconds, self._expire)
 
     def grow(self, connection: Unfinished, count: int) -> None:
-        """Counts `count` more bytes of a connection's head."""
+        """Count `count` more bytes of a connection's head."""
         connection.unparsed_bytes += count
         self._bytes += count
         while self._bytes > MOST_UNFINISHED_BYTES:
@@ -77,12 +77,12 @@ class HeadQueue:
             self._refuse(oldest, "too many requests are unfinished")
 
     def shrink(self, connection: Unfinished) -> None:
-        """Counts none of a connection's bytes any more: they were understood."""
+        """Stop counting a connection's bytes: the parser has consumed them."""
         self._bytes -= connection.unparsed_bytes
         connection.unparsed_bytes = 0
 
     def remove(self, connection: Unfinished) -> None:
-        """Forgets a connection: its head is whole, or it is closed."""
+        """Forget a connection: its head is whole, or the connection is closed."""
         self.shrink(connection)
         self._deadlines.pop(connection, None)
         if not self._deadlines and self._timer is not None:
@@ -90,14 +90,14 @@ class HeadQueue:
             self._timer = None
 
     def _expire(self) -> None:
-        """Refuses connections whose time is up, a few in each turn of the loop."""
+        """Close connections past their deadline, a few in each turn of the loop."""
         self._timer = None
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in list(self._deadlines)[:_EXPIRED_AT_ONCE]:
             if self._deadlines[connection] > now:
                 break
-            if connection.reading_is_paused:  # the head may have come, and nobody looked
+            if connection.reading_is_paused:  # the head may be waiting in an unread buffer
                 del self._deadlines[connection]
                 self._deadlines[connection] = now + self._seconds
             else:
@@ -115,7 +115,7 @@ class HeadQueue:
 
 
 class ServerConfig(uvicorn.Config):
-    """uvicorn's configuration, with what the connections of one server share."""
+    """uvicorn's configuration, plus the state shared by the connections of one server."""
 
     def __init__(self, app: Any, heads: HeadQueue, most_connections: int, **options: Any) -> None:
         super().__init__(app, **options)
@@ -124,13 +124,13 @@ class ServerConfig(uvicorn.Config):
 
 
 def closing_answer(refusal: Refusal) -> bytes:
-    """The bytes of an answer after which the connection is closed."""
+    """Return the bytes of an error response after which the connection is closed."""
     return _answer(refusal.status, refusal.reason, refusal.message, refusal.retryable)
 
 
 @lru_cache(maxsize=16)
 def _answer(status: int, reason: str, message: str, retryable: bool) -> bytes:
-    """Remembered, as a thousand connections may expire at once."""
+    """Encode an error response; cached, since a thousand connections may expire at once."""
     answer = problem(status, reason, message, retryable=retryable)
     answer.headers["connection"] = "close"
     head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
@@ -138,15 +138,15 @@ def _answer(status: int, reason: str, message: str, retryable: bool) -> bytes:
 
 
 def too_many_bytes() -> HeadTooLarge:
-    """The refusal of a head that is too long."""
+    """Return the error for a head with too many bytes."""
     return HeadTooLarge(f"the request's head is longer than {MOST_HEAD_BYTES >> 10} KB")
 
 
 def too_many_fields() -> HeadTooLarge:
-    """The refusal of a head with too many fields."""
+    """Return the error for a head with too many fields."""
     return HeadTooLarge(f"the request's head has more than {MOST_FIELDS} fields")
 
 
 def malformed(message: str) -> MalformedRequest:
-    """The refusal of bytes that are no HTTP."""
+    """Return the error for bytes other than valid HTTP."""
     return MalformedRequest(message)

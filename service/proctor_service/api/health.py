@@ -1,4 +1,4 @@
-"""How the service is: /healthz, /readyz, /capacity, /metrics."""
+"""Routes for the state of the service: /healthz, /readyz, /capacity, /metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ METRICS_ANSWERS: Answers = {
     **problems(401),
 }
 OPEN: dict[str, Any] = {"security": []}
-"""For the OpenAPI page: no token is needed."""
+"""OpenAPI mark of a route that needs no token."""
 CAPACITY = {
     "slots": 3,
     "busy": 2,
@@ -36,13 +36,16 @@ CAPACITY = {
 def health_routes(
     queue: FairQueue, metrics: Metrics, why_broken: Callable[[], str], operators: Collection[str]
 ) -> APIRouter:
-    """The routes around the work itself. `why_broken`: what is wrong with the
-    sandboxes, or nothing. `operators`: tenants that see all tenants' jobs."""
+    """Return the monitoring routes.
+
+    `why_broken`: returns the problem of the sandboxes, or an empty text. `operators`: tenants that
+    see all tenants' jobs.
+    """
     routes = APIRouter()
 
     @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}), openapi_extra=OPEN)
     async def healthz() -> Health:
-        """The process lives."""
+        """Report that the process is alive."""
         return Health(status="ok")
 
     @routes.get(
@@ -52,7 +55,7 @@ def health_routes(
         openapi_extra=OPEN,
     )
     async def readyz() -> Response | Health:
-        """Sandboxes work and the queue has room; else a 503 that says what is missing."""
+        """Report readiness: sandboxes work and the queue has room. Else 503 with the reason."""
         if queue.draining:
             return _not_ready("draining", DRAINING)
         if why := why_broken():
@@ -64,7 +67,7 @@ def health_routes(
 
     @routes.get("/capacity", responses=answers(CAPACITY, 401))
     async def capacity() -> Capacity:
-        """What a trainer sizes its batch by."""
+        """Return the capacity of the service, for a trainer to choose its batch size."""
         return Capacity(
             slots=queue.slots,
             busy=queue.busy,
@@ -76,7 +79,7 @@ def health_routes(
 
     @routes.get("/metrics", response_class=Response, responses=METRICS_ANSWERS)
     async def scrape(request: Request) -> Response:
-        """Prometheus text: with a tenant's token, of jobs those that are the tenant's."""
+        """Return metrics as Prometheus text; a tenant's token shows only the tenant's jobs."""
         tenant: str | None = getattr(request.state, "tenant", None)
         tenant = None if tenant is None or tenant in operators else tenant
         text = generate_latest(metrics.view(tenant))

@@ -1,7 +1,7 @@
-"""Errors on the wire: one table from what went wrong to a status and a body.
+"""Errors on the wire: one table from exceptions to a status and a body.
 
-Every 4xx and 5xx of the service has the same body, whoever raised it: a route, the router (404,
-405) or a bug, of which nothing but the word `internal` is told.
+Every 4xx and 5xx of the service has the same body, whether from a route, the router (404, 405) or a
+bug. A bug only shows the word `internal`.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxUnavailable: (503, True),
     NoSandboxInTime: (503, True),
-    # Not a 503, which clients take for an invitation: its files are gone, whoever asks again.
+    # Unlike 503, 500 does not invite a retry: the sandbox's files are lost for every client.
     SandboxLost: (500, False),
     DeadlinePassed: (503, True),
     Cancelled: (503, True),
 }
-"""Where a failure is the answer to a whole request: its status, and whether to ask again."""
+"""Failures as the answer to a whole request: status, and whether the client should retry."""
 REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}
 
 
@@ -57,7 +57,7 @@ def problem(
     more: dict[str, str] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """The answer for a problem. `more` are fields beside `error`."""
+    """Return an error response. `more`: fields beside `error`."""
     headers = dict(headers or {})
     if retry_after_seconds is None and status in (429, 503):
         retry_after_seconds = 1.0
@@ -76,7 +76,7 @@ def problem(
 
 
 def of_refusal(refusal: Refusal) -> Response:
-    """The answer for a refusal."""
+    """Return the error response for a rejected request."""
     return problem(
         refusal.status,
         refusal.reason,
@@ -88,13 +88,13 @@ def of_refusal(refusal: Refusal) -> Response:
 
 
 def of_failure(failure: Failure) -> Response:
-    """The answer for a failure, where nothing else can be said."""
+    """Return the error response for a failure of the whole request."""
     status, retryable = STATUS_BY_FAILURE.get(type(failure), (500, failure.retryable))
     return problem(status, failure.reason, failure.message, retryable=retryable)
 
 
 def within_stream(error: Refusal | Failure) -> dict[str, str | bool]:
-    """The same, for an answer that has begun: reason, message, and whether to ask again."""
+    """Return an error in the middle of a stream: reason, message, and whether to retry."""
     retryable = error.retryable
     if isinstance(error, Failure):
         _, retryable = STATUS_BY_FAILURE.get(type(error), (500, retryable))
@@ -102,7 +102,7 @@ def within_stream(error: Refusal | Failure) -> dict[str, str | bool]:
 
 
 def internal() -> Response:
-    """The answer for a bug: nothing of it is told. Retryable, since nothing was judged."""
+    """Return the response to a bug, without details. Retryable, since no item was judged."""
     return problem(500, "internal", "the service failed; its log says how", retryable=True)
 
 
@@ -117,7 +117,7 @@ async def _on_failure(request: Request, error: Exception) -> Response:
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_GONE_STATUS)  # nobody reads it
+    return Response(status_code=CLIENT_GONE_STATUS)  # the client is gone
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
@@ -138,7 +138,7 @@ async def _on_validation(request: Request, error: Exception) -> Response:
 
 
 def install_problems(app: FastAPI) -> None:
-    """Gives every error of the app the contract's body."""
+    """Give every error of the app the contract's body."""
     app.add_exception_handler(Refusal, _on_refusal)
     app.add_exception_handler(Failure, _on_failure)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
@@ -147,13 +147,13 @@ def install_problems(app: FastAPI) -> None:
 
 
 class CatchAll:
-    """The last resort: what no handler knew is logged, and answered with a 500."""
+    """Middleware of last resort: log an exception without a handler, and answer with a 500."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -169,6 +169,6 @@ class CatchAll:
         except Exception:
             log.exception("a request failed", extra={"path": scope["path"]})
             if started:
-                # The answer has begun: only breaking it off tells the client that it is not whole.
+                # The answer has begun: only a closed connection tells the client of the failure.
                 raise
             await internal()(scope, receive, send)

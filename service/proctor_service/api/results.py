@@ -1,7 +1,7 @@
-"""Domain to wire: an outcome as the line that the client gets, and the batch in one line.
+"""Conversion of domain results to the wire: an outcome to a line, and a batch to its summary.
 
-Results are built as plain dicts and encoded once: a model for each of a thousand results would cost
-more than judging some of them. A test holds them against the wire's models.
+Results are plain dicts, encoded once: a pydantic model for each of a thousand results would cost
+more than judging some of them. A test checks the dicts against the wire's models.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_NOTHING = Judgement("failed")  # its fields other than the verdict stand in an item without one
+_NOTHING = Judgement("failed")  # default fields of an item without a verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A finished result: its JSON, and what the summary and a repeated request need of it."""
+    """An encoded result, with the fields needed by the summary and by a repeated request."""
 
     json: bytes
     reward: float | None
@@ -37,7 +37,7 @@ class Line:
 
 
 def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
-    """The result of one submission."""
+    """Return the result of one submission."""
     failure = outcome.failure
     judgement = outcome.judgement
     if failure is None and (judgement is None or outcome.reward is None):
@@ -102,10 +102,11 @@ def _failure(failure: Failure) -> dict[str, Any]:
 
 
 def encode(body: dict[str, Any]) -> bytes:
-    """JSON in valid UTF-8, whatever a submission printed.
+    """Encode JSON in valid UTF-8, for any output of a submission.
 
-    A lone surrogate cannot be in UTF-8, and most parsers refuse its escape as well: one submission
-    could spoil its whole batch. It is shown as the six characters that stand for it in Python.
+    UTF-8 cannot encode a lone surrogate, and most parsers reject its JSON escape as well: one
+    submission could make the whole batch unreadable. The surrogate becomes its six-character Python
+    escape.
     """
     try:
         return to_json(body, inf_nan_mode="null")
@@ -115,7 +116,7 @@ def encode(body: dict[str, Any]) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for each number that JSON has none for."""
+    """Replace each NaN and infinity by null: JSON has no form for them."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -128,7 +129,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def summary(lines: Iterable[Line]) -> bytes:
-    """The summary of a batch, as JSON."""
+    """Return the summary of a batch, as JSON."""
     count = passed = no_code = 0
     rewards: list[float] = []
     for each in lines:

@@ -1,7 +1,7 @@
-"""POST /reward: from the request's bytes to the answer's, as one JSON object or line by line.
+"""POST /reward: from the request's bytes to the answer, one JSON object or NDJSON lines.
 
-A refusal is the answer to the whole request, and comes before anything runs. After that the answer
-is a 200, and what could not be judged says so in its own item.
+A rejected request gets an error response for the whole request, before any code runs. After that
+the response is a 200, and each item that could not be judged has its own error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SENT_AT_ONCE = 256
 
 
 class RewardDesk:
-    """Takes batches in, and knows those that are at work."""
+    """Handler of reward batches; tracks the running batches."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class RewardDesk:
         ledger: Ledger[Batch],
         shared: SharedAnswers | None = None,
     ) -> None:
-        """`shared`: where replicas share their answers."""
+        """`shared`: store of results shared between replicas."""
         self._machine = machine
         self._evaluate = evaluate
         self._queue = queue
@@ -55,11 +55,11 @@ class RewardDesk:
 
     @property
     def running(self) -> frozenset[Batch]:
-        """The batches that are not done."""
+        """The unfinished batches."""
         return frozenset(self._running)
 
     async def take(self, tenant: str, body: bytes | bytearray, key: str | None) -> Batch:
-        """The batch for a request: a new one, or the one that its key stands for.
+        """Return the batch for a request: a new batch, or the earlier batch of its key.
 
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
@@ -74,17 +74,17 @@ class RewardDesk:
             judged = await self._shared.judged(name)
         request = await parse_reward_request(body)
         entries = await self._translate(request, tenant, begun + request.deadline_seconds)
-        # From here to the end nothing waits: of two requests with one key one starts the batch.
+        # No `await` from here to the end: of two requests with the same key, one starts the batch.
         if (known := self._known(name)) is not None:
             return known
         return self._start(entries, name, judged)
 
     def judge_one(self, item: Item) -> Batch:
-        """A batch of one item that no request to /reward asked for. Raises Busy and Draining."""
+        """Judge an item without a request to /reward, as a batch. Raises Busy and Draining."""
         return self._start([Entry(0, None, None, item)], None, {})
 
     def _known(self, name: RequestName | None) -> Batch | None:
-        """The batch of an earlier request, unless asking again is to judge some items anew."""
+        """Return the batch of an earlier request, unless some of its items must be judged again."""
         batch = None if name is None else self._ledger.find(name)
         return None if batch is None or batch.retryable else batch
 
@@ -100,7 +100,7 @@ class RewardDesk:
     def _start(
         self, entries: list[Entry], name: RequestName | None, judged: Mapping[int, Line]
     ) -> Batch:
-        """`judged`: what another replica has judged of it."""
+        """Start a batch; `judged`: results of the request from another replica."""
         earlier = None if name is None else self._ledger.find(name)
         kept = {**judged, **(earlier.judged() if earlier is not None else {})}
         settle = None
@@ -122,9 +122,9 @@ class RewardDesk:
         return batch
 
     def _reserve(self, items: Sequence[Item]) -> Reservation:
-        """Places for what is to be judged.
+        """Reserve queue capacity for the items.
 
-        Raises BatchTooLarge, and Busy, also when none could be judged in time.
+        Raises BatchTooLarge, and Busy; also Busy if the queue cannot judge any item in time.
         """
         if not items:
             return self._queue.reserve(0)
@@ -137,9 +137,9 @@ class RewardDesk:
 
 
 class Answer(Response):
-    """A batch's results, as one JSON object or a line each as they finish.
+    """A batch's results, as one JSON object or as a line for each finished result.
 
-    While it waits it watches the connection: a client that goes away leaves the batch at once.
+    The response watches its connection: when the client disconnects, the response leaves the batch.
     """
 
     def __init__(self, batch: Batch, by_line: bool) -> None:
@@ -149,7 +149,7 @@ class Answer(Response):
         self._by_line = by_line
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it all, or stops when the client is gone."""
+        """Send all results, or stop when the client disconnects."""
         with self._batch.reading() as more, suppress(ClientDisconnect):
             pieces = self._lines(more) if self._by_line else self._object()
             await while_connected(self._send(pieces, send), receive)
@@ -166,7 +166,7 @@ class Answer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _lines(self, more: asyncio.Event) -> AsyncIterator[bytes]:
-        yield b""  # the headers go out at once
+        yield b""  # sends the headers at once
         sent = 0
         while True:
             lines = self._batch.finished(sent, SENT_AT_ONCE)
@@ -192,12 +192,12 @@ class Answer(Response):
 
 
 def reward_routes(desk: RewardDesk, max_body_mb: int) -> APIRouter:
-    """The route POST /reward."""
+    """Return the route POST /reward."""
     routes = APIRouter()
 
     @routes.post("/reward", response_model=RewardResponse, **reward_docs())
     async def reward(request: Request) -> Response:
-        """Judges a batch of submissions, and says what each is worth."""
+        """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
         batch = await desk.take(tenant, body, key_of(request.headers))

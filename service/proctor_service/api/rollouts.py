@@ -1,7 +1,7 @@
-"""POST /rollout: trajectories of a policy, played here, as one JSON object or line by line.
+"""POST /rollout: play trajectories of a policy, and return one JSON object or NDJSON lines.
 
-A refusal is the answer to the whole request, and comes before anything is asked of the policy. After
-that the answer is a 200, and a trajectory that came to no verdict says why in its own error.
+A rejected request gets an error response for the whole request, before the first call of the
+policy. After that the response is a 200, and a trajectory without a verdict has its own error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where trajectories are played, and whose turn it is."""
+    """Rollout context: the player of trajectories, the policy connection, and the queue."""
 
     play: Play
     connect: Connect
@@ -49,9 +49,10 @@ class Stage:
 
 
 class Rollout:
-    """The trajectories of one request, at work; must be made in a running loop.
+    """The running trajectories of one request; must be created in a running event loop.
 
-    It is for one reader. `keep`: all lines stay until the end; else each is gone once it was taken.
+    Supports one reader. `keep`: keep all lines until the end; otherwise a line is dropped once
+    taken.
     """
 
     def __init__(
@@ -75,38 +76,38 @@ class Rollout:
         self._ended_because: str | None = None
         self._done = asyncio.Event()
         self._task = asyncio.create_task(self._play_all(policy))
-        # Not in the task itself: one that is cancelled before its first step runs nothing at all.
+        # A callback, since a task cancelled before its first step runs no code.
         self._task.add_done_callback(self._end)
 
     @property
     def done(self) -> bool:
-        """Whether every trajectory is at its end."""
+        """True when every trajectory has ended."""
         return self._done.is_set()
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Calls `then` once it is done."""
+        """Call `then` when the rollout is done."""
         self._task.add_done_callback(lambda _: then())
 
     async def wait(self) -> None:
-        """Waits until it is done."""
+        """Wait until the rollout is done."""
         await self._done.wait()
 
     def cancel(self, why: str) -> None:
-        """Ends it: what is not at its end gets the error `cancelled`."""
+        """End the rollout: unfinished trajectories get the error `cancelled`."""
         if self._ended_because is None and not self.done:
             self._ended_because = why
             self._task.cancel()
 
     def take(self) -> bytes | None:
-        """The next finished trajectory that was not taken yet."""
+        """Return the next finished trajectory not yet taken, else None."""
         return self._fresh.popleft() if self._fresh else None
 
     def in_order(self) -> list[bytes]:
-        """All trajectories in the order of the request; once it is done, and where they are kept."""
+        """Return all trajectories in the order of the request; only with `keep`, and when done."""
         return [line for line in self._lines if line is not None]
 
     def summary(self) -> bytes:
-        """The rollout in one line, once it is done."""
+        """Return the summary of the rollout, when done."""
         return rollout_summary(self._rewards, self._passed)
 
     async def _play_all(self, policy: Policy) -> None:
@@ -121,11 +122,11 @@ class Rollout:
         try:
             async with self._stage.turns.admit(plan.tenant, plan.job, plan.deadline, plan.priority):
                 trajectory = await self._stage.play(plan, ask)
-        except Failure as failure:  # its turn never came
+        except Failure as failure:  # the queue never gave a slot
             trajectory = Trajectory(failure=failure)
         try:
             self._record(number, trajectory)
-        except Exception:  # one that cannot be written must not end the others
+        except Exception:  # a trajectory that cannot be encoded must not end the rollout
             log.exception("a trajectory failed", extra={"rollout_id": plan.rollout_id})
             message = f"a fault of the service; its log has it under {plan.rollout_id}"
             self._record(number, Trajectory(failure=JudgeFailed(message)))
@@ -178,7 +179,7 @@ def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
 
 
 class RolloutDesk:
-    """Takes rollouts in, and knows those that are at work."""
+    """Handler of rollouts; tracks the running rollouts."""
 
     def __init__(self, machine: Machine, stage: Stage) -> None:
         self._machine = machine
@@ -187,11 +188,11 @@ class RolloutDesk:
 
     @property
     def running(self) -> frozenset[Rollout]:
-        """The rollouts that are not done."""
+        """The unfinished rollouts."""
         return frozenset(self._running)
 
     async def take(self, tenant: str, body: bytes | bytearray, keep: bool) -> Rollout:
-        """The rollout for a request.
+        """Start the rollout of a request.
 
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
@@ -210,7 +211,7 @@ class RolloutDesk:
         return rollout
 
     async def drain(self) -> None:
-        """Takes no more, and hands back what waits for its turn."""
+        """Accept no more rollouts, and cancel waiting trajectories."""
         await self._stage.turns.drain()
 
     async def _plan(self, request: RolloutRequest, tenant: str, deadline: float) -> list[Part]:
@@ -224,9 +225,9 @@ class RolloutDesk:
 
 
 class RolloutAnswer(StreamingResponse):
-    """A rollout's trajectories, as one JSON object or a line each as they come to their end.
+    """A rollout's trajectories, as one JSON object or as a line for each finished trajectory.
 
-    While it waits it watches the connection: a client that goes away ends the rollout at once.
+    The response watches its connection: a disconnect of the client ends the rollout at once.
     """
 
     def __init__(self, rollout: Rollout, by_line: bool) -> None:
@@ -235,7 +236,7 @@ class RolloutAnswer(StreamingResponse):
         self._rollout = rollout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends it all, or stops when the client is gone."""
+        """Send all trajectories, or stop when the client disconnects."""
         try:
             with suppress(ClientDisconnect):
                 await while_connected(self.stream_response(send), receive)
@@ -264,12 +265,12 @@ async def _object(rollout: Rollout) -> AsyncIterator[bytes]:
 
 
 def rollout_routes(desk: RolloutDesk, max_body_mb: int) -> APIRouter:
-    """The route POST /rollout."""
+    """Return the route POST /rollout."""
     routes = APIRouter()
 
     @routes.post("/rollout", response_model=RolloutResponse, **rollout_docs())
     async def rollout(request: Request) -> Response:
-        """Plays trajectories of a policy, and says what each is worth."""
+        """Play trajectories of a policy, and return their rewards."""
         body = await read_body(request, max_body_mb)
         by_line = NDJSON in request.headers.get("accept", "")
         tenant: str = request.state.tenant

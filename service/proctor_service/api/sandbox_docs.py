@@ -1,4 +1,4 @@
-"""What the OpenAPI page says about the routes of /sandboxes: an example for each."""
+"""OpenAPI documentation of the routes of /sandboxes: an example for each."""
 
 from __future__ import annotations
 

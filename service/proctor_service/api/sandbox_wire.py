@@ -1,6 +1,6 @@
-"""Stateful sandboxes between wire and domain, both ways. Pure, no I/O.
+"""Conversion of stateful sandboxes between wire and domain, in both directions. Pure, no I/O.
 
-As in `translate.py`: defaults are filled in, ceilings are kept, and a refusal names the field.
+As in `translate.py`: defaults are filled in, ceilings are enforced, and an error names the field.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from proctor_service.sandbox.interface import Command, Limits
 LONGEST_TAG_CHARACTERS = 256
 SOLUTION = "solution.py"
 KINDS_WITHOUT_SOLUTION = ("pytest", "command")
-"""Graders that judge whatever stands in the working directory, with a solution.py or without."""
+"""Graders that judge the files in the working directory, with or without a solution.py."""
 
 
 def order(machine: Machine, asked: SandboxRequest, tenant: str) -> Order:
-    """What is to be made. Raises InvalidRequest."""
+    """Return the order for a new sandbox. Raises InvalidRequest."""
     check_files(asked.files, "files")
     for index, tag in enumerate(asked.tags):
         if len(tag) > LONGEST_TAG_CHARACTERS:
@@ -38,7 +38,7 @@ def order(machine: Machine, asked: SandboxRequest, tenant: str) -> Order:
 
 
 def command(machine: Machine, asked: ExecRequest) -> Command:
-    """What is to be run. Raises InvalidRequest."""
+    """Return the command to run. Raises InvalidRequest."""
     ceiling = machine.settings.max_wall_seconds
     seconds = asked.timeout_seconds
     if seconds is not None and not seconds <= ceiling:
@@ -52,26 +52,29 @@ def command(machine: Machine, asked: ExecRequest) -> Command:
 
 
 def grading_limits(machine: Machine, asked: GradeRequest, kept: Kept) -> Limits:
-    """The sandbox's own, where no others are asked for: its files must have room."""
+    """Return the requested limits; the default is the sandbox's own, so its files fit."""
     if isinstance(asked.grader, PytestGrader):
         check_files(asked.grader.files, "grader.files")
     return machine.limits(asked.limits, "limits", kept.limits)
 
 
 def needs_solution(asked: GradeRequest) -> bool:
-    """Whether without a solution.py there is nothing to judge."""
+    """Return True if the grader can only judge a solution.py."""
     return asked.grader.kind not in KINDS_WITHOUT_SOLUTION
 
 
 def nothing_to_judge(asked: GradeRequest, why: str) -> NoCode:
-    """For what the agent itself did to its files: a verdict, and no error that it could hide in."""
+    """Return the result for files removed or broken by the agent: a verdict rather than an error.
+
+    An error would let the agent avoid a bad reward.
+    """
     return NoCode(test_count(asked.grader), f"There is nothing to judge: {why}")
 
 
 def submission(
     asked: GradeRequest, limits: Limits, solution: bytes | None, state: bytes
 ) -> Submission:
-    """A sandbox's files as they were left, to be judged; `solution`: its solution.py, if any."""
+    """Return a submission from a sandbox's files; `solution`: its solution.py, if any."""
     return Submission(
         source=_source(solution or b"", not needs_solution(asked)),
         grader=asked.grader,
@@ -82,9 +85,10 @@ def submission(
 
 
 def _source(solution: bytes, without: bool) -> str:
-    """The text of a solution.py. One that is no UTF-8 is nothing that Python takes.
+    """Return the text of a solution.py. With invalid UTF-8 the text is a syntax error in Python.
 
-    `without`: the file itself is judged where it stands, and an empty source leaves it there.
+    `without`: the grader judges the file in its place, and an empty source leaves the file
+    unchanged.
     """
     try:
         return solution.decode()
@@ -93,7 +97,7 @@ def _source(solution: bytes, without: bool) -> str:
 
 
 def sandbox_body(kept: Kept, backend: str) -> dict[str, Any]:
-    """A sandbox as the client sees it."""
+    """Return a sandbox in its wire form."""
     return {
         "id": kept.id,
         "status": kept.status,
@@ -112,7 +116,7 @@ def sandbox_body(kept: Kept, backend: str) -> dict[str, Any]:
 
 
 def exec_body(execution: Execution) -> dict[str, Any]:
-    """How a command ended, as the client sees it."""
+    """Return the result of a command in its wire form."""
     ended = execution.ended
     usage = ended.usage
     return {

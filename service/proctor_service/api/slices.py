@@ -1,7 +1,7 @@
-"""Long work in slices, so that the loop answers others in between.
+"""Long work in slices, so the event loop can serve other requests in between.
 
-A parser in C holds the interpreter's lock however many threads there are, so a large body is decoded
-piece by piece, here, where the loop can go on after each.
+A C parser holds the interpreter lock even in another thread. This module therefore decodes a large
+body piece by piece, with a pause for the loop after each piece.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class Pacer:
-    """Lets the loop answer others when a slice of work took long enough."""
+    """Timer that yields to the event loop when a slice of work has taken long enough."""
 
     def __init__(self, seconds: float = SLICE_SECONDS) -> None:
         self._seconds = seconds
         self._until = time.perf_counter() + seconds
 
     async def pause(self) -> None:
-        """Gives way when it is time to."""
+        """Yield to the event loop if the slice's time is used up."""
         if time.perf_counter() >= self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + self._seconds
 
 
 class SlicedJson:
-    """A JSON text, decoded with a pause now and then.
+    """Decoder of a JSON text, with regular pauses.
 
-    What is long in a request is taken apart here, down to a submission and a case; anything else is
+    The long fields of a request are split down to single submissions and cases; each other value is
     one piece, decoded at the speed of C.
     """
 
@@ -45,7 +45,7 @@ class SlicedJson:
         self._pacer = Pacer()
 
     async def decode(self) -> Any:
-        """The whole value. Raises json.JSONDecodeError, ValueError and RecursionError."""
+        """Return the whole value. Raises json.JSONDecodeError, ValueError and RecursionError."""
         value = await self._pieces()
         if self._peek():
             raise json.JSONDecodeError("Extra data", self._text, self._at)
@@ -95,7 +95,7 @@ class SlicedJson:
         return value
 
     def _peek(self) -> str:
-        """The next character after white space; empty at the end."""
+        """Return the next character after white space; empty at the end."""
         space = _WHITE_SPACE.match(self._text, self._at)
         assert space is not None, "the pattern matches the empty string"
         self._at = space.end()

@@ -44,8 +44,7 @@ class Output:
         self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
 
     def hear(self, name: StreamName, data: bytes) -> None:
-        """Add output to an earlier piece if possible: a piece per byte takes 100 times the memory.
-        """
+        """Add output, if possible to an earlier piece: single-byte pieces waste memory."""
         pieces = self._pieces
         # Above MOST_PIECES pieces, the order between stdout and stderr is lost.
         open_pieces = 2 if len(pieces) > MOST_PIECES else min(1, len(pieces))

@@ -1,8 +1,8 @@
-"""Wire to domain: what a request asks for, as items for the corridor. Pure, no I/O.
+"""Conversion of requests from wire to domain: items for the evaluator. Pure, no I/O.
 
-Here a request meets the server: defaults are filled in, ceilings are kept, and what makes no sense
-on this machine is refused, always naming the field. Nothing after this point sees the wire's
-request.
+Here a request meets the server's settings: defaults are filled in, ceilings are enforced, and
+requests unsuited to this machine are rejected, always naming the field. Later stages never see the
+wire's request.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LONGEST_NAME_BYTES = 255
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One submission of a request: what is echoed, and the item that goes into the corridor."""
+    """One submission of a request: the fields to echo, and the item for the evaluator."""
 
     index: int
     id: str | None
@@ -59,20 +59,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What this server allows and has: the same for every request."""
+    """The server's settings and backend: the same for every request."""
 
     settings: Settings
     backend: Backend
 
     @property
     def traits(self) -> Traits:
-        """What the backend is; known once it is open."""
+        """The backend's traits; known once the backend is open."""
         return self.backend.traits
 
     def limits(
         self, asked: WireLimits | None, where: str, otherwise: Limits | None = None
     ) -> Limits:
-        """The limits asked for, or else `otherwise`, or else the server's.
+        """Return the requested limits; the defaults are `otherwise`, or else the server's.
 
         Raises InvalidRequest above a ceiling.
         """
@@ -101,7 +101,7 @@ class Machine:
         )
 
     def check_language(self, language: str, grader: Grader, where: str) -> None:
-        """Raises InvalidRequest for a language that is not here, or not for this grader."""
+        """Raise InvalidRequest for a language that the server or the grader does not support."""
         if language == "python":
             return
         here = ", ".join(self.traits.languages)
@@ -115,9 +115,9 @@ class Machine:
 
 
 class Translation:
-    """One request on its way into the domain; `entry` translates one of its submissions.
+    """Converter of one request; `entry` translates one of its submissions.
 
-    Graders and limits are mostly the request's own: what is found out about each is kept here.
+    Most submissions share the request's grader and limits, so results for these are cached here.
     """
 
     def __init__(
@@ -128,13 +128,13 @@ class Translation:
         self._tenant = tenant
         self._deadline = deadline
         self._tags = tuple(request.tags)
-        # By identity: the request holds these objects for as long as this lives.
+        # By identity: the request keeps these objects alive for as long as this object lives.
         self._limits: dict[int, Limits] = {}
         self._checked_graders: set[int] = set()
         self._digests: dict[int, bytes] = {}
 
     def entry(self, index: int, asked: WireSubmission) -> Entry:
-        """The item for one submission. Raises InvalidRequest, naming the field."""
+        """Return the item for one submission. Raises InvalidRequest, naming the field."""
         where = f"submissions.{index}"
         grader = self._grader(asked, where)
         self._machine.check_language(asked.language, grader, where)
@@ -182,10 +182,11 @@ class Translation:
         return known
 
     def _key(self, submission: Submission) -> bytes:
-        """Everything that the judge sees, and whose it is.
+        """Return the cache key: a digest of the tenant and of everything the judge sees.
 
-        The scoring rule is part of it, since a judge may stop at the first failure where no more
-        can be earned. Names, tags, job and deadline are not: they decide no verdict.
+        The scoring rule is part of the key, since a judge may stop at the first failure if the
+        reward is then decided. Names, tags, job and deadline are left out: no verdict depends on
+        them.
         """
         key = hashlib.blake2b(digest_size=20)
         small = (
@@ -209,7 +210,7 @@ class Translation:
 
 
 def _digest(model: BaseModel) -> bytes:
-    # Both tell 1 from 1.0 and True, and NaN from None.
+    # Both encodings tell 1 from 1.0 and True, and NaN from None.
     try:
         whole = to_json(model, inf_nan_mode="constants")
     except PydanticSerializationError:  # a lone surrogate
@@ -218,7 +219,7 @@ def _digest(model: BaseModel) -> bytes:
 
 
 def completion_text(asked: WireSubmission, where: str) -> str:
-    """The completion, or the text of its last assistant message."""
+    """Return the completion, or the text of its last assistant message."""
     if isinstance(asked.completion, str):
         return asked.completion
     for message in reversed(asked.completion):
@@ -236,7 +237,7 @@ def _message_text(message: Message) -> str:
 
 
 def test_count(grader: Grader) -> int:
-    """How many tests a submission would have had to pass; 0 where they cannot be counted."""
+    """Return the number of tests of a grader; 0 if the tests cannot be counted."""
     if isinstance(grader, AssertsGrader):
         return len(grader.tests)
     if isinstance(grader, CallsGrader | StdioGrader):
@@ -245,7 +246,7 @@ def test_count(grader: Grader) -> int:
 
 
 def check_files(files: Mapping[str, str], where: str) -> None:
-    """Raises InvalidRequest unless every path stays inside the working directory."""
+    """Raise InvalidRequest unless every path stays inside the working directory."""
     if len(files) > MOST_FILES:
         raise InvalidRequest(f"{where}: {len(files)} files, and at most {MOST_FILES} are taken")
     for path in files:
