@@ -60,8 +60,8 @@ async def _gone(receive: Receive) -> None:
 class LastAnswers:
     """Middleware that closes each connection after its current answer while the service drains.
 
-    At the end no client and no proxy holds an open connection. Otherwise it could send a request on
-    a connection about to close, and lose the request.
+    At the end no client and no proxy holds an open connection. Otherwise a client could send a
+    request on a connection about to close, and lose the request.
     """
 
     def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:

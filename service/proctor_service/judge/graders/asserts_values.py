@@ -43,7 +43,7 @@ class _Reports:
     done: bool = False
 
     def take(self, line: bytes) -> None:
-        """Record one report. Raises Malformed or ValueError for a line in any other format."""
+        """Record one report. Raises Malformed or ValueError for an invalid line."""
         match loads(line):
             case ["setup_failed", str(text)]:
                 self.setup_failed = text

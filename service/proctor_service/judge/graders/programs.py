@@ -224,7 +224,7 @@ def _ended_well(
 
 
 def _not_started(finished: Run) -> bool:
-    """Return True if the program file was missing.
+    """Return True if the program could not be started.
 
     Only our code before the program starts can send this message.
     """
