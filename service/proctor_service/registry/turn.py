@@ -19,7 +19,7 @@ LONGEST_QUEUE_SECONDS = 600.0
 
 
 class Turn:
-    """Context for each command: the first command waits for the ticket, the last gives back."""
+    """Context for each command: the first waits for the ticket, the last returns the ticket."""
 
     def __init__(
         self,
