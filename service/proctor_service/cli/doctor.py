@@ -13,7 +13,7 @@ LANGUAGE = "language "
 
 
 def doctor() -> None:
-    """Show which protections this machine gives to sandboxes. Status 1: isolation is incomplete."""
+    """Show the protections and languages of this machine. Status 1: isolation is incomplete."""
     with friendly():
         settings = settings_from()
         from proctor_service.sandbox.backends import doctor as examine
