@@ -1,4 +1,4 @@
-"""`proctor`, and `python -m proctor_service`."""
+"""Entry point of `proctor` and of `python -m proctor_service`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from proctor_service.cli import build
 
 
 def main() -> None:
-    """Runs the command line and exits with its status."""
+    """Run the command line and exit with its status."""
     build()(prog_name="proctor")
 
 

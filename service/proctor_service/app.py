@@ -1,7 +1,7 @@
-"""The composition root: here the rooms are put together, and served.
+"""Composition root: creates the parts of the service, connects them, and serves the app.
 
-Nowhere else does one of them know a concrete other. How the service opens, drains and closes is in
-`life.py`.
+Only this module knows the concrete classes of all parts. `life.py` opens, drains and closes the
+service.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from proctor_service.server import Server as Server
 from proctor_service.server import make_server as make_server
 from proctor_service.settings import Settings, unknown_variables
 
-if TYPE_CHECKING:  # both are optional extras
+if TYPE_CHECKING:  # optional extras
     from proctor_service.redis_store import RedisStore
     from proctor_service.tracing import Tracing
 
@@ -76,13 +76,19 @@ NO_TELEMETRY: TelemetryConfig = {
     "logs": False,
     "auto_configure": False,
 }
-"""Of FastAPI's own, which would put whole paths into spans, tokens and all; see `tracing.py`."""
+"""Settings that turn FastAPI's own telemetry off: its spans would contain whole paths and tokens.
+
+See `tracing.py`.
+"""
 
 
 def build_app(
     settings: Settings, backend: Backend | None = None, judge: Judge | None = None
 ) -> FastAPI:
-    """The service as an ASGI app; its `state.rooms` are the Rooms. Tests bring their own judge."""
+    """Return the service as an ASGI app, with the app state (Rooms) in `state.rooms`.
+
+    Tests pass their own judge.
+    """
     if backend is None and settings.backend == "local":
         settings = _fitted(settings)
     probed = backend is None and judge is None and settings.backend == "local"
@@ -95,7 +101,7 @@ def build_app(
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
-        redirect_slashes=False,  # which would send a client to whatever its own Host header names
+        redirect_slashes=False,  # a redirect would go to the host in the client's own Host header
         telemetry=NO_TELEMETRY,
     )
     app.state.rooms = rooms
@@ -110,7 +116,7 @@ def build_app(
     )
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
-    # The last one added is the first that a request meets.
+    # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
         Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
     )
@@ -126,7 +132,10 @@ def build_app(
 
 
 def _fitted(settings: Settings) -> Settings:
-    """The settings, with fewer sandboxes where open files are few. Raises StartError."""
+    """Return the settings, with fewer sandboxes if the limit of open files is low.
+
+    Raises StartError.
+    """
     raise_open_files()
     fitted = settings.fitted(allowed_open_files())
     if fitted is not settings:
@@ -182,7 +191,7 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     rollouts = RolloutDesk(machine, _stage(settings, player, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatDesk(machine, evaluate, runner, queue)
-    # An evaluation may hold several sandboxes; it rests when all of them do.
+    # An evaluation may hold several sandboxes; the evaluation is idle if all of them are idle.
     backend.when_asleep(
         lambda asleep, lent: queue.lend(
             min(asleep - max(0, lent - queue.busy), settings.max_sandboxes // 2)
@@ -243,7 +252,7 @@ def _tracing(settings: Settings) -> Tracing | None:
 
 @contextlib.contextmanager
 def needing(package: str, setting: str, extra: str) -> Iterator[None]:
-    """Around the import of an optional extra. Raises StartError where it is missing."""
+    """Context for the import of an optional extra. Raises StartError if the extra is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -293,12 +302,12 @@ def _judge(settings: Settings) -> Judge:
 def _version() -> str:
     try:
         return version("proctor-service")
-    except PackageNotFoundError:  # run from the sources
+    except PackageNotFoundError:  # a run from the source tree
         return "0"
 
 
 def serve(settings: Settings) -> None:
-    """Runs the service until it is told to stop. Raises StartError when it cannot start."""
+    """Run the service until a stop signal. Raises StartError if the service cannot start."""
     app = build_app(settings)
     fields = None
     if app.state.rooms.tracing is not None:
@@ -310,13 +319,14 @@ def serve(settings: Settings) -> None:
         meant = f"; did you mean {nearest}?" if nearest else ""
         log.warning("%s is no setting%s", name, meant)
     server = make_server(app)
-    # What is there now stays: without it each full collection would hold the loop up for 25 ms.
+    # Existing objects stay alive; without `freeze` each full collection would block the loop for
+    # 25 ms.
     gc.collect()
     gc.freeze()
     try:
         server.run()
     except SystemExit:
-        # uvicorn has logged why, and knows no other way to say it.
+        # uvicorn has logged the reason, and signals the error by SystemExit.
         raise StartError(f"cannot listen on {settings.host}:{settings.port}") from None
     if server.start_error is not None:
         raise server.start_error

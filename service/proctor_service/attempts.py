@@ -1,4 +1,4 @@
-"""Attempts at a piece of work whose sandbox may be lost through no act of what runs in it."""
+"""Retries for work with a sandbox that was lost through no act of its program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ MOST_ATTEMPTS = 3
 async def attempted(
     work: Callable[[], Awaitable[T]], ticket: Ticket, evaluation_id: str | None = None
 ) -> T:
-    """The result of `work`, done again in a fresh sandbox when its own is lost or not to be had.
+    """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
 
-    The last attempt is alone: nothing else that holds a ticket runs beside it, so that what several
-    together cannot have, such as memory of the surroundings, each can have by itself. Nothing else is
-    ever retried. Raises SandboxLost and SandboxUnavailable after the last attempt.
+    `work` gets three attempts. The last attempt runs alone: all other tickets are returned first.
+    So a shortage caused by several programs together, for example of the machine's memory, is gone
+    by then. Other errors are raised at once. Raises SandboxLost and SandboxUnavailable after the
+    last attempt.
     """
     for attempt in range(1, MOST_ATTEMPTS):
         try:

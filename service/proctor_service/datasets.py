@@ -1,8 +1,8 @@
-"""Files of problems, as `proctor eval` reads them: MBPP, HumanEval, programs with stdin and stdout.
+"""Files of problems for `proctor eval`: MBPP, HumanEval, programs with stdin and stdout.
 
-Each row becomes a Task: what judges a completion, and the reference solution if the row has one. A
-file is JSON lines, plain or `.gz`; a row that makes no sense is a DatasetError that names file and
-line, and nothing is judged.
+Each row becomes a Task: the fields to judge a completion, and the reference solution if the row has
+one. A file contains JSON lines, plain or `.gz`. An invalid row raises a DatasetError with file and
+line, before any completion is judged.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _COMPLETION_KEYS = ("completion", "solution")
 
 
 class DatasetError(ValueError):
-    """A file, or a row in it, that cannot be used; the message names it."""
+    """Invalid file or row; the message names the file and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A problem: how to judge a completion of it. `fields` are those of a wire.Submission."""
+    """Problem. `fields`: the fields of a wire.Submission that judge a completion."""
 
     id: str
     place: str
@@ -46,7 +46,7 @@ class Task:
     stub: Stub | None = None
 
     def submission(self, completion: Completion) -> dict[str, Any]:
-        """The submission that has `completion` judged, as the wire has it."""
+        """Return the submission for `completion` in the wire format."""
         text = completion
         if self.stub is not None:
             text = self.stub.complete(_said(completion))
@@ -61,9 +61,10 @@ class Stub:
     entry_point: str
 
     def complete(self, completion: str) -> str:
-        """The program. A completion may be the function's body, or a whole function.
+        """Return the program. A completion may be the body of the function or a whole function.
 
-        Before a whole function stands what the prompt has before its own: imports and helpers.
+        For a whole function, the part of the prompt before its own function comes first: imports
+        and helpers.
         """
         code = extract(completion, "auto") or completion
         definition = rf"^(?:async +)?def +{re.escape(self.entry_point)}\b"
@@ -74,7 +75,7 @@ class Stub:
         return re.split(definition, self.prompt, maxsplit=1, flags=re.MULTILINE)[0] + code
 
     def _indented(self, body: str) -> str:
-        """`body` as it is, or indented if that is what it takes to be the function's."""
+        """Return `body`, indented if necessary to be the body of the function."""
         if body.startswith((" ", "\t")) or not body.strip():
             return body
         first, *rest = body.splitlines(keepends=True)
@@ -87,7 +88,7 @@ class Stub:
 
 
 def load_tasks(path: Path, form: Format) -> list[Task]:
-    """The problems of a file. Raises DatasetError."""
+    """Return the problems of a file. Raises DatasetError."""
     make = _MAKERS[form]
     tasks = []
     for place, row in _rows(path):
@@ -106,7 +107,7 @@ def load_tasks(path: Path, form: Format) -> list[Task]:
 
 
 def load_completions(path: Path, tasks: list[Task]) -> list[tuple[Task, Completion]]:
-    """Each completion of a file beside its task. Raises DatasetError for a task that is unknown.
+    """Return each completion of a file with its task. Raises DatasetError for an unknown task.
 
     A row is {"task_id" or "id", "completion"}; a task may have several.
     """
@@ -131,7 +132,7 @@ def load_completions(path: Path, tasks: list[Task]) -> list[tuple[Task, Completi
     return pairs
 
 
-# ---------------------------------------------------------------- the formats
+# ---------------------------------------------------------------- formats
 
 
 def _mbpp(row: Mapping[str, Any], place: str) -> Task:
@@ -237,7 +238,7 @@ def _is_completion(value: object) -> bool:
 
 
 def _said(completion: Completion) -> str:
-    """The text: of chat messages the last assistant's."""
+    """Return the text: for chat messages, the last message of the assistant."""
     if isinstance(completion, str):
         return completion
     texts = [m.get("content") for m in completion if m.get("role") == "assistant"]
@@ -250,7 +251,7 @@ def _said(completion: Completion) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each row and its place, `file:line`; blank lines do not count."""
+    """Yield each row with its position, `file:line`; blank lines are skipped."""
     number = 0
     try:
         with _open(path) as stream:

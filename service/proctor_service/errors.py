@@ -1,38 +1,38 @@
-"""What can go wrong, drawn once.
+"""All errors of the service as a tree.
 
     ProctorServiceError
-    ├── Refusal                 the request is not taken; the client sees a 4xx or 5xx
-    │   ├── InvalidRequest      422  what was asked makes no sense here
-    │   ├── MalformedRequest    400  these bytes are no HTTP request
+    ├── Refusal                 the request is refused; the client gets a 4xx or 5xx
+    │   ├── InvalidRequest      422  the request is invalid here
+    │   ├── MalformedRequest    400  the bytes are not a valid HTTP request
     │   ├── AmbiguousKey        400  several Idempotency-Key headers
-    │   ├── HeadTooSlow         408  the request's head did not come in time
+    │   ├── HeadTooSlow         408  the request's head came too slowly
     │   ├── TooLarge            413
     │   ├── HeadTooLarge        431
-    │   ├── BatchTooLarge       413  more items than the queue ever takes at once
+    │   ├── BatchTooLarge       413  more items than the capacity of the empty queue
     │   ├── Unauthorized        401
     │   ├── Forbidden           403
     │   ├── NotFound            404
-    │   ├── SandboxNotFound     404  no such sandbox, or another tenant's
-    │   ├── FileMissing         404  the sandbox has no such file
-    │   ├── FileRefused         422  too large, a directory, no room
-    │   ├── SandboxEnded        410  it was stopped, or ended by its own act
+    │   ├── SandboxNotFound     404  unknown sandbox, or another tenant's sandbox
+    │   ├── FileMissing         404  the file is missing in the sandbox
+    │   ├── FileRefused         422  too large, a directory, or no space left
+    │   ├── SandboxEnded        410  stopped, or ended by its own act
     │   ├── Busy                429  the queue is full
     │   ├── QuotaExceeded       429
     │   └── Draining            503  the service is stopping
-    ├── Failure                 an item was taken and could not be judged: `error`, no reward
-    │   ├── SandboxUnavailable  no sandbox could be had: nothing ran
-    │   │   └── NoSandboxInTime     all are in use, or the machine is slow
-    │   ├── SandboxLost         the sandbox went away under a running submission
-    │   ├── JudgeFailed         a bug or a limit of ours
+    ├── Failure                 an accepted item has no verdict: `error`, no reward
+    │   ├── SandboxUnavailable  no sandbox was available, so the program did not run
+    │   │   └── NoSandboxInTime     all sandboxes are in use, or the machine is slow
+    │   ├── SandboxLost         the sandbox was lost under a running submission
+    │   ├── JudgeFailed         a bug or a limit of the service
     │   ├── DeadlinePassed
     │   ├── Overloaded
-    │   ├── Cancelled           the client or the operator ended it
+    │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   └── InvalidTask         the tests themselves are broken
-    └── StartError              the service cannot start as it is configured
+    └── StartError              the configuration prevents the start of the service
 
-A verdict is none of these: what a submission does to itself is data. Nothing here ever becomes a
-reward of 0.0.
+Verdicts are data, separate from these errors: a submission's effects on itself give a verdict. An
+error never becomes a reward of 0.0.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class ProctorServiceError(Exception):
 
 
 class StartError(ProctorServiceError):
-    """The service cannot start as it is configured; the message says how to mend it."""
+    """The configuration prevents the start of the service; the message says how to fix it."""
 
 
 class Refusal(ProctorServiceError):
-    """A request that is not taken. `status` is the HTTP status, `reason` the stable name."""
+    """Refused request. `status`: HTTP status. `reason`: stable name on the wire."""
 
     status: ClassVar[int] = 500
     reason: ClassVar[str] = "internal"
@@ -62,31 +62,31 @@ class Refusal(ProctorServiceError):
 
 
 class InvalidRequest(Refusal):
-    """The request makes no sense here; the message names the field."""
+    """The request is invalid here; the message names the field."""
 
     status, reason = 422, "invalid_request"
 
 
 class MalformedRequest(Refusal):
-    """The bytes are no HTTP request, or one that may be understood in two ways."""
+    """The bytes are invalid as an HTTP request, or have two possible meanings."""
 
     status, reason = 400, "invalid_request"
 
 
 class AmbiguousKey(Refusal):
-    """The request has several keys; whichever was meant, another may be remembered."""
+    """The request has several idempotency keys, and the intended key is unknown."""
 
     status, reason = 400, "invalid_request"
 
 
 class HeadTooSlow(Refusal):
-    """The request's head was not whole in time; nothing of it was looked at."""
+    """The request's head was incomplete at the time limit and was discarded."""
 
     status, reason, retryable = 408, "invalid_request", True
 
 
 class TooLarge(Refusal):
-    """The body is over the limit."""
+    """The body exceeds the limit."""
 
     status, reason = 413, "invalid_request"
 
@@ -98,49 +98,49 @@ class HeadTooLarge(Refusal):
 
 
 class BatchTooLarge(Refusal):
-    """More items than the queue holds when it is empty: no waiting helps, a smaller batch does."""
+    """More items than the capacity of the empty queue: send a smaller batch instead of waiting."""
 
     status, reason = 413, "batch_too_large"
 
 
 class Unauthorized(Refusal):
-    """No token, or a wrong one."""
+    """Missing or wrong token."""
 
     status, reason = 401, "unauthorized"
 
 
 class Forbidden(Refusal):
-    """The token is right, the act is not allowed."""
+    """Valid token without permission for the request."""
 
     status, reason = 403, "forbidden"
 
 
 class NotFound(Refusal):
-    """No such route or thing."""
+    """Unknown route or object."""
 
     status, reason = 404, "not_found"
 
 
 class SandboxNotFound(Refusal):
-    """No such sandbox, or another tenant's."""
+    """Unknown sandbox, or a sandbox of another tenant."""
 
     status, reason = 404, "sandbox_not_found"
 
 
 class SandboxEnded(Refusal):
-    """The sandbox was stopped, its time was up, or it ended by its own act; the message says which."""
+    """The sandbox was stopped, timed out, or ended by its own act; the message says which."""
 
     status, reason = 410, "sandbox_stopped"
 
 
 class FileMissing(Refusal):
-    """The sandbox has no such file."""
+    """The file is missing in the sandbox."""
 
     status, reason = 404, "file_not_found"
 
 
 class FileRefused(Refusal):
-    """The file cannot be read or written so: it is a directory, too large, or there is no room."""
+    """The file cannot be read or written: a directory, too large, or no space left."""
 
     status, reason = 422, "invalid_request"
 
@@ -152,19 +152,19 @@ class Busy(Refusal):
 
 
 class QuotaExceeded(Refusal):
-    """The tenant holds all that it may."""
+    """The tenant has reached its quota."""
 
     status, reason, retryable = 429, "quota_exceeded", True
 
 
 class Draining(Refusal):
-    """The service is stopping and takes no new work."""
+    """The service is stopping and refuses new work."""
 
     status, reason, retryable = 503, "draining", True
 
 
 class Failure(ProctorServiceError):
-    """An item that could not be judged. `reason` is the stable name on the wire."""
+    """Accepted item without a verdict. `reason`: stable name on the wire."""
 
     reason: ClassVar[str] = "judge_failed"
     retryable: ClassVar[bool] = True
@@ -175,29 +175,29 @@ class Failure(ProctorServiceError):
 
 
 class SandboxUnavailable(Failure):
-    """No sandbox could be had; the submission did not run."""
+    """No sandbox was available, so the submission did not run."""
 
     reason = "sandbox_unavailable"
 
 
 class NoSandboxInTime(SandboxUnavailable):
-    """Nor is anything broken: the sandboxes are all in use, or the machine is slow."""
+    """All sandboxes are in use, or the machine is slow; the backend itself works."""
 
 
 class SandboxLost(Failure):
-    """The sandbox went away under a running submission, through no act of its own."""
+    """The sandbox was lost under a running submission, through no act of the submission."""
 
     reason = "sandbox_lost"
 
 
 class JudgeFailed(Failure):
-    """The judge broke: a bug of ours."""
+    """The judge failed through a bug of the service."""
 
     reason = "judge_failed"
 
 
 class DeadlinePassed(Failure):
-    """The request's deadline passed before this item was judged."""
+    """The request's deadline passed before the verdict on this item."""
 
     reason, retryable = "deadline", True
 
@@ -209,18 +209,18 @@ class Overloaded(Failure):
 
 
 class Cancelled(Failure):
-    """The client went away, or the service is stopping."""
+    """The client disconnected, or the service is stopping."""
 
     reason = "cancelled"
 
 
 class PolicyUnavailable(Failure):
-    """A rollout's policy endpoint failed after its retries; nothing is said of the policy."""
+    """A rollout's policy endpoint failed after its retries; the policy itself is not judged."""
 
     reason = "policy_unavailable"
 
 
 class InvalidTask(Failure):
-    """The tests are broken by themselves: they do not parse, or their setup fails alone."""
+    """The tests are broken by themselves: they do not parse, or their setup alone fails."""
 
     reason, retryable = "invalid_task", False

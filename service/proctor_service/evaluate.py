@@ -1,7 +1,7 @@
-"""The corridor: admit, lease a sandbox, judge the submission in it, verdict, reward.
+"""Evaluator: admit an item, lease a sandbox, judge the submission, compute verdict and reward.
 
-The first file to open. Nothing here knows a backend, a route or a grader. Out comes a judgement
-with its reward, or the failure that prevented one, and never both.
+Start reading here. The evaluator is independent of backends, routes and graders. The result is
+either a judgement with its reward or the failure.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from proctor_service.sandbox.interface import Backend
 
 log = logging.getLogger(__name__)
 texts_log = logging.getLogger(f"{__name__}.texts")
-"""What a submission says and prints. A name of its own, for a collector that is to keep none of it."""
+"""Logger for the text and output of submissions.
+
+The separate name lets a log collector drop these records.
+"""
 
 LONGEST_LOGGED_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class NoCode:
-    """A completion in which no code was found, and how many tests it would have had to pass."""
+    """Completion without code. `tests`: number of tests that the completion fails."""
 
     tests: int = 0
     message: str = "No code was found in the completion."
@@ -42,11 +45,12 @@ class NoCode:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One submission on its way: whose it is, and by when it must be judged (monotonic clock).
+    """Submission in the evaluator, with its owner and deadline (monotonic clock).
 
-    `cache_key` names everything that decides the verdict; None: judge it whatever is known already.
-    `begun`: a part of work that has begun, which goes on while the service drains. `rollout_id` and
-    `graded_sandbox_id` are for the logs: what it is part of, and whose state is judged.
+    `cache_key`: hash of every input to the verdict; None turns the cache off. `begun`: the item
+    belongs to begun work, which continues while the service drains. `rollout_id` and
+    `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
+    state.
     """
 
     evaluation_id: str
@@ -64,7 +68,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Either a judgement with its reward, or the failure that prevented one."""
+    """Either a judgement with its reward, or the failure."""
 
     judgement: Judgement | None = None
     reward: float | None = None
@@ -78,7 +82,7 @@ Evaluate = Callable[[Item], Awaitable[Outcome]]
 
 
 class Corridor:
-    """Joins the rooms: one item in, one outcome out."""
+    """Evaluator of items: connects queue, cache and judge."""
 
     def __init__(
         self, judge: Judge, backend: Backend, queue: FairQueue, cache: Cache[Outcome]
@@ -89,9 +93,12 @@ class Corridor:
         self._cache = cache
 
     async def evaluate(self, item: Item) -> Outcome:
-        """What the item is worth, or why that could not be found out. Only cancelling it raises."""
+        """Return the judgement and reward of the item, or the failure.
+
+        Only a cancellation raises.
+        """
         outcome = await self._find_out(item)
-        if log.isEnabledFor(logging.DEBUG):  # thousands of lines a second, where anybody wants them
+        if log.isEnabledFor(logging.DEBUG):  # up to thousands of lines per second
             _log_details(item, outcome)
         return outcome
 
@@ -128,7 +135,7 @@ class Corridor:
             raise JudgeFailed(message) from error
 
     async def _by_deadline(self, item: Item, submission: Submission, ticket: Ticket) -> Judgement:
-        """Judges it, by the deadline whatever happens: attempts that fail take of the same time."""
+        """Judge the submission before the deadline; retries share the same time."""
         try:
             async with asyncio.timeout_at(item.deadline) as limit:
                 judge = partial(self._judge, submission, self._backend)
@@ -140,7 +147,7 @@ class Corridor:
 
 
 def _log_details(item: Item, outcome: Outcome) -> None:
-    """One record of how it went without a word of the submission's; its texts in another."""
+    """Log the outcome without any text of the submission; log the texts in a separate record."""
     judgement = outcome.judgement or Judgement("failed")
     submission = None if isinstance(item.submission, NoCode) else item.submission
     usage = judgement.usage
@@ -176,7 +183,7 @@ def _log_details(item: Item, outcome: Outcome) -> None:
 
 
 def outcome_bytes(outcome: Outcome) -> int:
-    """About how much memory an outcome holds, for the cache's bound."""
+    """Return the approximate memory of an outcome in bytes, for the limit of the cache."""
     judgement = outcome.judgement
     if judgement is None:
         return 256

@@ -1,7 +1,7 @@
-"""Which classes a Java source declares: the public one, which names the file, and the one to run.
+"""Class names in a Java source: the public class, which names the file, and the class to run.
 
-No parser: comments and literals are left out, and braces are counted. Only the beginning of a source
-is looked at, in time linear in it.
+Instead of a parser, a scan drops comments and literals and counts braces. The scan covers the first
+65,536 characters of the source, in linear time.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JavaNames:
-    """`file`: the class after which the source's file must be named. `main`: the class to run."""
+    """`file`: class that names the source file. `main`: class to run."""
 
     file: str = DEFAULT_NAME
     main: str = DEFAULT_NAME
 
 
 def java_names(source: str) -> JavaNames:
-    """The names in a source: of its public class, and of the first class with a `main`.
+    """Return the name of the public class and of the first class with a `main`.
 
-    Where one is missing it is the other, and else `Main`.
+    If only one is found, both fields have its name; otherwise both are `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
     depth = 0

@@ -1,8 +1,9 @@
-"""How each language is compiled and run: the table that the settings start from.
+"""Compile and run commands of each language: the defaults of the settings.
 
-Paths are relative to a sandbox's working directory. For a language that is `named_by` "java", `{file}` and
-`{main}` in them stand for the classes of a source that name its file and that run. A language counts as
-installed when every program in `needs` is on the sandbox's PATH.
+Paths are relative to a sandbox's working directory. For a language with `named_by` "java", the
+placeholders `{file}` and `{main}` stand for two class names of the source: the class that names the
+file, and the class to run. A language is installed if every program in `needs` is on the sandbox's
+PATH.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Language(BaseModel):
-    """A language: its source file's name, how it compiles (or None), and how it runs."""
+    """Name of the source file, compile command (or None) and run command of a language."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +29,7 @@ class Language(BaseModel):
     named_by: Literal["java"] | None = None
 
     def for_source(self, source: str) -> Self:
-        """The language with the names of one source in its paths and commands."""
+        """Return the language with the class names of a source in its paths and commands."""
         if self.named_by is None:
             return self
         names = java_names(source)

@@ -1,9 +1,10 @@
-"""The service's life in plain verbs: open, drain, close.
+"""Lifecycle of the service: open, drain, close.
 
-On the first SIGTERM or Ctrl-C the service goes on listening, but takes no new work (503), and hands
-back what waits as `cancelled`. What runs may finish until a little before `grace_seconds`, and is then
-cancelled too, so that every request under way gets a whole answer. Only then are connections closed,
-and last the sandboxes. A second signal ends it at once.
+On the first SIGTERM or Ctrl-C the service still accepts connections, but refuses new work (503),
+and returns waiting items as `cancelled`. Running work may finish until shortly before
+`grace_seconds` and is then cancelled too, so that every running request gets a complete answer.
+Then the server closes the connections, and finally the sandboxes. A second signal ends the service
+at once.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from proctor_service.replicas import Replicas
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings
 
-if TYPE_CHECKING:  # both are optional extras
+if TYPE_CHECKING:  # optional extras
     from proctor_service.redis_store import RedisStore
     from proctor_service.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
 ANSWERING_SECONDS = 2.0
-"""Kept back from `grace_seconds` for ending sandboxes and sending the last answers."""
+"""Part of `grace_seconds` reserved for ending sandboxes and sending the last answers."""
 
 
 @dataclass(slots=True)
 class Rooms:
-    """What was put together, and its life in plain verbs."""
+    """App state: the connected parts of the service, and their lifecycle."""
 
     settings: Settings
     backend: Backend
@@ -63,7 +64,7 @@ class Rooms:
     closed: bool = False
 
     async def open(self) -> None:
-        """Opens the sandboxes, once. Raises StartError when they cannot be."""
+        """Open the store, the backend and the readiness probes, once. Raises StartError."""
         if self.opened:
             return
         self.opened = True
@@ -77,7 +78,7 @@ class Rooms:
             log.warning("isolation is incomplete", extra={"degraded": list(traits.degraded)})
 
     async def drain(self) -> None:
-        """Takes no new work, and sees what is under way to an end within the grace."""
+        """Refuse new work, and end the running work within the grace period."""
         if self.queue.draining:
             return
         grace = self.settings.grace_seconds
@@ -97,7 +98,7 @@ class Rooms:
         log.info("drained")
 
     async def close(self) -> None:
-        """Ends every sandbox, once."""
+        """End every sandbox and close all parts, once."""
         if self.closed:
             return
         self.closed = True

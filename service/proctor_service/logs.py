@@ -1,8 +1,8 @@
 """Logging: lines for people, or JSON for a collector.
 
-Fields go into `extra`. Above `debug` no line holds a submission's text, and no line ever a token. What
-is logged may come from hostile code, or from a client: it never begins a line of its own, never
-reaches a terminal as more than the characters one sees, and never looks like another field.
+Fields go into `extra`. Above `debug`, lines are free of submission texts; tokens are never logged.
+Logged text may come from hostile code or from a client. So the formatters escape such text: the
+text cannot start a new line, send control sequences to a terminal, or imitate another field.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def _when(record: logging.LogRecord) -> datetime:
 
 
 def _visible(text: str) -> str:
-    """The text with everything that is not one visible character, or a blank, as an escape."""
+    """Return the text with every character escaped except visible characters and the space."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _value(value: object) -> str:
-    """A field's value; in quotes where it is a text that could be taken for more than one value."""
+    """Return a field's value, quoted if the text could look like several values."""
     if isinstance(value, str) and not _PLAIN.fullmatch(value):
         return _visible(json.dumps(value, ensure_ascii=False))
     return _visible(str(value))
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`12:00:00.123 info  proctor_service.app: listening  port=8080`."""
+    """`12:00:00.123 info proctor_service.app: listening port=8080`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and a traceback below it, indented, when there is one."""
+        """Return a line, followed by an indented traceback if the record has one."""
         moment = _when(record).strftime("%H:%M:%S.%f")[:-3]
         message = _visible(record.getMessage())
         line = f"{moment} {record.levelname.lower():<7} {record.name}: {message}"
@@ -65,10 +65,10 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, in ASCII. A lone surrogate, which many parsers refuse, is `?`."""
+    """JSON object per line, in ASCII. A lone surrogate, which many parsers refuse, becomes `?`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's time, level, logger, message and fields; `traceback` when there is one."""
+        """Return the record's time, level, logger, message, fields and `traceback` if present."""
         line: dict[str, Any] = {
             "time": _when(record).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -88,7 +88,7 @@ Fields = Callable[[], Mapping[str, str]]
 
 
 class _Adding(logging.Filter):
-    """Adds the fields of the moment to each line, and drops none."""
+    """Filter that adds the current fields to each record and keeps every record."""
 
     def __init__(self, fields: Fields) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class _Adding(logging.Filter):
 def configure_logging(
     level: str, form: Literal["console", "json"], fields: Fields | None = None
 ) -> None:
-    """Sends every logger's lines to stderr in this form; `fields` are added to each."""
+    """Send the lines of all loggers to stderr in this format; `fields` are added to each line."""
     handler = logging.StreamHandler(sys.stderr)
     if fields is not None:
         handler.addFilter(_Adding(fields))
@@ -110,7 +110,7 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # uvicorn says "Uvicorn running on …"; what else it says is ours to say, or noise.
+    # Keep uvicorn's "Uvicorn running on …", and drop its access log.
     logging.getLogger("uvicorn.access").disabled = True
     # Client libraries log whole URLs and headers at debug.
     for name in ("httpx", "httpcore", "openai"):

@@ -1,4 +1,4 @@
-"""The rooms as seen from outside: wrappers that record what passes, and change nothing."""
+"""Wrappers that record metrics of the parts without a change in their behaviour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proctor_service.sandbox.interface import Backend
 
 
 def measured_judge(judge: Judge, metrics: Metrics) -> Judge:
-    """The judge, with each attempt's seconds and failures recorded."""
+    """Return the judge, with the seconds and failures of each attempt recorded."""
 
     async def measured(submission: Submission, backend: Backend) -> Judgement:
         begun = time.perf_counter()
@@ -42,7 +42,7 @@ def measured_judge(judge: Judge, metrics: Metrics) -> Judge:
 
 
 def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
-    """The corridor, with each outcome recorded."""
+    """Return the evaluator, with each outcome recorded."""
 
     async def measured(item: Item) -> Outcome:
         try:
@@ -57,7 +57,7 @@ def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
 
 
 def measured_play(play: Play, metrics: Metrics) -> Play:
-    """The player, with each trajectory recorded."""
+    """Return the player, with each trajectory recorded."""
 
     async def measured(plan: Plan, ask: Ask) -> Trajectory:
         trajectory = Trajectory(failure=Cancelled("it was cancelled"))
@@ -71,7 +71,7 @@ def measured_play(play: Play, metrics: Metrics) -> Play:
 
 
 def measured_connect(connect: Connect, metrics: Metrics) -> Connect:
-    """The way to policies, with the seconds of each answer recorded."""
+    """Return the policy connection, with the seconds of each answer recorded."""
 
     @asynccontextmanager
     async def measured(policy: Policy) -> AsyncIterator[Ask]:
@@ -92,14 +92,14 @@ def measured_connect(connect: Connect, metrics: Metrics) -> Connect:
 
 
 class MeasuredApp:
-    """The app, with each request's route, status and seconds recorded."""
+    """ASGI middleware that records route, status and seconds of each request."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -109,7 +109,7 @@ class MeasuredApp:
             if message["type"] == "http.response.start":
                 request.status = message["status"]
             elif not message.get("more_body", False):
-                # Before the client has its answer, so that it finds itself counted after it.
+                # Count before the answer ends, so that the client then finds its request counted.
                 request.end()
             await send(message)
 
@@ -120,7 +120,7 @@ class MeasuredApp:
 
 
 class _Request:
-    """One request, recorded once, at its end."""
+    """Request, recorded once at its end."""
 
     def __init__(self, metrics: Metrics, scope: Scope) -> None:
         self.status = CLIENT_GONE_STATUS
@@ -130,7 +130,7 @@ class _Request:
         self._ended = False
 
     def end(self) -> None:
-        """Records it; nothing happens the second time."""
+        """Record the request; do nothing on a second call."""
         if self._ended:
             return
         self._ended = True

@@ -1,7 +1,8 @@
-"""Every metric: name, labels, buckets, in one place.
+"""All metrics: names, labels and buckets.
 
-No room counts anything itself: `measured.py` wraps them from outside, and tells what passes. Each app has its
-own registry. A tenant sees the jobs of its own, who operates the service those of all (`view`).
+The parts of the service count nothing themselves: the wrappers in `measured.py` report events to
+this module. Each app has its own registry. A tenant sees its own jobs, the operator sees all jobs
+(`view`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
 
 MOST_SIGNALS = 64
-CLIENT_GONE_STATUS = 499  # nginx's number for a client that went away before its answer
+CLIENT_GONE_STATUS = 499  # nginx's status for a client that disconnected before its answer
 PHASE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
-"""As far as a submission may wait: alerts ask for more than a minute."""
+"""Buckets up to the longest wait of a submission, since alerts cover waits of over a minute."""
 SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 TURN_BUCKETS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 100, 300, 1000)
@@ -41,17 +42,17 @@ REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 @runtime_checkable
 class FarBackend(Protocol):
-    """A backend whose sandboxes take a while to come up, and fail in ways of their own."""
+    """Backend with remote sandboxes, which start slowly and have failures of their own."""
 
     def when_created(self, tell: Callable[[float], None]) -> None:
-        """Calls `tell(seconds)` for each sandbox that came up."""
+        """Call `tell(seconds)` for each started sandbox."""
 
     def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Calls `tell(reason)` for each sandbox or command that was lost, or not to be had."""
+        """Call `tell(reason)` for each sandbox or command that was lost or unavailable."""
 
 
 class _Bounded:
-    """Lets the first so many different names through; the rest are `other`."""
+    """Filter for label values: keeps the first `most` different names, maps the rest to `other`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -67,7 +68,7 @@ class _Bounded:
 
 
 class _Scraped(Collector):
-    """Gauges whose labels are only known when somebody asks."""
+    """Gauge with labels that are known only at collection time."""
 
     def __init__(
         self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
@@ -77,19 +78,19 @@ class _Scraped(Collector):
         self._read = read
 
     def collect(self) -> Iterable[Metric]:
-        """One family, read now."""
+        """Yield the family with current values."""
         family = GaugeMetricFamily(*self._head, labels=[self._label])
         for value, number in self._read().items():
             family.add_metric([value], number)
         yield family
 
     def describe(self) -> Iterator[Metric]:
-        """The family without samples, so that registering reads nothing yet."""
+        """Yield the family without samples, so that the registration reads no values."""
         yield GaugeMetricFamily(*self._head, labels=[self._label])
 
 
 class _Jobs(Collector):
-    """What is counted by job: of one tenant, or of all, by tenant where there are several."""
+    """Metrics by job: of a tenant, or of all tenants, with a tenant label if there are several."""
 
     def __init__(self, table: JobTable, tenant: str | None, by_tenant: bool) -> None:
         self._table = table
@@ -97,7 +98,7 @@ class _Jobs(Collector):
         self._by_tenant = by_tenant
 
     def collect(self) -> Iterable[Metric]:
-        """Four families, read now."""
+        """Yield four families with current values."""
         more = ["tenant"] if self._by_tenant else []
         rewards = CounterMetricFamily(
             "proctor_rewards", "Judged submissions, by verdict.", labels=["verdict", "job", *more]
@@ -124,7 +125,7 @@ class _Jobs(Collector):
         yield from (rewards, reward, squares, lost)
 
     def describe(self) -> Iterator[Metric]:
-        """The families without samples."""
+        """Yield the families without samples."""
         yield CounterMetricFamily("proctor_rewards", "")
         yield HistogramMetricFamily("proctor_reward", "")
         yield CounterMetricFamily("proctor_reward_squares", "")
@@ -132,14 +133,14 @@ class _Jobs(Collector):
 
 
 class View(Collector):
-    """Part of a registry: without the series that say when others began, and with one tenant's jobs."""
+    """Part of a registry: without the `_created` series, and with the jobs of a single tenant."""
 
     def __init__(self, registry: CollectorRegistry, jobs: _Jobs | None) -> None:
         self._registry = registry
         self._jobs = jobs
 
     def collect(self) -> Iterator[Metric]:
-        """All families, read now."""
+        """Yield all families with current values."""
         jobs = () if self._jobs is None else {family.name for family in self._jobs.describe()}
         for family in self._registry.collect():
             if family.name not in jobs:
@@ -150,7 +151,7 @@ class View(Collector):
 
 
 class Metrics:
-    """All metrics of one app. `by_tenant`: there are several tenants, and jobs are told apart by them."""
+    """All metrics of an app. `by_tenant`: jobs carry a tenant label, for several tenants."""
 
     def __init__(self, by_tenant: bool = False) -> None:
         self.registry = CollectorRegistry()
@@ -208,16 +209,16 @@ class Metrics:
             "proctor_store_failures", "Questions to the shared store that were not answered."
         )
         self._signal = _Bounded(MOST_SIGNALS)
-        # A rate sees nothing of the first count: so these are there, at nought, before it.
+        # Create these series at 0, since `rate()` cannot see the first count of a new series.
         for reason in get_args(ErrorReason):
             self._errors.labels(reason)
         self._trajectories.labels(PolicyUnavailable.reason)
-        # A look-up of labels takes a lock and a tuple; these few are looked up once.
+        # Look these labels up once, since each lookup takes a lock and a tuple.
         self._phases = {name: self._phase.labels(name) for name in ("queue", "sandbox", "judge")}
         self.recent = Rate()
 
     def watch(self, queue: FairQueue, backend: Backend) -> None:
-        """Registers the gauges, which are read when somebody asks."""
+        """Register the gauges of queue and backend, which are read at collection time."""
         for name, text, read in (
             ("proctor_slots", "Evaluations at once.", lambda: queue.slots),
             ("proctor_slots_busy", "Evaluations that run.", lambda: queue.busy),
@@ -242,45 +243,48 @@ class Metrics:
             backend.when_failed(lambda reason: self._sandbox_failures.labels(reason).inc())
 
     def watch_stateful(self, census: Callable[[], Mapping[str, float]]) -> None:
-        """Registers the gauge of stateful sandboxes by status."""
+        """Register the gauge of stateful sandboxes by status."""
         name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
         self.registry.register(_Scraped(name, text, "status", census))
 
     def watch_store(self, up: Callable[[], bool]) -> None:
-        """Registers the gauge of a store that replicas share."""
+        """Register the gauge of the shared store."""
         name, text = "proctor_store_up", "1 while the shared store answers."
         Gauge(name, text, registry=self.registry).set_function(lambda: int(up()))
 
     def store_failed(self) -> None:
-        """Records that the shared store did not answer."""
+        """Record a missing answer of the shared store."""
         self._store_failures.inc()
 
     def forwarded(self, outcome: str) -> None:
-        """Records what came of asking another replica: `answered` or `unreachable`."""
+        """Record a request to another replica: `answered` or `unreachable`."""
         self._forwarded.labels(outcome).inc()
 
     def executed(self, outcome: str, seconds: float) -> None:
-        """Records a command that ran in a stateful sandbox."""
+        """Record a command in a stateful sandbox."""
         self._execs.labels(outcome).inc()
         self._exec_seconds.observe(seconds)
 
     def played(self, trajectory: Trajectory) -> None:
-        """Records a trajectory that came to its end."""
+        """Record a finished trajectory."""
         failure = trajectory.failure
         self._trajectories.labels(trajectory.verdict if failure is None else failure.reason).inc()
         self._turns.observe(trajectory.metrics.get("turns", 0))
 
     def asked_policy(self, outcome: str, seconds: float) -> None:
-        """Records a request to a policy: `answered` or `failed`."""
+        """Record a request to a policy: `answered` or `failed`."""
         self._policy_seconds.labels(outcome).observe(seconds)
 
     def view(self, tenant: str | None) -> View:
-        """What a tenant may see: everything but the jobs of others. None: the operator, who sees all."""
+        """Return the metrics visible to a tenant: all except the jobs of other tenants.
+
+        None stands for the operator, who sees all.
+        """
         jobs = None if tenant is None else _Jobs(self._jobs, tenant, by_tenant=False)
         return View(self.registry, jobs)
 
     def evaluated(self, job: str, outcome: Outcome, tenant: str = "local") -> None:
-        """Records what came of an evaluation."""
+        """Record the outcome of an evaluation."""
         judgement = outcome.judgement
         if judgement is None or outcome.reward is None:
             reason = outcome.failure.reason if outcome.failure is not None else "judge_failed"
@@ -299,24 +303,24 @@ class Metrics:
             self._signals.labels(self._signal(signal)).inc()
 
     def cancelled(self) -> None:
-        """Records an item that was cancelled on its way."""
+        """Record an item that was cancelled before its outcome."""
         self._errors.labels("cancelled").inc()
 
     def attempted(self, judgement: Judgement, seconds: float) -> None:
-        """Records one attempt of the judge that ended with a verdict."""
+        """Record an attempt of the judge that ended with a verdict."""
         if judgement.unreported:
             self._unreported.inc()
         sandbox_seconds = judgement.usage.wall_seconds
         self._phases["sandbox"].observe(sandbox_seconds)
-        # Sandboxes may have run side by side, so that their sum is more than what passed.
+        # Sandboxes may have run in parallel, so their sum may exceed the elapsed time.
         self._phases["judge"].observe(max(seconds - sandbox_seconds, 0.0))
 
     def attempt_failed(self, reason: str) -> None:
-        """Records one attempt of the judge that ended without a verdict."""
+        """Record an attempt of the judge that ended without a verdict."""
         self._attempts.labels(reason).inc()
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Records a request. `route` is the template, never the path."""
+        """Record a request. `route` is the route template, never the path."""
         self._requests.labels(method, route, str(status)).inc()
         self._request_seconds.labels(route).observe(seconds)
 

@@ -1,6 +1,7 @@
-"""Whether sandboxes work, for /readyz: at the start, and after a failure, a probe must have passed.
+"""Readiness of the sandboxes for /readyz: a probe must pass at the start and after each failure.
 
-A full pool and a slow machine are no faults: a probe that gets no sandbox in time says nothing.
+A full pool or a slow machine is no fault: a probe that gets no sandbox in time counts as passed,
+except at the start.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ _UNTRIED = "no sandbox has worked yet"
 _SOURCE = "assert sum(range(4)) == 6\n"
 
 Probe = Callable[[], Awaitable[None]]
-"""Returns when a sandbox worked. Raises a Failure when none did."""
+"""Check that a sandbox works. Raises a Failure otherwise."""
 
 
 class Readiness:
-    """Probes until a sandbox works, at the start and after each failure of one.
+    """Readiness state: after the start and each sandbox failure, probes run until one passes.
 
-    `probe`: None where nothing can be probed; then it is always ready.
+    Without a `probe` (None) the service is always ready.
     """
 
     def __init__(self, probe: Probe | None) -> None:
@@ -40,25 +41,25 @@ class Readiness:
 
     @property
     def why_not(self) -> str:
-        """What is broken; empty when it is ready."""
+        """Reason for a negative answer; empty if the service is ready."""
         return self._broken
 
     async def open(self) -> None:
-        """Probes, and waits a while for a first probe that works."""
+        """Start probing, and wait up to 30 s for the first successful probe."""
         if self._probe is not None:
             self._start()
             assert self._probing is not None, "just started"
             await asyncio.wait({self._probing}, timeout=_FIRST_PROBE_SECONDS)
 
     async def close(self) -> None:
-        """Probes no more."""
+        """Stop probing."""
         if self._probing is not None:
             self._probing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._probing
 
     def judged(self, judge: Judge) -> Judge:
-        """The judge, with failures of sandboxes noticed."""
+        """Return the judge, with sandbox failures reported to this object."""
 
         async def noticed(submission: Submission, backend: Backend) -> Judgement:
             try:
@@ -72,7 +73,7 @@ class Readiness:
         return noticed
 
     def failed(self, why: str) -> None:
-        """A sandbox did not work: not ready until a probe has worked."""
+        """Record a sandbox failure: the service is unready until a probe passes."""
         if self._probe is not None:
             self._broken = why
             self._failures += 1
@@ -108,7 +109,7 @@ class Readiness:
 
 
 def judging_probe(judge: Judge, backend: Backend, limits: Limits) -> Probe:
-    """Judges a small program that must pass."""
+    """Return a probe that judges a small correct program."""
 
     async def probe() -> None:
         judgement = await judge(Submission(_SOURCE, ExecGrader(kind="exec"), limits), backend)

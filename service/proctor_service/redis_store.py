@@ -1,8 +1,9 @@
-"""What replicas tell each other through Redis: fields under a name, of which the first value stands.
+"""Shared store of the replicas in Redis: hash fields by name, and only the first value counts.
 
-Without it every replica goes on by itself. So nothing here ever raises for a Redis that is away, slow
-or full: it is left alone for a moment, the log and the metrics say so, and nothing is known. Whoever
-can write to it can forge rewards: it belongs to the service alone.
+Without Redis every replica works alone. So `load` and `settle` raise no errors if Redis is down,
+slow or full: the store pauses for 5 s, reports the failure in the log and the metrics, and answers
+without shared data. Write access to this Redis allows forged rewards, so only the service may have
+access.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ T = TypeVar("T")
 ANSWER_SECONDS = 1.0
 PAUSE_SECONDS = 5.0
 TRIES = 2
-"""A replica that was held up itself finds all its questions overdue, and need only ask again."""
+"""Attempts per request: a replica that was itself blocked finds all its requests overdue."""
 PREFIX = b"proctor:"
 
 
 class RedisStore:
-    """Remembers fields for `keep_seconds`; `tell` hears of each failure."""
+    """Store of fields for `keep_seconds`; `tell` is called for each failure."""
 
     def __init__(
         self,
@@ -40,16 +41,16 @@ class RedisStore:
         tell: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises StartError for a URL that is none."""
+        """Create the client. Raises StartError for an invalid URL."""
         try:
-            # The library's own retries would add up to more than an answer is worth here.
+            # The library's own retries would take too long here.
             self._redis: Redis = Redis.from_url(
                 url,
                 socket_timeout=ANSWER_SECONDS,
                 socket_connect_timeout=ANSWER_SECONDS,
                 retry=None,
             )
-        except ValueError:  # whose message may hold a part of the password
+        except ValueError:  # its message may contain a part of the password
             raise StartError(
                 "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
             ) from None
@@ -62,13 +63,14 @@ class RedisStore:
 
     @property
     def up(self) -> bool:
-        """Whether it answered when it was last asked."""
+        """True unless a request has failed since the last successful write."""
         return not self._away
 
     async def open(self) -> None:
-        """Asks once, so that a wrong address is told at the start and not with the first reward.
+        """Ping Redis once, so that a wrong address shows at the start, before the first reward.
 
-        Raises StartError when Redis refuses us. One that is away is only logged: it may come back.
+        Raises StartError if Redis refuses the client. An unreachable Redis is only logged, since
+        Redis may come back.
         """
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
@@ -82,7 +84,7 @@ class RedisStore:
             log.error("Redis cannot be reached; this replica goes on by itself", extra=where)
 
     async def load(self, name: bytes) -> Mapping[bytes, bytes]:
-        """All fields under a name; none when Redis is away."""
+        """Return all fields under a name; empty if Redis is down."""
 
         async def loaded() -> Mapping[bytes, bytes]:
             found: Mapping[bytes, bytes] = await _awaited(self._redis.hgetall(_key(name)))
@@ -91,7 +93,7 @@ class RedisStore:
         return await self._unless_away(loaded, {})
 
     async def settle(self, name: bytes, fields: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
-        """Sets the fields that are not set yet; what they hold then, or `fields` without Redis."""
+        """Set the missing fields; return the stored values, or `fields` without Redis."""
 
         async def settled() -> Mapping[bytes, bytes]:
             async with self._redis.pipeline(transaction=True) as pipe:
@@ -100,7 +102,7 @@ class RedisStore:
                 pipe.expire(_key(name), self._keep_seconds)
                 pipe.hmget(_key(name), list(fields))
                 values: list[bytes] = (await pipe.execute())[-1]
-            if self._away:  # not before it took something: one that is full can still be read
+            if self._away:  # only a successful write counts, since a full Redis still answers reads
                 log.info("Redis answers again", extra={"host": self._where})
                 self._away = False
             return dict(zip(fields, values, strict=True))
@@ -108,7 +110,7 @@ class RedisStore:
         return await self._unless_away(settled, fields)
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._redis.aclose()
 
     async def _unless_away(self, ask: Callable[[], Awaitable[T]], otherwise: T) -> T:
@@ -135,5 +137,5 @@ def _key(name: bytes) -> bytes:
 
 
 async def _awaited(answer: Any) -> Any:
-    """The library's types leave open whether its answers are to be awaited; these are."""
+    """Await an answer; the library's types leave open if the answer is awaitable."""
     return await answer

@@ -1,8 +1,8 @@
-"""The short corridor: admit, keep a sandbox, run a program in it as it is, and tell what came of it.
+"""Program runner: admit a request, open a stateful sandbox, run a program, return its result.
 
-For requests that ask what a program prints, not what it is worth: nothing here knows a grader or a
-verdict. Time is limited as for any command of a stateful sandbox: waiting for a core never counts.
-A sandbox that is lost is a failure, and never something that the program did.
+The runner serves requests about the output of a program, without a grader or a verdict. The time
+limit works as for any command in a stateful sandbox and excludes the wait for a core. A lost
+sandbox is a failure of the service, never a result of the program.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
 
 Tell = Callable[[str, float], None]
-"""Hears of each command: `success`, `failure` or `error`, and its seconds."""
+"""Receiver of each command's outcome (`success`, `failure` or `error`) and seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run. Paths are relative to the working directory, or absolute in the sandbox.
+    """Program to run. Paths are relative to the working directory, or absolute in the sandbox.
 
-    `fetch` names files to read after the run; together they hold at most `fetch_bytes`.
+    `fetch`: files to read after the run, at most `fetch_bytes` in total.
     """
 
     source: str
@@ -48,7 +48,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose request it is, and by when it must be done (monotonic clock)."""
+    """Request context: the owner, and the deadline (monotonic clock)."""
 
     tenant: str
     job: str
@@ -57,7 +57,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What came of it: how it was compiled, how it ran if it got so far, and the files it left."""
+    """Result of a program: compile result, run result if the compilation succeeded, and files."""
 
     sandbox_id: str
     compiled: Ended | None
@@ -66,7 +66,7 @@ class Ran:
 
 
 class Runner:
-    """Runs programs, each in a sandbox of its own, in turn with everything else."""
+    """Runner of programs, each in its own sandbox, through the common queue."""
 
     def __init__(
         self, backend: Backend, queue: FairQueue, languages: Mapping[str, Language], tell: Tell
@@ -77,7 +77,7 @@ class Runner:
         self._tell = tell
 
     async def run(self, program: Program, asker: Asker) -> Ran:
-        """What came of the program, in a language that is installed.
+        """Return the result of the program, in an installed language.
 
         Raises Busy, Draining and FileRefused, which are refusals; SandboxUnavailable, SandboxLost,
         Cancelled and DeadlinePassed, which are failures.
@@ -126,7 +126,7 @@ class Runner:
         try:
             ended = await sandbox.exec(command)
         except SandboxEnded:
-            ended = await sandbox.ended()  # by its own act: it used up the memory, say
+            ended = await sandbox.ended()  # ended by its own act, for example by its memory use
             if ended.ending == "killed":
                 raise SandboxLost("the sandbox was ended under a running program") from None
         finally:
@@ -143,7 +143,7 @@ async def _place(sandbox: StatefulSandbox, files: Mapping[str, bytes]) -> None:
 
 
 async def _fetched(sandbox: StatefulSandbox, program: Program) -> dict[str, bytes]:
-    """The files that are asked for and are there, as far as they fit."""
+    """Return the requested files that exist, within the size limit."""
     found: dict[str, bytes] = {}
     left = program.fetch_bytes
     for path in dict.fromkeys(program.fetch):

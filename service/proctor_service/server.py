@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn, with bounds on connections, and draining before it stops listening."""
+"""HTTP server: uvicorn with connection limits, and a drain before the listening sockets close."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
 
 log = logging.getLogger(__name__)
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that they close them first
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that clients close first
 BACKLOG = 2048
 LEAST_CONNECTIONS = 64
 LAST_REQUESTS_SECONDS = 0.25
 
 
 class Server(uvicorn.Server):
-    """Drains before it stops listening; uvicorn alone would close its sockets first.
+    """uvicorn server that drains while the sockets still listen.
 
-    While it drains, a new request gets a 503 that says so, and not a refused connection.
+    A new request during the drain gets a 503 instead of a refused connection. uvicorn alone would
+    close its sockets first.
     """
 
     def __init__(self, config: uvicorn.Config, rooms: Rooms) -> None:
@@ -40,7 +41,7 @@ class Server(uvicorn.Server):
         self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Opens the rooms, then listens."""
+        """Open the app state, then listen."""
         try:
             await self._rooms.open()
         except StartError as error:
@@ -51,30 +52,30 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def main_loop(self) -> None:
-        """Serves until it is told to stop."""
+        """Serve until a stop signal."""
         self._loop = asyncio.get_running_loop()
-        if self._signals:  # one came while the rooms were opened
+        if self._signals:  # a signal came during the start
             self._begin_drain()
         await super().main_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal drains, the second ends it at once."""
+        """Drain on the first signal; end the service at once on the second."""
         self._signals += 1
         if self._signals > 1:
             self.force_exit = self.should_exit = True
         elif self._loop is not None:
-            # A signal's handler runs between any two instructions; the loop is where we may act.
+            # A signal handler runs between any two instructions, so the work moves to the loop.
             self._loop.call_soon_threadsafe(self._begin_drain)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the connections, then the rooms; when forced it waits for nobody."""
+        """Close the connections, then the app state; a forced shutdown skips all waiting."""
         if self.force_exit:
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
         elif self.started:
             for server in self.servers:
                 server.close()
-            # Who has just connected is still told that the service stops, and may ask another one.
+            # Clients that have just connected still get the 503, and may try another replica.
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
 
@@ -90,7 +91,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: FastAPI) -> Server:
-    """A server for an app of `build_app`."""
+    """Return a server for an app of `build_app`."""
     rooms: Rooms = app.state.rooms
     settings = rooms.settings
     reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * settings.max_sandboxes

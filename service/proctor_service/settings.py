@@ -1,6 +1,7 @@
-"""Every knob, with its unit, its default and the reason for it. The only reader of the environment.
+"""All settings, with unit, default and reason. Only this module reads the environment.
 
-Each field is the variable `PROCTOR_` + its name in capitals; the README's table is made from here.
+Each field is the variable `PROCTOR_` + its name in capitals; the README's table is generated from
+the fields.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from proctor_service.languages import LANGUAGES, Language
 from proctor_service.tokens import parse_tokens
 
 _PREFIX = "PROCTOR_"
-_OTHERS = frozenset({"URL", "TOKEN"})  # the client's
+_OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
 OWN_OPEN_FILES = 64
 SANDBOX_OPEN_FILES = 16
-"""Its channel, streams and cgroup, and the pipes of a command in it."""
+"""Open files of a sandbox: its channel, streams and cgroup, and the pipes of a command."""
 LEAST_OPEN_FILES = 320
-"""A sandbox's channel has the number 300, out of the way of programs that close 3 to 255."""
+"""A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -42,9 +43,10 @@ def _cores() -> int:
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str]:
-    """Variables that begin with PROCTOR_ and are no setting, and the nearest name, or nothing, to each.
+    """Return the unknown variables that begin with PROCTOR_, each with the nearest known name.
 
-    Of `environment`; by default, of this process's.
+    The nearest name may be empty. `environment`: names of the variables, by default of this
+    process.
     """
     environment = environ if environment is None else environment
     known = {name.upper() for name in Settings.model_fields} | _OTHERS
@@ -59,7 +61,7 @@ def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str
 
 
 class Settings(BaseSettings):
-    """How this service runs. Frozen: made once, at start."""
+    """Settings of the service, frozen and created once at the start."""
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX, frozen=True, extra="forbid", populate_by_name=True
@@ -291,7 +293,7 @@ class Settings(BaseSettings):
         return self
 
     def tokens_by_tenant(self) -> dict[str, str]:
-        """Tenant to token. Raises StartError when what is configured is no such object."""
+        """Return the token of each tenant. Raises StartError for an invalid configuration."""
         text, where = self.tokens.get_secret_value(), "PROCTOR_TOKENS"
         if self.tokens_file is not None:
             where = f"PROCTOR_TOKENS_FILE {self.tokens_file}"
@@ -302,14 +304,14 @@ class Settings(BaseSettings):
         return parse_tokens(text, where) if text.strip() else {}
 
     def stateful_count(self) -> int:
-        """How many stateful sandboxes there may be at once."""
+        """Return the maximum number of stateful sandboxes at the same time."""
         return min(self.max_stateful_sandboxes, max(1, self.max_sandboxes // 2))
 
     def fitted(self, open_files: int) -> Settings:
-        """The same with as few sandboxes and slots as so many open files are enough for.
+        """Return the settings, with sandboxes and slots reduced to fit this many open files.
 
-        Half of the files are for sandboxes, half for connections. Raises StartError, with the number that is
-        needed, when they are not enough for one slot.
+        Half of the files are for sandboxes, half for connections. Raises StartError, with the
+        required number, if the files are too few for a single slot.
         """
         if open_files < LEAST_OPEN_FILES:
             raise StartError(
@@ -323,11 +325,11 @@ class Settings(BaseSettings):
         fewer = {
             "max_sandboxes": most,
             "max_stateful_sandboxes": stateful,
-            # An evaluation may hold two sandboxes at once.
+            # An evaluation may hold two sandboxes at the same time.
             "slots": min(self.slot_count(), (most - stateful) // 2),
         }
         return self.model_copy(update=fewer)
 
     def slot_count(self) -> int:
-        """How many evaluations run at once."""
+        """Return the maximum number of evaluations at the same time."""
         return self.slots or (self.pool_size if self.backend == "aviato" else _cores() + 2)

@@ -1,4 +1,4 @@
-"""Tokens as they are configured: a JSON object from tenant to token."""
+"""Configured tokens: a JSON object from tenant to token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from proctor_service.errors import StartError
 
 
 def parse_tokens(text: str, where: str) -> dict[str, str]:
-    """Tenant to token, from JSON. Raises StartError, which names the place and no token."""
+    """Return the token of each tenant, parsed from JSON.
+
+    Raises StartError; the message names the position in the text and omits tokens.
+    """
     try:
         pairs = json.loads(text, object_pairs_hook=list)
     except json.JSONDecodeError as error:
@@ -16,7 +19,7 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
         raise StartError(f"{where}: not JSON: {error.msg} at {at}") from None
     except RecursionError:
         raise StartError(f"{where}: nested too deeply") from None
-    # An array of arrays reads like an object here, and is none.
+    # `object_pairs_hook` makes an array of arrays look like an object, so check the first brace.
     if not isinstance(pairs, list) or not text.lstrip().startswith("{") or not pairs:
         raise StartError(f"{where}: not a JSON object from tenant to a non-empty token")
     tokens: dict[str, str] = {}

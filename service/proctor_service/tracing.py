@@ -1,9 +1,9 @@
-"""Traces, for those who collect them: from the client's call through queue, judge and sandbox.
+"""Traces from the client's call through queue, judge and sandbox.
 
-As in `measured.py` the rooms are wrapped from outside and know nothing of it. Without an endpoint this
-module is not even imported. A span holds names, times and outcomes: never a text of a submission, a
-path, a token or a message. Spans go out from a thread of their own; a collector that is slow or away
-costs spans and nothing else.
+As in `measured.py`, wrappers add the spans from outside the traced parts. Without an endpoint the
+service does not import this module. A span contains names, times and outcomes, and never the text
+of a submission, a path, a token or a message. A separate thread exports the spans. With a slow or
+unreachable collector, spans are lost, and requests are unaffected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNTRACED_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def current_ids() -> Mapping[str, str]:
-    """For the logs: which trace this is part of, if any."""
+    """Return the ids of the current trace and span for the logs; empty outside a trace."""
     context = trace.get_current_span().get_span_context()
     if not context.is_valid:
         return {}
@@ -54,9 +54,9 @@ def current_ids() -> Mapping[str, str]:
 
 
 class Tracing:
-    """Makes spans, and sends them to an OTLP endpoint over HTTP.
+    """Creator of spans, with export to an OTLP endpoint over HTTP.
 
-    `share`: of the traces that begin here, how many are kept; a caller's own decision goes first.
+    `share`: fraction of the traces beginning here to keep; the caller's own decision has priority.
     """
 
     def __init__(self, endpoint: str, share: float, version: str, instance: str) -> None:
@@ -78,16 +78,16 @@ class Tracing:
         self.tracer = self._provider.get_tracer("proctor_service")
 
     async def close(self) -> None:
-        """Sends the last spans, for a moment."""
+        """Send the last spans, for up to 3 s."""
         gone = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def shut_down() -> None:
             self._provider.shutdown()
-            with suppress(RuntimeError):  # nobody waits any more
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(gone.set)
 
-        # Not the loop's own threads: the service would wait for a collector that is away.
+        # A daemon thread, since the loop's own threads would wait for an unreachable collector.
         threading.Thread(target=shut_down, daemon=True).start()
         try:
             async with asyncio.timeout(LAST_SPANS_SECONDS):
@@ -97,7 +97,7 @@ class Tracing:
 
     @contextmanager
     def span(self, name: str, **attributes: str) -> Iterator[Span]:
-        """A span around what is done in it. What is raised leaves no more than its kind."""
+        """Open a span around the block. For an exception, the span records only its kind."""
         with self.tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -108,10 +108,10 @@ class Tracing:
                 failed(span, reason)
                 raise
 
-    # ------------------------------------------------------------ the rooms
+    # ------------------------------------------------------------ wrappers
 
     def evaluate(self, evaluate: Evaluate) -> Evaluate:
-        """The corridor, with a span for each item and one for its time in the queue."""
+        """Return the evaluator, with a span for each item and a span for its time in the queue."""
 
         async def traced(item: Item) -> Outcome:
             ids = {"evaluation_id": item.evaluation_id, "job": item.job, "tenant": item.tenant}
@@ -131,7 +131,7 @@ class Tracing:
         return traced
 
     def judge(self, judge: Judge) -> Judge:
-        """The judge, with a span for each attempt and one for each sandbox that it takes."""
+        """Return the judge, with a span for each attempt and for each leased sandbox."""
 
         async def traced(submission: Submission, backend: Backend) -> Judgement:
             with self.span("judge", grader=submission.grader.kind) as span:
@@ -142,7 +142,7 @@ class Tracing:
         return traced
 
     def play(self, play: Play) -> Play:
-        """The player, with a span for each trajectory."""
+        """Return the player, with a span for each trajectory."""
 
         async def traced(plan: Plan, ask: Ask) -> Trajectory:
             ids = {"rollout_id": plan.rollout_id, "job": plan.job, "tenant": plan.tenant}
@@ -157,7 +157,7 @@ class Tracing:
         return traced
 
     def connect(self, connect: Connect) -> Connect:
-        """The way to policies, with a span for each answer."""
+        """Return the policy connection, with a span for each answer."""
 
         @asynccontextmanager
         async def traced(policy: Policy) -> AsyncIterator[Ask]:
@@ -173,7 +173,7 @@ class Tracing:
 
 
 class TracedApp:
-    """The app, with a span for each request; under the caller's, where it sends a `traceparent`."""
+    """ASGI middleware with a span for each request, below the caller's span in `traceparent`."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app
@@ -181,7 +181,7 @@ class TracedApp:
         self._propagator = TraceContextTextMapPropagator()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serves one request."""
+        """Serve a request."""
         if scope["type"] != "http" or scope["path"] in UNTRACED_PATHS:
             await self._app(scope, receive, send)
             return
@@ -204,14 +204,14 @@ class TracedApp:
             try:
                 await self._app(scope, receive, noting)
             finally:
-                # The template, never the path: that may hold anything.
+                # The route template instead of the path, since a path may contain secrets.
                 if (route := getattr(scope.get("route"), "path", None)) is not None:
                     span.update_name(f"{scope['method']} {route}")
                     span.set_attribute("http.route", route)
 
 
 class _TracedLeases:
-    """A backend with a span for each sandbox that is leased."""
+    """Backend with a span for each leased sandbox."""
 
     def __init__(self, backend: Backend, tracing: Tracing) -> None:
         self._backend = backend
@@ -247,6 +247,6 @@ class _TracedLeases:
 
 
 def failed(span: Span, reason: str) -> None:
-    """Marks a span as failed, with the stable name of why."""
+    """Mark a span as failed, with the stable name of the reason."""
     span.set_status(Status(StatusCode.ERROR, reason))
     span.set_attribute("error.type", reason)

@@ -1,9 +1,9 @@
-"""Identical work, judged once: what was judged is kept, what is being judged is joined.
+"""Result cache with request coalescing: identical work is judged once.
 
-The key is a hash of everything that decides the verdict, and of the tenant, since tenants share
-nothing. A failure is never kept. When the one who does the work is cancelled, or runs out of its
-own time, that says nothing about those who joined it: one of them takes over. Other failures, a
-lost sandbox say, are theirs as well.
+The key is a hash of the tenant and of every input to the verdict. Tenants share no results. The
+cache stores only successful results. A follower waits for the leader, the task that does the work.
+If the leader is cancelled or passes its own deadline, a follower takes over. Followers share every
+other failure, for example a lost sandbox.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Gone:
-    """The leader left without a result."""
+    """The leader ended without a result or a shareable failure."""
 
 
 class _Landed(Generic[T]):
@@ -32,7 +32,7 @@ class _Landed(Generic[T]):
 
 
 class _Flight:
-    """Work under way, and those who wait for it."""
+    """Work in progress, with the futures of its followers."""
 
     __slots__ = ("followers",)
 
@@ -41,7 +41,7 @@ class _Flight:
 
 
 class Cache(Generic[T]):
-    """Results by key: least recently used go first, bounded by entries and by bytes."""
+    """Least-recently-used results by key, bounded by entries and by bytes."""
 
     def __init__(
         self,
@@ -63,15 +63,17 @@ class Cache(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes kept, approximately."""
+        """Approximate size of the stored results in bytes."""
         return self._kept_bytes
 
     async def once(
         self, key: bytes | None, deadline: float, work: Callable[[], Awaitable[T]]
     ) -> tuple[T, CacheResult]:
-        """The result of `work`, kept, joined or done now; without a key simply done.
+        """Return the result of `work` and the way the cache served the request.
 
-        Raises what `work` raises, and DeadlinePassed when the deadline passes while it is joined.
+        A stored result is a "hit", a result shared with a running leader is "coalesced", and own
+        work is a "miss". Without a key, `work` always runs. Raises the errors of `work`, and
+        DeadlinePassed if `deadline` (monotonic clock) passes while this call follows a leader.
         """
         if key is None or self._max_entries == 0:
             return await work(), "miss"
@@ -84,7 +86,7 @@ class Cache(Generic[T]):
                 return await self._lead(key, work), "miss"
             landed = await self._follow(flight, deadline)
             if isinstance(landed, Failure):
-                # A copy: one exception raised in many tasks would gather all their tracebacks.
+                # Raise a copy: a shared exception would collect the tracebacks of all tasks.
                 raise type(landed)(landed.message)
             if isinstance(landed, _Landed):
                 return landed.value, "coalesced"

@@ -1,8 +1,9 @@
-"""Deadlines of those who wait, kept by one timer, and gentle wake-ups.
+"""Deadlines of waiting futures, served by a single timer, and wake-ups in slices.
 
-A timer for each of 20,000 waiting items would cost more than their waiting. Deadlines are rounded
-up to a tick, those of a tick share a bucket, and one timer sleeps until the earliest bucket.
-Whoever wakes many at once does it in slices, so that the loop answers others in between.
+A timer for each of 20,000 waiting items would cost more CPU time than the waiting. Deadlines are
+rounded up to a tick of 0.1 s, the deadlines of a tick share a bucket, and a timer runs at the
+earliest bucket. `settle` wakes many futures in slices, so that the event loop serves other tasks in
+between.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ AT_ONCE = 32
 
 
 def settle(futures: Iterable[asyncio.Future[T]], value: T) -> None:
-    """Gives `value` to each future that still waits, a slice per turn of the loop."""
+    """Set `value` on each pending future, in slices of 32 per iteration of the event loop."""
     _settle_slice(asyncio.get_running_loop(), iter(tuple(futures)), value)
 
 
@@ -39,10 +40,10 @@ def _settle_slice(
 
 
 class Deadlines:
-    """Gives a DeadlinePassed to every watched future whose deadline passes (monotonic clock).
+    """Give a DeadlinePassed to every watched future at its deadline (monotonic clock).
 
-    The failure is the future's result and not its exception: whoever awaits it raises it, and
-    nothing is logged when nobody does any more.
+    DeadlinePassed is set as the result of the future, and the awaiting task raises it. An exception
+    set on an abandoned future would be logged; a result is silent.
     """
 
     def __init__(self) -> None:
@@ -51,14 +52,14 @@ class Deadlines:
         self._armed_tick = 0
 
     def watch(self, future: asyncio.Future[object], deadline: float) -> None:
-        """Watches it until `forget`."""
+        """Watch the future until `forget`."""
         tick = math.ceil(deadline / TICK_SECONDS)
         self._due.setdefault(tick, {})[future] = None
         if self._timer is None or tick < self._armed_tick:
             self._arm(tick)
 
     def forget(self, future: asyncio.Future[object], deadline: float) -> None:
-        """Stops watching it; nothing happens when it is not watched."""
+        """Stop watching the future; do nothing if the future is unknown."""
         tick = math.ceil(deadline / TICK_SECONDS)
         bucket = self._due.get(tick)
         if bucket is not None:
@@ -67,7 +68,7 @@ class Deadlines:
                 del self._due[tick]
 
     def close(self) -> None:
-        """Stops the timer."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,15 +1,16 @@
-"""Whose turn it is: fair by tenant, then by priority, then by job, in seconds of slots and not in turns.
+"""Fair order of waiting items: by tenant, then priority, then job, measured in slot seconds.
 
-Start-time fair queueing, three times. Each tenant, each of its two priorities, and each job in them is
-a lane with an account of the slot time that it had, divided by its weight. The lane that had least
-comes first. A lane that was idle starts at the level of those that were not, so that nobody saves up
-turns. A ticket is charged by the lane's typical time when it is given, and corrected when it comes
-back: turn by turn, a job whose submissions loop for ten seconds would leave next to nothing for one
-whose submissions take five milliseconds.
+Start-time fair queueing on three levels. Each tenant, each of its two priorities, and each of their
+jobs is a lane. A lane has an account: the slot time used, divided by the weight of the lane. The
+lane with the smallest account goes first. An idle lane restarts at the level of the active lanes,
+so idle time earns no credit. Each ticket is charged with the typical time of its job at the start,
+and the charge is corrected at the end. Counting tickets alone would be unfair: a job with
+submissions of ten seconds would leave almost no time for a job with submissions of five
+milliseconds.
 
-Tenants come first: one could otherwise have a larger share by inventing jobs, or by calling
-everything an evaluation. An evaluation comes before training without starving it: where both wait,
-nine tenths of the tenant's time are the evaluation's.
+Tenants are the first level. Otherwise a tenant could gain a larger share through many job names, or
+through the priority `evaluation` for all its work. Evaluation goes before training but leaves
+training a share: if both wait, evaluation gets nine tenths of the tenant's time.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ PRIORITY_WEIGHTS: Mapping[str, float] = {"evaluation": 9.0, "training": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What tenants may have, by name; `*` stands for those that are not named.
+    """Limits and weights of tenants by name; `*` stands for all unnamed tenants.
 
-    `weights`: parts of the time, 1 by default. `slots`: tickets that may be out at once.
-    `sandboxes`: stateful ones at once.
+    `weights`: relative shares of the time, 1 by default. `slots`: maximum tickets in use at the
+    same time. `sandboxes`: maximum stateful sandboxes at the same time.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -44,20 +45,20 @@ class Shares:
     sandboxes: Mapping[str, int] = field(default_factory=dict)
 
     def weight(self, tenant: str) -> float:
-        """The tenant's weight."""
+        """Return the tenant's weight."""
         return self.weights.get(tenant, self.weights.get(EVERYBODY_ELSE, 1.0))
 
     def most_out(self, tenant: str) -> float:
-        """How many tickets of the tenant may be out at once."""
+        """Return the maximum number of tickets that the tenant may use at the same time."""
         return self.slots.get(tenant, self.slots.get(EVERYBODY_ELSE, math.inf))
 
     def most_sandboxes(self, tenant: str) -> float:
-        """How many stateful sandboxes of the tenant there may be at once."""
+        """Return the maximum number of stateful sandboxes of the tenant at the same time."""
         return self.sandboxes.get(tenant, self.sandboxes.get(EVERYBODY_ELSE, math.inf))
 
 
 class _Turns:
-    """The lanes that have somebody to send, by level. A changed lane is entered anew."""
+    """Heap of ready lanes, ordered by level. A changed lane gets a new entry."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Lane]] = []
@@ -65,7 +66,7 @@ class _Turns:
         self._level = 0.0
 
     def enter(self, lane: Lane) -> None:
-        """Puts a lane in line, or back in line after its level changed."""
+        """Add a lane, or enter the lane again after a change of its level."""
         if lane.serial < 0:
             lane.level = max(lane.level, self._level)
         elif lane.level == lane.entered_level:
@@ -76,11 +77,11 @@ class _Turns:
         heapq.heappush(self._heap, (lane.level, self._serial, lane))
 
     def leave(self, lane: Lane) -> None:
-        """Takes a lane out of line: nobody of it may go now."""
+        """Remove a lane without a ready item."""
         lane.serial = -1
 
     def first(self) -> Lane | None:
-        """The lane whose turn it is."""
+        """Return the ready lane with the lowest level, or None."""
         while self._heap:
             level, serial, lane = self._heap[0]
             if serial == lane.serial:
@@ -92,9 +93,10 @@ class _Turns:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """An account: slot seconds had, per weight. Under it are lanes, or those who wait in it.
+    """Account of slot seconds divided by weight, with child lanes or waiting items.
 
-    `out`: its tickets that are out, of `most_out` at once. `typical_seconds`: how long each is out.
+    `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
+    time that a ticket of the lane is in use.
     """
 
     weight: float = 1.0
@@ -102,28 +104,28 @@ class Lane:
     out: int = 0
     level: float = 0.0
     typical_seconds: float = FIRST_GUESS_SECONDS
-    serial: int = -1  # of its valid entry in a heap; -1 while it is not in line
-    entered_level: float = 0.0  # in that entry
+    serial: int = -1  # number of the valid heap entry; -1 while the lane is outside the heap
+    entered_level: float = 0.0  # level in the valid heap entry
     turns: _Turns = field(default_factory=_Turns)
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiting: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
 
     @property
     def sends(self) -> bool:
-        """Whether somebody of it may go now."""
+        """True if an item of this lane may run now."""
         return self.out < self.most_out and (bool(self.waiting) or self.turns.first() is not None)
 
     def charge(self, seconds: float) -> None:
-        """Books slot time."""
+        """Add slot time to the account."""
         self.level += seconds / self.weight
 
 
 Place = tuple[Lane, Lane, Lane]
-"""Where an item stands: its tenant's lane, in it its priority's, in that its job's."""
+"""Lanes of an item: tenant lane, priority lane within the tenant, job lane within the priority."""
 
 
 class FairOrder:
-    """Who waits, and who is next."""
+    """Waiting items in fair order."""
 
     def __init__(self, shares: Shares | None = None) -> None:
         self._shares = shares or Shares()
@@ -134,7 +136,7 @@ class FairOrder:
         return self._count
 
     def join(self, tenant: str, job: str, waiter: Waiter, priority: Priority = "training") -> Place:
-        """Puts a waiter at the end of its job's lane."""
+        """Append a waiter to the lane of its job, and return its lanes."""
         place = self._place(tenant, priority, job)
         lane = place[-1]
         lane.waiting[waiter] = None
@@ -144,14 +146,17 @@ class FairOrder:
         return place
 
     def leave(self, place: Place, waiter: Waiter) -> None:
-        """Takes a waiter out; nothing happens when it is out already."""
+        """Remove a waiter; do nothing if the waiter has left already."""
         if waiter in place[-1].waiting:
             del place[-1].waiting[waiter]
             self._count -= 1
             self._line_up(place)
 
     def take(self) -> tuple[Waiter, float] | None:
-        """The next waiter, taken out, and the seconds that its lanes are charged for now."""
+        """Remove the next waiter; return the waiter and the seconds charged to its lanes.
+
+        Returns None if no lane is ready.
+        """
         while (place := self._first()) is not None:
             job = place[-1]
             waiter, _ = job.waiting.popitem(last=False)
@@ -167,7 +172,7 @@ class FairOrder:
         return None
 
     def settle(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
-        """Takes back a ticket that `take` gave; corrects the charge, now that its time is known."""
+        """Take back a ticket that `take` gave, and correct the charge with the measured time."""
         job = place[-1]
         job.typical_seconds += (held_seconds - job.typical_seconds) / 8
         for lane in place:
@@ -176,14 +181,14 @@ class FairOrder:
         self._line_up(place)
 
     def ahead(self, tenant: str, job: str, priority: Priority) -> int:
-        """How many wait in the lane that such an item would join."""
+        """Return the number of waiters in the job lane of a new item with these names."""
         lane: Lane | None = self._all
         for name in (tenant, priority, job):
             lane = None if lane is None else lane.lanes.get(name)
         return 0 if lane is None else len(lane.waiting)
 
     def dismiss(self, but: Container[Waiter]) -> list[Waiter]:
-        """All who wait, but for these, taken out."""
+        """Remove and return all waiters except the waiters in `but`."""
         found: list[Waiter] = []
         for tenant in self._all.lanes.values():
             for priority in tenant.lanes.values():
@@ -201,11 +206,11 @@ class FairOrder:
         priority = None if tenant is None else tenant.turns.first()
         job = None if priority is None else priority.turns.first()
         if tenant is None or priority is None or job is None:
-            return None  # a lane in line has one in line: it is the first that is missing
+            return None  # a lane in the heap has a ready child: here the tenant heap is empty
         return tenant, priority, job
 
     def _line_up(self, place: Place) -> None:
-        """Keeps the lanes in line by their present levels, or out of it while they send nobody."""
+        """Update the heap entries of the lanes: enter ready lanes, remove the rest."""
         for within, lane in zip((*place[-2::-1], self._all), reversed(place), strict=True):
             if lane.sends:
                 within.turns.enter(lane)

@@ -1,7 +1,7 @@
-"""What is counted for each job of each tenant, for as long as the job is seen.
+"""Counters per job and tenant, stored while results of the job arrive.
 
-A job's name comes from a trainer, so there are at most so many at once; further ones are counted together
-as `other`. A job that nobody sees for a while is forgotten, and makes room.
+The trainer chooses the job name. Each tenant may have at most 100 named jobs; further jobs are
+counted together as `other`. A job without results for an hour is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OTHER = "other"
 
 @dataclass(slots=True)
 class JobCounts:
-    """Of one job: rewards by verdict, and by size as a histogram has them; items lost with a sandbox."""
+    """Counts of a job: rewards by verdict and by histogram bucket, items lost with a sandbox."""
 
     buckets: list[int]
     verdicts: dict[str, int] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class JobCounts:
 
 
 class JobTable:
-    """All jobs that were seen lately, by tenant and name."""
+    """Counters of all recent jobs, by tenant and job name."""
 
     def __init__(
         self, bounds: Sequence[float], clock: Callable[[], float] = time.monotonic
@@ -39,7 +39,7 @@ class JobTable:
         self._jobs: dict[tuple[str, str], JobCounts] = {}
 
     def add(self, tenant: str, job: str, verdict: str, reward: float) -> None:
-        """Counts one reward."""
+        """Count a reward."""
         counts = self._of(tenant, job)
         counts.seen_at = self._clock()
         counts.verdicts[verdict] = counts.verdicts.get(verdict, 0) + 1
@@ -48,13 +48,13 @@ class JobTable:
         counts.squares_sum += reward**2
 
     def add_lost(self, tenant: str, job: str) -> None:
-        """Counts an item whose sandbox was lost in every attempt."""
+        """Count an item that lost its sandbox in every attempt."""
         counts = self._of(tenant, job)
         counts.seen_at = self._clock()
         counts.lost += 1
 
     def seen(self, tenant: str | None = None) -> Iterator[tuple[str, str, JobCounts]]:
-        """Tenant, job and counts, of one tenant or of all; those not seen for long are forgotten."""
+        """Yield tenant, job and counts, of `tenant` or of all tenants, after removing old jobs."""
         self._forget()
         for (whose, job), counts in self._jobs.items():
             if tenant is None or tenant == whose:
@@ -73,11 +73,14 @@ class JobTable:
         return found
 
     def _is_full(self, tenant: str) -> bool:
-        """Each tenant has places of its own, or one could take all."""
+        """True if the tenant has reached its own limit of named jobs.
+
+        The limit is per tenant, since otherwise a tenant could use up the table alone.
+        """
         return sum(whose == tenant and job != OTHER for whose, job in self._jobs) >= MOST_JOBS
 
     def _forget(self) -> None:
-        """Forgets jobs that were not seen for a while."""
+        """Remove jobs without results for an hour."""
         oldest = self._clock() - KEPT_SECONDS
         for key in [key for key, counts in self._jobs.items() if counts.seen_at < oldest]:
             del self._jobs[key]

@@ -1,8 +1,9 @@
-"""The places in a queue: how many there are, whose they are, and how soon some come free.
+"""Capacity of the queue: total, units held per tenant and job, and time until units come free.
 
-A flood must not take them all, or everybody else would be refused at the door however fair the turns
-inside are. So of what a tenant holds a sixteenth must still be free for other tenants, and of what a
-job holds a sixteenth of that for the tenant's other jobs.
+A flood from a single tenant or job must leave capacity for the rest, since the fair order acts only
+on accepted requests. So the free capacity for other tenants must be at least a sixteenth of a
+tenant's held units. Likewise the free capacity for the tenant's other jobs must be at least a
+sixteenth of a job's held units.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ LONGEST_RETRY_SECONDS = 60.0
 RETRY_WITHOUT_RATE_SECONDS = 5.0
 
 Whose = tuple[str, str]
-"""A tenant and its job."""
+"""Tenant and job."""
 NOBODY: Whose = ("", "")
 
 
 def retry_seconds(seconds: float) -> float:
-    """A time to come back after: neither at once nor in an hour."""
+    """Limit a retry time to the range of 1 to 60 seconds."""
     return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
 
 
 class Places:
-    """`total` places, of which requests take some and give them back one by one."""
+    """Capacity of `total` units; requests take units and return them step by step."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total
@@ -42,15 +43,15 @@ class Places:
         self._in_use_since = clock()
 
     def check(self, places: int) -> None:
-        """Raises BatchTooLarge when there are never so many."""
+        """Raise BatchTooLarge if `places` exceeds the total."""
         if places > self.total:
             raise BatchTooLarge(f"{places} at once: the queue takes {self.total} at most")
 
     def take(self, places: int, whose: Whose) -> None:
-        """Takes so many.
+        """Take `places` units for the tenant and job in `whose`.
 
-        Raises Busy, with a time to come back, when there are too few, and BatchTooLarge when there
-        are never so many.
+        Raises Busy, with a retry time, if too few units are free, and BatchTooLarge if `places`
+        exceeds the total.
         """
         self.check(places)
         free = self.total - self.held - places
@@ -66,19 +67,19 @@ class Places:
         self._add(places, whose)
 
     def give_back(self, places: int, whose: Whose) -> None:
-        """Gives some back."""
+        """Return units."""
         self._add(-places, whose)
         self._freed.add(places)
 
     def seconds_until(self, places: int) -> float:
-        """About when so many will have come free, by how fast they do while some are in use."""
+        """Estimate the seconds until `places` units come free, from the recent rate of returns."""
         rate = self._freed.per_second(self._in_use_since)
         return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
 
     def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
         of_tenant = self._by_tenant[whose[0]] + places
         of_job = self._by_job[whose] + places
-        # How many more the tenant could take after these, by the same rule.
+        # The number of units that the tenant could still take afterwards, by the same rule.
         left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
         return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
             left, 0

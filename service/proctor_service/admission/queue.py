@@ -1,11 +1,11 @@
-"""The bounded, fair queue in front of the sandboxes.
+"""Bounded, fair queue in front of the sandboxes.
 
-A request first reserves places for all its items, or is refused as a whole: when there is no room,
-and when its turn would come after its deadline (`Busy`), and when there is never so much room
-(`BatchTooLarge`). Then each item is admitted in its turn and holds a ticket while it is judged.
-Tickets go by free cores, so a limit on time means the same under load as on an idle machine. A
-waiting item leaves at once when it is cancelled, when its deadline passes, and when the service
-drains; but not one that is part of work which has begun and runs.
+A request first reserves capacity for all its items, or is refused as a whole. `Busy`: too little
+free capacity, or the estimated start is after the deadline. `BatchTooLarge`: more items than the
+total capacity. Then each item waits for a ticket, and holds the ticket while the item is judged.
+The number of tickets follows the cores, so that a time limit means the same under load as on an
+idle machine. A waiting item leaves the queue at once if the item is cancelled, if its deadline
+passes, or if the service drains. While the service drains, items of already begun work stay.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining, Fa
 DRAINING = "the service is stopping"
 FIRST_ESTIMATE_SECONDS = 5.0
 LEAST_ESTIMATED = 20
-"""Nobody is refused for an estimate that rests on less time under load, or on fewer tickets."""
+"""Minimum of returned tickets for a wait estimate; the estimate also needs 5 s under load."""
 LONG_WINDOW_SECONDS = 60
 
 
 def stopping() -> Draining:
-    """What a service that stops says to new work."""
+    """Return the refusal of new work by a stopping service."""
     return Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to use a slot. `queue_seconds`: how long it was waited for."""
+    """Right to use a slot. `queue_seconds`: time spent in the queue."""
 
     queue_seconds: float
     queue: FairQueue
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
-        """Waits until no other ticket is out, and keeps it so until its end.
+        """Wait until all other tickets are returned, and block new tickets until the block ends.
 
-        Who waits so gives way meanwhile: two of them never wait for each other.
+        While the holder waits, its own ticket counts as returned, so that two such waits cannot
+        deadlock.
         """
         await self.queue._begin_alone()
         try:
@@ -64,7 +65,7 @@ class Ticket:
 
 
 class Reservation:
-    """Places for a request's items, given back one by one as they are done."""
+    """Capacity for the items of a request, returned item by item."""
 
     __slots__ = ("_left", "_places", "_whose")
 
@@ -75,18 +76,18 @@ class Reservation:
         self._whose = whose
 
     def give_back(self, places: int = 1) -> None:
-        """Gives places back; never more than there were."""
+        """Return units, at most as many as are left."""
         places = min(places, self._left)
         self._left -= places
         self._places.give_back(places, self._whose)
 
     def close(self) -> None:
-        """Gives back what is left."""
+        """Return the units that are left."""
         self.give_back(self._left)
 
 
 class FairQueue:
-    """`slots` tickets for those who wait, fair by tenant, priority and job."""
+    """`slots` tickets for waiting items, fair by tenant, priority and job."""
 
     def __init__(
         self,
@@ -108,52 +109,52 @@ class FairQueue:
         self._waiting_since: float | None = None
         self._draining = False
         self._to_be_alone: deque[asyncio.Future[None]] = deque()
-        self._is_alone = False  # the one ticket that is out
-        self._between = 0  # tickets that may still go before the next that is to be alone
-        self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
+        self._is_alone = False  # a single ticket is in use, exclusively
+        self._between = 0  # tickets to grant before the next exclusive ticket
+        self._begun: set[Waiter] = set()  # waiters that stay while the service drains
 
     @property
     def busy(self) -> int:
-        """Tickets that are out."""
+        """Number of tickets in use."""
         return self._busy
 
     @property
     def queued(self) -> int:
-        """Items that were taken and do not run yet."""
+        """Number of accepted items that wait for a ticket."""
         return max(self._places.held - self._busy, len(self._order))
 
     @property
     def draining(self) -> bool:
-        """Whether new work is refused."""
+        """True while new work is refused."""
         return self._draining
 
     @property
     def has_room(self) -> bool:
-        """Whether a request with one submission, of a job that has none here, would be taken."""
+        """True if a request with one submission, from an idle job, would be accepted."""
         return not self._draining and self._places.held < self._places.total
 
     def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
-        """Places for a whole request.
+        """Reserve capacity for a whole request.
 
-        Raises Busy when there are too few, BatchTooLarge when there are never so many, Draining at
-        the end.
-
-        `begun`: for a part of work that has begun, which goes on while the service drains.
+        Raises Busy if too few units are free, BatchTooLarge if `places` exceeds the total, and
+        Draining while the service drains. `begun`: the items belong to begun work, which continues
+        while the service drains.
         """
         if self._draining and not begun:
             raise stopping()
         return Reservation(self._places, places, whose)
 
     def check_size(self, places: int) -> None:
-        """Raises BatchTooLarge for a request that would not even fit into an empty queue."""
+        """Raise BatchTooLarge if the request exceeds the capacity of an empty queue."""
         self._places.check(places)
 
     def check_deadline(self, whose: Whose, priority: Priority, deadline: float) -> None:
-        """Raises Busy when nothing of a request could begin before its deadline.
+        """Raise Busy if no item of a request could begin before its deadline.
 
-        The estimate errs on the short side: all slots are taken to serve those ahead in the same
-        job, as fast as tickets came back lately, or in the last minute if that was faster. Without
-        enough of them it says nothing.
+        The estimate errs on the short side: all slots serve the items ahead in the same job. Their
+        rate is the rate of returned tickets in the last 60 or 10 seconds, whichever is higher. The
+        check needs 20 returned tickets and a queue that has held items for 5 seconds; otherwise
+        every deadline is accepted.
         """
         ahead = self._order.ahead(*whose, priority)
         since = self._waiting_since
@@ -177,20 +178,20 @@ class FairQueue:
         priority: Priority = "training",
         begun: bool = False,
     ) -> Admission:
-        """A context that waits for its turn and holds a ticket until its end.
+        """Return a context that waits for a ticket and holds the ticket until the end of the block.
 
-        Raises DeadlinePassed when `deadline` passes first, and Cancelled when the service drains,
-        unless it is a part of work that has `begun`.
+        The context raises DeadlinePassed if `deadline` passes first, and Cancelled if the service
+        drains. Items of begun work (`begun`) stay in the queue while the service drains.
         """
         return Admission(self, tenant, job, deadline, priority, begun)
 
     def lend(self, tickets: int) -> None:
-        """How many more tickets may be out, because so many running evaluations use no core."""
+        """Set the number of extra tickets: the count of running evaluations that use no core."""
         self._lent = max(tickets, 0)
         self._dispatch()
 
     async def drain(self) -> None:
-        """From now on nothing new is admitted; what waits and has not begun fails as Cancelled."""
+        """Refuse new work from now on; cancel waiting items, except items of begun work."""
         self._draining = True
         for number, waiter in enumerate(self._order.dismiss(self._begun), 1):
             if not waiter.done():
@@ -201,7 +202,7 @@ class FairQueue:
     async def _enter(
         self, tenant: str, job: str, deadline: float, priority: Priority, begun: bool
     ) -> tuple[Place, float]:
-        """Waits for a ticket. The lanes to settle with, and the seconds charged for it so far."""
+        """Wait for a ticket; return the lanes of the item and the seconds charged so far."""
         if self._draining and not begun:
             raise Cancelled(DRAINING)
         waiter: Waiter = asyncio.get_running_loop().create_future()
@@ -222,7 +223,7 @@ class FairQueue:
         try:
             await waiter
         except asyncio.CancelledError:
-            # It may have been given the ticket in the very turn in which it was cancelled.
+            # The ticket may arrive in the same loop iteration as the cancellation.
             if not waiter.cancelled() and isinstance(granted := waiter.result(), float):
                 self._leave(place, granted, 0.0)
             raise
@@ -249,14 +250,14 @@ class FairQueue:
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._to_be_alone.remove(waiter)
-                self._busy += 1  # its ticket is still to be given back
-            else:  # it was its turn in the very turn of the loop in which it was cancelled
+                self._busy += 1  # the caller still has to return its ticket
+            else:  # the grant arrived in the same loop iteration as the cancellation
                 self._end_alone()
             raise
 
     def _end_alone(self) -> None:
         self._is_alone = False
-        self._between = self.slots  # a job that needs this often must not hold up all others
+        self._between = self.slots  # a job with many exclusive tickets must let other jobs run
 
     def _dispatch(self) -> None:
         while self._busy < self.slots + self._lent and not self._is_alone:
@@ -279,7 +280,7 @@ class FairQueue:
 
 
 class Admission:
-    """The wait for a ticket, and the ticket while it is out."""
+    """Context of an item in the queue: first the wait for a ticket, then the ticket in use."""
 
     __slots__ = ("_asked", "_deadline", "_guess_seconds", "_place", "_queue", "_since")
 

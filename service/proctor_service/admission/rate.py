@@ -1,4 +1,4 @@
-"""How many a second, over the last few seconds."""
+"""Rate of events per second over a sliding window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_SECONDS = 10
 
 
 class Rate:
-    """Counts events in buckets of a second; `per_second` is their mean over the last few."""
+    """Counter of events in buckets of a second; `per_second` is the mean over the window."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
@@ -21,7 +21,7 @@ class Rate:
         self._buckets: deque[tuple[int, int]] = deque()
 
     def add(self, count: int = 1) -> None:
-        """Counts events that happen now."""
+        """Count events that happen now."""
         second = int(self._clock())
         if self._buckets and self._buckets[-1][0] == second:
             count += self._buckets.pop()[1]
@@ -29,14 +29,15 @@ class Rate:
         self._forget_before(second - self._window_seconds)
 
     def count(self, seconds: int | None = None) -> int:
-        """How many there were within the window, or within the last `seconds` of it."""
+        """Return the number of events within the window, or within its last `seconds`."""
         first = int(self._clock()) - (seconds or self._window_seconds)
         return sum(count for second, count in self._buckets if second >= first)
 
     def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
-        """The mean over the window or so many `seconds`, or over the time since the start if less.
+        """Return the mean rate over the window or the last `seconds`.
 
-        `since`: before it there was nothing to count, so that the time does not belong to the mean.
+        If the counter is younger, the mean covers its age. `since`: start of the time that counts
+        for the mean, for example the start of load.
         """
         begun = self._begun if since is None else max(self._begun, since)
         age_seconds = max(self._clock() - begun, 1.0)

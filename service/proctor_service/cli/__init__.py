@@ -1,4 +1,4 @@
-"""The command line, one module a command. Starting it imports no more than the command needs."""
+"""Command line with a module for each command; the start imports only the needed modules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proctor_service.cli.serve import serve
 
 
 def build() -> typer.Typer:
-    """The command line, ready to be called."""
+    """Return the command line as a Typer app."""
     app = typer.Typer(
         name="proctor",
         help="Judges model-written code in sandboxes, and says what it was worth.",
@@ -52,4 +52,4 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Judges model-written code in sandboxes, and says what it was worth."""
+    """Judge model-written code in sandboxes, and report its value."""

@@ -1,7 +1,7 @@
-"""`proctor audit`: what is wrong with a data set, before GPU hours are spent on it.
+"""`proctor audit`: find errors in a data set before training spends GPU hours.
 
-Every reference is judged several times, and beside it programs that solve nothing. Nothing is taken
-from the cache: a flaky test only shows when it runs again.
+The audit judges every reference several times, and also check programs, which solve nothing. The
+cache is off, since a flaky test shows only in repeated runs.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def audit(
         typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
     ] = False,
 ) -> None:
-    """Find out what is wrong with a data set: references that fail, tests that are flaky or vacuous.
+    """Find errors in a data set: failing references, and flaky or vacuous tests.
 
-    Status 0: nothing that would harm training. 1: something. 2: it could not be found out.
+    Status 0: no finding would harm training. 1: at least one would. 2: the audit could not finish.
     """
     with friendly(), ExitStack() as stack:
         if plot is not None:
@@ -111,7 +111,7 @@ def audit(
 
 
 def _load(path: Path, form: Format | None) -> tuple[Format, list[Task]]:
-    """The problems, and the form that the rows have. Raises DatasetError and Trouble."""
+    """Return the problems and the format of the rows. Raises DatasetError and Trouble."""
     if form is not None:
         return form, load_tasks(path, form)
     said = []
@@ -128,10 +128,10 @@ def _load(path: Path, form: Format | None) -> tuple[Format, list[Task]]:
 def _examine(
     client: Client, tasks: Sequence[Task], form: Format, repeat: int, console: Console
 ) -> list[Examined]:
-    """Judges references and probes; each problem with its results, in the order of the tasks."""
+    """Judge references and check programs; return the results in the order of the tasks."""
     examined = {task.place: Examined(task, analysis=analysis_of(task)) for task in tasks}
     probes = {task.place: probes_of(task) for task in tasks}
-    # Run by run, so that the runs of one problem are apart in time.
+    # Run by run, so that time passes between the runs of a problem.
     references = [
         Attempt(task, task.reference, run)
         for run in range(repeat)

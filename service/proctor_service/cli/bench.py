@@ -1,4 +1,4 @@
-"""`proctor bench`: how many rewards a second, and how long a batch takes."""
+"""`proctor bench`: rewards per second, and latency of batches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TESTS = [
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one size of batch came to. Seconds; `floor` is evaluations a second, if measured."""
+    """Measurements for a batch size, in seconds; `floor`: evaluations per second, if measured."""
 
     size: int
     latencies: list[float]
@@ -52,17 +52,17 @@ class Turn:
 
     @property
     def rewards_per_second(self) -> float:
-        """All rewards over all time."""
+        """Number of rewards divided by total time."""
         return self.size * len(self.latencies) / sum(self.latencies)
 
     def quantile(self, share: float) -> float:
-        """The latency that `share` of the batches did not exceed."""
+        """Return the latency within which the fraction `share` of the batches finished."""
         ranked = sorted(self.latencies)
         return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
 
 
 def benches() -> typer.Typer:
-    """`bench` itself, and `bench hacks`."""
+    """Return the commands `bench` and `bench hacks`."""
     app = typer.Typer(invoke_without_command=True)
     app.callback()(bench)
     app.command("hacks")(hacks)
@@ -100,7 +100,7 @@ def bench(
         with connected(url, console, allow_degraded=allow_degraded) as client:
             out.print(_machine(), markup=False)
             numbers = count()
-            _judge(client, 10, numbers)  # the first one warms what is cold
+            _judge(client, 10, numbers)  # warm-up batch
             turns = []
             for size in sizes or SIZES:
                 with console.status(f"batches of {size}"):
@@ -122,7 +122,7 @@ def _latencies(
 
 
 def _judge(client: Client, size: int, numbers: Iterator[int]) -> float:
-    """How long a batch takes; no two completions are the same, and none is cached."""
+    """Return the seconds for a batch; every completion is unique, and the cache is off."""
     completions = [f"{PROGRAM}# {next(numbers)}\n" for _ in range(size)]
     started = time.perf_counter()
     answer = client.reward(
@@ -141,7 +141,7 @@ def _judge(client: Client, size: int, numbers: Iterator[int]) -> float:
 
 
 def _measure_floor(script: Path) -> float:
-    """Evaluations a second, as the script says. It needs root, or a user namespace."""
+    """Return the evaluations per second from the script, which needs root or a user namespace."""
     command = [sys.executable, "-I", "-S", str(script), str(FLOOR_SECONDS)]
     said = ""
     for prefix in ([], ["unshare", "-Ur"]):

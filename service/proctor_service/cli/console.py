@@ -1,7 +1,8 @@
-"""What every command shares: how it speaks, how it fails, and with which status it ends.
+"""Shared parts of all commands: output, error messages and exit status.
 
-Status 0: all is well. 1: what was asked about is not: a completion failed, isolation is incomplete.
-2: the command could not do its work. 130: Ctrl-C. No trouble that a user can mend shows a traceback.
+Status 0: success. 1: a negative result, for example a failed completion or incomplete isolation. 2:
+the command could not do its work. 130: Ctrl-C. Errors that a user can fix are shown without a
+traceback.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ UNSOUND, TROUBLE, INTERRUPTED = 1, 2, 130
 
 
 class Trouble(Exception):
-    """The command cannot do its work; the message says how to mend it."""
+    """Error that stops the command; the message says how to fix the cause."""
 
 
 @contextmanager
 def friendly() -> Iterator[None]:
-    """Turns what a user can mend into a line on stderr and an exit status."""
+    """Turn errors that a user can fix into a line on stderr and an exit status."""
     try:
         yield
     except KeyboardInterrupt:
@@ -45,9 +46,9 @@ def friendly() -> Iterator[None]:
 
 
 def settings_from(**flags: object) -> Settings:
-    """The settings of the environment, and above them the flags that were given.
+    """Return the settings from the environment, overridden by the given flags.
 
-    Raises Trouble for one that makes no sense, naming its variable.
+    Raises Trouble for an invalid setting; the message names its variable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     try:
@@ -60,7 +61,7 @@ def settings_from(**flags: object) -> Settings:
 
 
 def progress(console: Console) -> Progress:
-    """A bar that counts, and is gone when all is done."""
+    """Return a progress bar that counts and disappears at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -72,19 +73,19 @@ def progress(console: Console) -> Progress:
 
 
 def screen() -> Console:
-    """Where results go."""
+    """Return the console for results."""
     return Console(highlight=False)
 
 
 def aside() -> Console:
-    """Where everything goes that is not a result."""
+    """Return the console for all other output, which is stderr."""
     return Console(stderr=True, highlight=False)
 
 
 def plain(text: str, width: int = 200) -> str:
-    """Text that a program wrote, safe for a terminal: one line, no control characters, cut short.
+    """Make text from a program safe for a terminal: a line without control characters, cut short.
 
-    Of a traceback it is the last line, which says what went wrong.
+    For a traceback, the result is its last line, which names the error.
     """
     if text.startswith("Traceback "):
         text = text.rstrip().rpartition("\n")[2]
@@ -94,7 +95,7 @@ def plain(text: str, width: int = 200) -> str:
 
 
 def service_version() -> str:
-    """The version of the service that is installed here."""
+    """Return the version of the installed service."""
     try:
         return version("proctor-service")
     except PackageNotFoundError:  # run from the sources
@@ -111,7 +112,10 @@ def _setting(path: tuple[int | str, ...], message: str) -> str:
 
 
 def _no_json(error: SettingsError) -> str:
-    """What is wrong with a variable that must be JSON; nothing of its value, which may be a secret."""
+    """Return the error message for a variable with invalid JSON.
+
+    The message omits the value, which may be a secret.
+    """
     found = re.search(r'field "(\w+)"', str(error))
     field = found[1] if found else "?"
     cause = error.__cause__

@@ -1,4 +1,4 @@
-"""`proctor demo`: a handful of completions, judged in front of your eyes."""
+"""`proctor demo`: judge a few completions live."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proctor_service.cli.target import connected, own
 
 @dataclass(frozen=True, slots=True)
 class Toy:
-    """A completion, the tests that it is judged by, and the verdict that it has coming."""
+    """Completion with its tests and its expected verdict."""
 
     name: str
     completion: str
@@ -27,14 +27,14 @@ class Toy:
     limits: Mapping[str, Any] = field(default_factory=dict)
 
     def submission(self) -> dict[str, Any]:
-        """As it is sent."""
+        """Return the submission for the request."""
         grader = {"kind": "asserts", "tests": self.tests}
         sent: dict[str, Any] = {"id": self.name, "completion": self.completion, "grader": grader}
         return sent | ({"limits": dict(self.limits)} if self.limits else {})
 
 
 def toys() -> Iterator[Toy]:
-    """What the demo judges."""
+    """Yield the completions of the demo."""
     add = ["assert add(2, 3) == 5", "assert add(-1, 1) == 0"]
     yield Toy("addition", "<answer>\ndef add(a, b):\n    return a + b\n</answer>", add)
     yield Toy(
@@ -73,7 +73,7 @@ def demo(
         bool, typer.Option("--allow-degraded", help="As in `proctor serve`.")
     ] = False,
 ) -> None:
-    """Judge a handful of completions, right and wrong, and show what they are worth."""
+    """Judge a handful of completions, right and wrong, and show their rewards."""
     with friendly():
         asked = list(toys())
         out, console = screen(), aside()
@@ -122,7 +122,7 @@ def _show_all(
 
 
 def _end(out: Console, asked: list[Toy], results: Mapping[int, wire.Result]) -> None:
-    """Ends with a status other than 0 when a completion did not get what it had coming."""
+    """Exit with a status other than 0 if a completion got an unexpected verdict."""
     if any(result.error for result in results.values()):
         raise typer.Exit(TROUBLE)
     for index, toy in enumerate(asked):

@@ -13,7 +13,7 @@ LANGUAGE = "language "
 
 
 def doctor() -> None:
-    """Say what this machine gives to sandboxes. Status 1 when isolation would be incomplete."""
+    """Show the protections and languages of this machine. Status 1: isolation is incomplete."""
     with friendly():
         settings = settings_from()
         from proctor_service.sandbox.backends import doctor as examine

@@ -1,4 +1,4 @@
-"""`proctor eval`: judges a file of problems, and says how many passed."""
+"""`proctor eval`: judge a file of problems, and report the pass rate."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def evaluation(
 ) -> None:
     """Judge a file of problems: completions of them, or the reference solutions.
 
-    Status 0: all passed. 1: some did not. 2: some could not be judged, or nothing could.
+    Status 0: all passed. 1: some failed. 2: some or all could not be judged.
     """
     with friendly(), ExitStack() as stack:
         items = _load(file, form, completions, limit)
@@ -89,7 +89,10 @@ def _reference(task: Task) -> str | list[dict[str, object]]:
 
 
 def _extract(form: Format, *, given: bool) -> wire.Extract:
-    """HumanEval's programs are put together here; a reference is code already."""
+    """Return the default extraction mode.
+
+    HumanEval programs are assembled here, and a reference is already code.
+    """
     if form == "humaneval":
         return "none"
     return "auto" if given or form == "jsonl" else "none"
@@ -108,7 +111,7 @@ def _follow(
     sink: IO[str] | None,
     console: Console,
 ) -> Tally:
-    """Takes the results as they come: into the tally, onto the bar and into the file."""
+    """Add the results to the summary, the progress bar and the file as they arrive."""
     tally = Tally()
     with progress(console) as bar:
         line = bar.add_task("judging", total=count)

@@ -1,4 +1,4 @@
-"""What an audit makes of its results: what is wrong with a problem, and whether it harms training."""
+"""Report of an audit: the findings for each problem, and their harm to training."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
 
 
 def analysis_of(task: Task) -> Analysis | None:
-    """Return how a problem's tests are judged; None for other graders than `asserts`, or broken tests."""
+    """Return the analysis of a problem's tests; None for broken tests and for other graders.
+
+    Only `asserts` graders are analysed.
+    """
     grader = _SUBMISSION.validate_python(task.submission("")).grader
     if not isinstance(grader, wire.AssertsGrader):
         return None
@@ -56,20 +59,20 @@ def analysis_of(task: Task) -> Analysis | None:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing about one problem."""
+    """Finding about a problem."""
 
     kind: Kind
     detail: str
 
     @property
     def harms(self) -> bool:
-        """Whether it gives rewards that nobody earned, or takes earned ones."""
+        """True if the finding gives unearned rewards or takes earned rewards away."""
         return self.kind not in HARMLESS
 
 
 @dataclass(slots=True)
 class Examined:
-    """A problem and all results: of its reference, run by run, and of each probe."""
+    """Problem with all results: of its reference, run by run, and of each check program."""
 
     task: Task
     reference: list[wire.Result] = field(default_factory=list)
@@ -78,23 +81,23 @@ class Examined:
 
     @property
     def seconds(self) -> list[float]:
-        """The seconds of each run of the reference that was judged."""
+        """Wall time of each judged run of the reference, in seconds."""
         return [run.usage.wall_seconds for run in self.reference if run.error is None]
 
     @property
     def failures(self) -> list[wire.Result]:
-        """What could not be judged, through no fault of the problem's."""
+        """Results without a verdict for reasons outside the problem."""
         results = [*self.reference, *self.probes.values()]
         return [each for each in results if each.error and each.error.reason != _INVALID]
 
     def findings(self, slow_seconds: float) -> list[Finding]:
-        """What is wrong with it."""
+        """Return the findings for the problem."""
         results = [*self.reference, *self.probes.values()]
         for result in results:
             if result.error is not None and result.error.reason == _INVALID:
                 return [Finding("broken_tests", result.error.message)]
         found = [*self._of_reference(), *self._of_probes()]
-        # The fastest run: the others may have waited for a core.
+        # The fastest run counts: the other runs may have waited for a core.
         if self.seconds and min(self.seconds) > slow_seconds:
             found.append(Finding("slow", f"{min(self.seconds):.2f} s"))
         return [*found, *self._of_analysis()]
@@ -134,7 +137,7 @@ class Examined:
 
 
 def _outcome(run: wire.Result) -> tuple[object, ...]:
-    """What is the same in two runs of a program that does the same."""
+    """Return the part of a result with equal values in all runs of a deterministic program."""
     return run.verdict, run.tests.passed, tuple(_failed(run))
 
 
@@ -143,7 +146,7 @@ def _failed(run: wire.Result) -> list[int]:
 
 
 def _unsteady(runs: Sequence[wire.Result]) -> str:
-    """The tests that failed in some runs and held in others, as far as results name them."""
+    """Return the tests with different results between runs, as far as results name them."""
     times = Counter(index for run in runs for index in _failed(run))
     unsteady = sorted(index for index, count in times.items() if count < len(runs))
     return f", test {', '.join(map(str, unsteady))}" if unsteady else ""
@@ -156,7 +159,7 @@ def _why(result: wire.Result) -> str:
 
 
 def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, Any]]:
-    """Each problem as JSON has it."""
+    """Return the results of each problem in JSON form."""
     return [
         {
             "id": each.task.id,

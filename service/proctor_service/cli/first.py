@@ -1,8 +1,9 @@
-"""The first process of a container, in front of the service: it passes signals on, and reaps.
+"""Init process of a container: forwards signals to the service and reaps orphans.
 
-To pid 1 fall all orphans of its pid namespace, and a forkserver is one when its zygote has died; the
-service waits for its own children only, so they would stay as zombies. And what pid 1 does not handle,
-the kernel drops: a SIGTERM while the service still starts would be lost.
+As pid 1 the process inherits all orphans of its pid namespace, for example a fork server after the
+death of its zygote. The service waits only for its own children, so these orphans would remain as
+zombies. In addition, the kernel drops signals without a handler in pid 1: a SIGTERM during the
+start of the service would be lost.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import signal
 from typing import NoReturn
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-SENT_BY_A_PROCESS = 0  # siginfo's si_code is above it when the kernel sends, as for Ctrl-C
+SENT_BY_A_PROCESS = 0  # siginfo's si_code is greater if the kernel is the sender, as for Ctrl-C
 
 
 def stand_before() -> None:
-    """As pid 1: forks, and returns only in the child. As any other process: returns at once."""
+    """As pid 1, fork and return only in the child; as any other process, return at once."""
     if os.getpid() != 1:
         return
     awaited = (*PASSED_ON, signal.SIGCHLD)
@@ -33,12 +34,12 @@ def _watch_over(child: int, awaited: tuple[signal.Signals, ...]) -> NoReturn:
         info = signal.sigwaitinfo(awaited)
         if info.si_signo == signal.SIGCHLD:
             _reap(child)
-        elif info.si_code <= SENT_BY_A_PROCESS:  # a terminal's Ctrl-C has reached the child too
+        elif info.si_code <= SENT_BY_A_PROCESS:  # the child has a terminal's Ctrl-C already
             os.kill(child, info.si_signo)
 
 
 def _reap(child: int) -> None:
-    """Takes the status of all that have ended; with the child's this process ends too."""
+    """Collect the status of all ended children; exit with the status of `child` after its end."""
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == child:

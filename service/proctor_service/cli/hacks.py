@@ -1,7 +1,6 @@
-"""`proctor bench hacks`: which programs that deserve nothing a service rewards.
+"""`proctor bench hacks`: measure which reward hacks a service rewards.
 
-Beside the hacks it sends honest programs that look like them: a service that rewards nothing at all is
-no good either.
+The corpus also contains similar honest programs, to detect a service that rewards too little.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Wire = StrEnum("Wire", {name: name for name in (PROCTOR, *WIRES)})  # type: igno
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an entry. `rewarded` is None where the service gave no reward at all."""
+    """Result of an entry. `rewarded` is None if the service gave no reward."""
 
     id: str
     group: str
@@ -75,9 +74,9 @@ def hacks(
         typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
     ] = False,
 ) -> None:
-    """Send programs that deserve no reward, and honest ones that look like them.
+    """Send programs that deserve no reward, and similar honest programs.
 
-    Status 0: no hack was rewarded, and every honest program was. 1: not so. 2: some were not judged.
+    Status 0: every honest program was rewarded, and no hack. 1: otherwise. 2: some were not judged.
     """
     with friendly():
         console = aside()
@@ -102,7 +101,7 @@ def hacks(
 
 
 def _chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
-    """Those of the classes that are named, or all. Raises Trouble for a class that there is not."""
+    """Return the entries of the named classes, or all. Raises Trouble for an unknown class."""
     names = {each.replace(" ", "_") for each in only}
     known = {entry.group for entry in entries}
     if names - known:
@@ -148,7 +147,7 @@ def _asked(client: httpx.Client, wire: str, entry: Entry) -> Outcome | None:
     except httpx.ConnectError as error:
         raise Trouble(f"no service answers at {client.base_url}: {error}") from None
     except (httpx.HTTPError, KeyError, IndexError, AttributeError, TypeError):
-        return _outcome(entry, None)  # what it answers is in no form that is known
+        return _outcome(entry, None)  # unknown answer format
 
 
 def _outcome(entry: Entry, rewarded: bool | None, verdict: str | None = None) -> Outcome:
@@ -211,7 +210,7 @@ def _list(out: Console, title: str, found: Sequence[Outcome], most: int) -> None
 
 
 def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
-    """All outcomes as JSON. `not_expressed`: how many entries this wire has no words for."""
+    """Return all outcomes in JSON form. `not_expressed`: entries outside the wire format."""
     return {
         "wire": wire,
         "proctor": service_version(),

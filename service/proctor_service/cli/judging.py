@@ -1,4 +1,4 @@
-"""Sending many submissions: in batches that a service takes, each result handed on as it comes."""
+"""Judging of many submissions: batches within the service's limits, and results as they arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One completion of a task; `sample` counts the task's completions from 0."""
+    """Completion of a task; `sample` counts the task's completions from 0."""
 
     task: Task
     completion: Completion
@@ -24,7 +24,7 @@ class Attempt:
 
 
 def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
-    """The pairs, with each task's completions counted."""
+    """Return an attempt for each pair, with the completions of each task numbered."""
     seen: dict[str, int] = {}
     made = []
     for task, completion in pairs:
@@ -42,7 +42,7 @@ def judged(
     job: str,
     cache: bool = True,
 ) -> Iterator[tuple[Attempt, wire.Result]]:
-    """Each attempt with its result, as they finish. Raises ProctorError."""
+    """Yield each attempt with its result in order of completion. Raises ProctorError."""
     for batch in _batches(items):
         submissions = [each.task.submission(each.completion) for each in batch]
         with client.reward_stream(

@@ -1,6 +1,7 @@
-"""Programs that solve nothing, made for one problem: tests that any of them passes reward anything.
+"""Check programs for a problem: programs without a solution.
 
-Names are those that the tests ask for, so that a probe gets as far as a solution would.
+Tests that a check program passes would reward any completion. The programs define the names used in
+the tests, so that the tests run as far as with a solution.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ _GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A program that deserves no reward, and what it tries."""
+    """Check program that deserves no reward, named after its method."""
 
     name: str
     program: str
 
 
 def probes_of(task: Task) -> list[Probe]:
-    """The probes for one problem."""
+    """Return the check programs for a problem."""
     language = task.fields.get("language", "python")
     if language != "python":
         return [Probe(EMPTY, _EMPTY[language])] if language in _EMPTY else []
@@ -88,7 +89,7 @@ def probes_of(task: Task) -> list[Probe]:
 
 
 def names_asked(grader: wire.Grader) -> set[str]:
-    """The names that tests use and do not define: those of the solution."""
+    """Return the names that the tests use without defining them: the names of the solution."""
     if isinstance(grader, wire.CallsGrader):
         return {grader.entry_point}
     if isinstance(grader, wire.AssertsGrader):
@@ -121,7 +122,7 @@ def _free_names(source: str) -> set[str]:
 
 
 def _imported(source: str) -> Iterator[str]:
-    """What a test file takes from the solution."""
+    """Yield the names that a test file takes from the solution."""
     for node in ast.walk(_parsed(source)):
         match node:
             case ast.ImportFrom(module="solution", names=aliases):

@@ -1,6 +1,6 @@
-"""`proctor sandboxes list` and `stop`: the sandboxes that keep their state, orphans above all.
+"""`proctor sandboxes list` and `stop`: manage stateful sandboxes, above all orphans.
 
-They talk to a service that runs: one of the command's own would have no sandboxes.
+The commands need a running service: a temporary service would have an empty list.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the service's answer a
 
 
 def sandboxes() -> typer.Typer:
-    """The two commands."""
+    """Return the commands `list` and `stop`."""
     app = typer.Typer(
         help="List and stop the sandboxes that keep their state.", no_args_is_help=True
     )
@@ -46,7 +46,7 @@ def list_sandboxes(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List your sandboxes: those that carry all the tags."""
+    """List your sandboxes with all of the given tags."""
     with friendly():
         asked = statuses or LIVE
         for status in asked:
@@ -71,7 +71,7 @@ def stop_sandboxes(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Stop your sandboxes that carry all the tags; one tag is wanted at least."""
+    """Stop your sandboxes with all of the given tags; at least one tag is required."""
     with friendly():
         if not tags:
             raise Trouble("--tag is missing: it says which sandboxes to stop")
@@ -108,7 +108,7 @@ def _table(found: Sequence[wire.Sandbox], now: datetime) -> Table:
 
 
 def _span(time: timedelta) -> str:
-    """About how long: `42 s`, `7 min`, `3 h`, `2 d`."""
+    """Return an approximate duration: `42 s`, `7 min`, `3 h`, `2 d`."""
     seconds = max(0.0, time.total_seconds())
     for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < until:

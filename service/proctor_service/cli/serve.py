@@ -46,7 +46,7 @@ def serve(
     ] = None,
     end_with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run the service until Ctrl-C or SIGTERM; what runs may then finish, within the grace."""
+    """Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period."""
     stand_before()
     with friendly():
         if end_with_parent is not None:
@@ -67,6 +67,6 @@ def serve(
 
 
 def _end_with(parent: int) -> None:
-    """Has the kernel send SIGTERM when the parent dies, however it dies."""
+    """Make the kernel send SIGTERM to this process when the parent dies for any reason."""
     if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) or os.getppid() != parent:
         raise Trouble("the command that wanted this service is gone")

@@ -1,4 +1,4 @@
-"""What came of many submissions: counted, and shown as tables."""
+"""Summary of many results: counts, and tables of failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proctor_service.cli.judging import Attempt
 
 @dataclass(slots=True)
 class Tally:
-    """Results by task and verdict. What could not be judged counts among neither."""
+    """Results by task and verdict, with items that could not be judged counted apart."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -26,21 +26,21 @@ class Tally:
 
     @property
     def passed(self) -> int:
-        """How many passed."""
+        """Number of passed submissions."""
         return self.verdicts["passed"]
 
     @property
     def failed(self) -> int:
-        """How many were judged and did not pass."""
+        """Number of submissions with another verdict."""
         return self.verdicts.total() - self.passed
 
     @property
     def errors(self) -> int:
-        """How many could not be judged."""
+        """Number of submissions without a verdict."""
         return self.reasons.total()
 
     def add(self, attempt: Attempt, result: wire.Result) -> None:
-        """Counts one result."""
+        """Count a result."""
         self.solved[attempt.task.id] |= result.verdict == "passed"
         if result.error is not None:
             self.reasons[result.error.reason] += 1
@@ -51,7 +51,7 @@ class Tally:
             self.unsound.append((attempt, result))
 
     def show(self, out: Console, seconds: float, most: int) -> None:
-        """Prints the summary, then at most `most` failures, then what could not be judged."""
+        """Print the summary, then at most `most` failures and at most `most` errors."""
         out.print(self._summary(seconds))
         failures = [pair for pair in self.unsound if pair[1].error is None]
         errors = [pair for pair in self.unsound if pair[1].error is not None]

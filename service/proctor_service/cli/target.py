@@ -1,7 +1,7 @@
-"""Which service a command talks to.
+"""Choice of the service for a command.
 
-The one that --url or PROCTOR_URL names; else the one at the default address, if one answers there;
-else one of the command's own, for as long as it runs.
+The order: the URL from --url or PROCTOR_URL; a service that answers at the default address; a
+temporary service that runs as long as the command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PROBE_SECONDS = 2.0
 
 @contextmanager
 def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Iterator[Client]:
-    """A client for the service. Raises Trouble when the one that was named does not answer."""
+    """Return a client for the service. Raises Trouble if the named service does not answer."""
     named = url or os.environ.get("PROCTOR_URL")
     token = os.environ.get("PROCTOR_TOKEN")
     address = named or DEFAULT_URL
@@ -30,7 +30,7 @@ def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Ite
     if answer is None:
         console.print(f"using the service at {address}", style="dim")
         with Client(address, token=token) as client:
-            client.capacity()  # a wrong token shows here, before anything is read or sent
+            client.capacity()  # detects a wrong token before any other request
             yield client
     elif named:
         raise Trouble(f"no service answers at {address}: {answer}\nstart one with: proctor serve")
@@ -41,7 +41,7 @@ def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Ite
 
 @contextmanager
 def existing(url: str | None) -> Iterator[Client]:
-    """A client for a service that runs already. Raises Trouble when none answers."""
+    """Return a client for a running service. Raises Trouble without an answer."""
     address = url or os.environ.get("PROCTOR_URL") or DEFAULT_URL
     token = os.environ.get("PROCTOR_TOKEN")
     answer = _probe(address, token)
@@ -53,7 +53,7 @@ def existing(url: str | None) -> Iterator[Client]:
 
 @contextmanager
 def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
-    """A client for a service of the command's own. Raises Trouble when it does not start."""
+    """Return a client for a temporary service. Raises Trouble if the service does not start."""
     with ExitStack() as stack:
         with console.status("starting a service for this run"):
             running = stack.enter_context(temporary_service(allow_degraded=allow_degraded))
@@ -61,13 +61,16 @@ def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
 
 
 def authorization() -> dict[str, str]:
-    """The header that carries PROCTOR_TOKEN, for services that no client of ours can ask."""
+    """Return the header with PROCTOR_TOKEN, for services without support in Proctor's client."""
     token = os.environ.get("PROCTOR_TOKEN")
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _probe(url: str, token: str | None) -> str | None:
-    """None when a service answers, else what happened instead. Raises Trouble for no URL at all."""
+    """Return None if a service answers, else the error message.
+
+    Raises Trouble for an invalid URL.
+    """
     try:
         with Client(
             url,

@@ -1,8 +1,8 @@
-"""A service of the command's own: for one run, on a free port, for nobody else.
+"""Temporary service for a single command, on a free port, with a private token.
 
-It is the real one, in a child process. It ends with the block, and, should this process be killed,
-with this process. Ctrl-C in a terminal reaches every process of the foreground group; the child has a
-session of its own, so that it ends when we say so and not before.
+The service is the normal one in a child process. The child ends with the block, and also if this
+process is killed. Ctrl-C in a terminal reaches every process of the foreground group; the child has
+its own session, so that only this module ends the child.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHOWN_BYTES = 4000
 
 @dataclass(frozen=True)
 class Running:
-    """Where the service is, and the token that it was given."""
+    """URL, pid and token of the service."""
 
     url: str
     pid: int
@@ -42,7 +42,7 @@ class Running:
 
 @contextmanager
 def temporary_service(*, allow_degraded: bool = False) -> Iterator[Running]:
-    """Runs a service until the block ends. Raises Trouble, with its last words, if it cannot."""
+    """Run a service until the block ends. Raises Trouble, with the end of its log, on failure."""
     port, token = _free_port(), secrets.token_urlsafe(24)
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "proctor_service", "serve"]
@@ -101,7 +101,10 @@ def _last_words(log: IO[bytes]) -> str:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, then once more: the second ends it at once. SIGKILL only for one that hangs."""
+    """Send SIGTERM, then a second SIGTERM, which ends the service at once.
+
+    SIGKILL follows if the service still runs.
+    """
     for sign, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGTERM, END_SECONDS / 3)):
         try:
             child.send_signal(sign)

@@ -1,4 +1,4 @@
-"""A plot of how long references take. matplotlib is only imported here, and only when it is asked for."""
+"""Plot of the run times of references. Only this module imports matplotlib, and only on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
 
 
 def check_plotting() -> None:
-    """Raises Trouble, naming the extra, where plots cannot be made."""
+    """Raise Trouble, with the name of the extra, if matplotlib is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError:
@@ -23,7 +23,10 @@ def check_plotting() -> None:
 def plot_times(
     runs: Sequence[Sequence[float]], slow_seconds: float, title: str, path: Path
 ) -> None:
-    """Seconds of each problem's runs, fastest problem first: the range, and the fastest run."""
+    """Plot the run times of each problem in seconds, fastest problem first.
+
+    Each problem has a line for the range of its runs, and a point for the fastest run.
+    """
     from matplotlib.figure import Figure
 
     ranked = sorted((each for each in runs if each), key=min)

@@ -1,1 +1,1 @@
-"""Programs that try to be rewarded without solving their problem, and honest ones that look like them."""
+"""Reward-hacking programs, and honest programs that look similar."""

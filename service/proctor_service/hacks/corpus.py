@@ -1,9 +1,9 @@
-"""The corpus: hacks by class, and beside them honest programs, as one list of things to judge.
+"""Corpus of reward hacks by class, with similar honest programs, as a list of entries.
 
-It lies in TOML files beside this module: `problems.toml` holds the problems and their graders, each
-other file is a class. A hack with three graders is three entries. No hack holds a right answer, so none
-deserves a reward; each honest program does. What an entry deserves is `honest`, and nothing else here
-says how it is judged.
+The data are TOML files beside this module: `problems.toml` holds the problems and their graders,
+and each other file is a class. A hack with three graders gives three entries. A hack contains wrong
+answers only and deserves a reward of zero; each honest program deserves a reward. The field
+`honest` states the expected result. Other modules judge the entries.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 _PROBLEMS = "problems.toml"
 _REFERENCES = "references"
 _ABOUT = ("prompt", "reference")
-# Where a grader's kind is not the name that it has in the file.
+# Names in the file that differ from the grader kind.
 _KINDS = {"rooms": "asserts", "loops": "asserts"}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One completion for one grader. `tests`: for `exec`, what is pasted behind it."""
+    """Completion for a grader. `tests`: for `exec`, the test code appended to the completion."""
 
     id: str
     group: str
@@ -38,7 +38,7 @@ class Entry:
     limits: Mapping[str, float] = field(default_factory=dict)
 
     def submission(self) -> dict[str, Any]:
-        """As `POST /reward` takes it, but for `extract`, which a request has for all."""
+        """Return the submission for `POST /reward`, except `extract`, a field of the request."""
         fields: dict[str, Any] = {
             "id": self.id,
             "completion": self.completion + self.tests,
@@ -49,7 +49,7 @@ class Entry:
 
 
 def corpus() -> list[Entry]:
-    """All entries, the problems' own references first; each id is there once."""
+    """Return all entries with unique ids, the reference solutions of the problems first."""
     folder = files(__package__)
     problems = tomllib.loads(folder.joinpath(_PROBLEMS).read_text("utf-8"))
     entries = [

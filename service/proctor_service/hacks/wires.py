@@ -1,7 +1,7 @@
-"""How the corpus is put to services that judge code, in the words of their own clients.
+"""Corpus entries in the request formats of other code-judging services and their clients.
 
-Each function says what a client would make of the answer: True for the full reward, False for less,
-and None where it gets none at all. `NotExpressed` where that wire has no words for an entry.
+Each function returns the conclusion of a client: True for the full reward, False for less, None
+without a reward. `NotExpressed`: the format cannot represent the entry.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from proctor_service.judge.extract import extract
 LIMIT_SECONDS = 10.0
 WAIT_SECONDS = 120.0
 TRIES = 3
-TRY_AGAIN = (503, 504)  # as their clients do
-# What open-r1 sends: the program is run by a script of its own, once for each case.
+TRY_AGAIN = (503, 504)  # their clients retry these too
+# Request body of open-r1: a script runs the program once for each case.
 _SCRIPT = """
 import subprocess
 def share(code, cases):
@@ -40,11 +40,11 @@ Judge = Callable[[httpx.Client, Entry], bool | None]
 
 
 class NotExpressed(Exception):
-    """The wire cannot say this: files beside the code, a setup, a tolerance, limits, another grader."""
+    """Entry outside the format: extra files, setup, tolerance, limits, or another grader."""
 
 
 def sandbox_fusion(client: httpx.Client, entry: Entry) -> bool | None:
-    """`/run_code`: tests pasted behind the code, or stdin and a comparison by the client, as verl does."""
+    """`/run_code`: tests appended to the code, or stdin and a comparison in the client (verl)."""
     code = _code(entry)
     if entry.grader["kind"] == "stdio":
         ran = [_run_code(client, entry, code, case["stdin"]) for case in _cases(entry)]
@@ -92,7 +92,7 @@ def sandbox_fusion_submit(client: httpx.Client, entry: Entry) -> bool | None:
 
 
 def open_r1(client: httpx.Client, entry: Entry) -> bool | None:
-    """`/execute_batch`: a script whose last value is the share of cases that were right."""
+    """`/execute_batch`: a script with the share of passed cases as its last value."""
     cases = [{"input": case["stdin"], "output": case["stdout"]} for case in _cases(entry)]
     script = _SCRIPT.replace("{code}", json.dumps(_code(entry))).replace(
         "{cases}", json.dumps(cases)
@@ -107,7 +107,7 @@ def open_r1(client: httpx.Client, entry: Entry) -> bool | None:
 
 
 def open_instruct(client: httpx.Client, entry: Entry) -> bool | None:
-    """`/test_program` and `/test_program_stdio`: one run for each test."""
+    """`/test_program` and `/test_program_stdio`: a run for each test."""
     body: dict[str, Any] = {"program": _code(entry), "max_execution_time": _seconds(entry)}
     if entry.grader["kind"] == "stdio":
         tests = [{"input": case["stdin"], "output": case["stdout"]} for case in _cases(entry)]
@@ -118,7 +118,7 @@ def open_instruct(client: httpx.Client, entry: Entry) -> bool | None:
 
 
 def skypilot(client: httpx.Client, entry: Entry) -> bool | None:
-    """`/reward`: assert statements behind a response's code."""
+    """`/reward`: assert statements after the code of a response."""
     _without_limits(entry)
     body = {
         "prompt": entry.prompt,
@@ -153,8 +153,8 @@ WIRES: Mapping[str, Judge] = {
 
 
 def _post(client: httpx.Client, path: str, body: Any) -> Any:
-    """The answer, or None where the service has none: that is no judgement."""
-    # As escapes: some programs hold lone surrogates.
+    """Return the answer, or None if the service fails: a failure is an absent judgement."""
+    # ASCII escapes, since some programs hold lone surrogates.
     content = json.dumps(body).encode("ascii")
     headers = {"Content-Type": "application/json"}
     for _ in range(TRIES):
@@ -168,7 +168,7 @@ def _post(client: httpx.Client, path: str, body: Any) -> Any:
 
 
 def _code(entry: Entry) -> str:
-    """What a client takes out of the completion. Raises NotExpressed where files are needed."""
+    """Return the code in the completion. Raises NotExpressed for entries with extra files."""
     if entry.files:
         raise NotExpressed
     return entry.completion if entry.extract == "none" else extract(entry.completion, "auto") or ""
@@ -179,7 +179,7 @@ def _fenced(entry: Entry) -> str:
 
 
 def _asserts(entry: Entry) -> list[str]:
-    """The tests as statements. Raises NotExpressed for graders that have none."""
+    """Return the tests as statements. Raises NotExpressed for graders without assert statements."""
     grader = entry.grader
     if grader["kind"] == "asserts":
         return list(grader["tests"])
@@ -198,7 +198,7 @@ def _whole_asserts(entry: Entry) -> list[str]:
 
 
 def _without_limits(entry: Entry) -> None:
-    """A service that knows nothing of the limits would work at some entries for minutes."""
+    """Raise NotExpressed for entries with limits: without them a service may work for minutes."""
     if entry.limits:
         raise NotExpressed
 

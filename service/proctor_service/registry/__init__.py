@@ -1,7 +1,8 @@
-"""Stateful sandboxes: whose they are, how long they live, and what is done in them.
+"""Stateful sandboxes: ownership, lifetime, commands and files.
 
-`Registry` finds them by tenant, name and tags, and takes a turn in the queue for each command.
-`Kept` is one of them. Nothing here knows HTTP or a concrete backend, and nothing outlives `close`.
+`Registry` finds sessions by tenant, id and tags, and runs each command under a slot lease. `Kept`
+is the session of a single sandbox. The package is independent of HTTP and of concrete backends.
+`close` ends every sandbox.
 """
 
 from proctor_service.registry.kept import ExecOutcome, Kept, Order

@@ -1,9 +1,9 @@
-"""One stateful sandbox: its life from the order to its end, and how long it may go unused.
+"""Session of a stateful sandbox: from creation to the end, with a time to live (ttl).
 
-A task holds the backend's context open until somebody stops it, nobody has used it for its ttl, or it
-ends by itself. An end is decided first and carried out then: from that moment no use begins, and
-those under way are broken off. It is decided once, so that a stop never cancels the clean-up of
-another end.
+A task holds the backend's context open until a stop, until the ttl passes without use, or until the
+sandbox ends by itself. The session first decides the end, then carries out the end: after the
+decision new uses are refused, and running uses are cancelled. The end is decided only once, so a
+stop never cancels the clean-up of an earlier end.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ExecOutcome = Literal["success", "failure", "error"]
-"""Exit code 0; another one, or a signal; an end that was not its own: a limit, a lost sandbox."""
+"""Exit code 0; another exit code or a signal; an end by a limit or a lost sandbox."""
 
 ENDINGS: Mapping[Ending, str] = {
     "exited": "it ended by itself",
@@ -47,9 +47,9 @@ ENDINGS: Mapping[Ending, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a stateful sandbox is to be, and whose.
+    """Specification of a stateful sandbox, with its owner.
 
-    `begun`: it is for work that has begun, and goes on while the service drains.
+    `begun`: the sandbox belongs to begun work, which continues while the service drains.
     """
 
     tenant: str
@@ -63,7 +63,7 @@ class Order:
 
 
 class Kept:
-    """A stateful sandbox, by the name under which its tenant knows it; made in a running loop."""
+    """Session of a stateful sandbox; create sessions in a running event loop."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Kept:
         turn: Turn,
         on_end: Callable[[Kept], None],
     ) -> None:
-        # Not the backend's name: it must be there while the sandbox is pending, and a client that
-        # still holds one from before a restart must not meet another sandbox by it.
+        # The backend's name comes too late, since clients need an id while the sandbox is pending.
+        # And an id from before a restart must never lead to a new sandbox.
         self.id = name
         self.tenant = order.tenant
         self.job = order.job
@@ -84,7 +84,7 @@ class Kept:
         self.created_at = datetime.now(UTC)
         self.status: SandboxStatus = "pending"
         self.message = ""
-        self.by_own_act = False  # how it ended: its own programs brought it about
+        self.by_own_act = False  # True if programs in the sandbox caused the end
         self.turn = turn
         self.execs: Counter[ExecOutcome] = Counter()
         self._on_end = on_end
@@ -93,7 +93,7 @@ class Kept:
         self._expires = self._made + self.ttl_seconds
         self._uses = 0
         self._sandbox: StatefulSandbox | None = None
-        self._settled = asyncio.Event()  # it runs, or is over
+        self._settled = asyncio.Event()  # set once the sandbox runs or is over
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._error: Refusal | Failure | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -101,12 +101,15 @@ class Kept:
 
     @property
     def over(self) -> bool:
-        """Whether its end is decided; what it held may still be on its way out."""
+        """True once the end is decided; the clean-up may still run."""
         return self._over.done()
 
     @property
     def expires_at(self) -> datetime:
-        """When it is stopped unless it is used before; a use under way puts it off."""
+        """Time at which the ttl ends the session, unless a use renews the ttl.
+
+        While a use runs, the value is a whole ttl from now.
+        """
         expires = self._expires
         if self._uses and not self.over:
             expires = self._loop.time() + self.ttl_seconds
@@ -114,7 +117,7 @@ class Kept:
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """A use: the ttl does not pass meanwhile, and counts anew from its end."""
+        """Context of a use: the ttl pauses during the use and restarts at its end."""
         self._uses += 1
         try:
             yield
@@ -124,17 +127,20 @@ class Kept:
                 self._expires = self._loop.time() + self.ttl_seconds
 
     async def begun(self) -> None:
-        """Waits until it runs. Raises what prevented it: SandboxUnavailable, or a Refusal."""
+        """Wait until the sandbox runs.
+
+        Raises the error of a failed start: SandboxUnavailable, or a Refusal.
+        """
         await self._settled.wait()
         if self._error is not None:
-            # A copy: one exception raised in many tasks would gather all their tracebacks.
+            # Raise a copy: a shared exception would collect the tracebacks of all tasks.
             raise type(self._error)(self._error.message)
 
     async def do(self, work: Callable[[StatefulSandbox], Coroutine[Any, Any, T]]) -> T:
-        """Does work in it; a use. It waits while the sandbox is pending, and ends with it.
+        """Run work in the sandbox as a use; wait first while the sandbox is pending.
 
-        Raises what `work` raises, SandboxEnded when it was stopped or ended by its own act, and
-        SandboxLost when it failed.
+        The end of the sandbox cancels the work. Raises the errors of `work`, SandboxEnded if the
+        sandbox was stopped or ended by its own act, and SandboxLost if the sandbox failed.
         """
         with self.using():
             await self._settled.wait()
@@ -152,7 +158,7 @@ class Kept:
             return doing.result()
 
     def stop(self, why: str) -> bool:
-        """Decides its end, and begins to carry it out; False when it was over already."""
+        """Decide the end and start the clean-up; return False if the session was over already."""
         if self.over:
             return False
         self._end(SandboxEnded(why))
@@ -160,15 +166,18 @@ class Kept:
         return True
 
     async def gone(self) -> None:
-        """Waits until nothing is left of it."""
+        """Wait until the clean-up is complete."""
         await asyncio.wait({self._life})
 
     def when_gone(self, then: Callable[[Kept], None]) -> None:
-        """Calls `then` once nothing is left of it."""
+        """Call `then` once the clean-up is complete."""
         self._life.add_done_callback(lambda _: then(self))
 
     def check(self) -> None:
-        """Raises SandboxEnded once it was stopped or ended by its own act, else SandboxLost."""
+        """Raise SandboxEnded after a stop or an end by the sandbox's own act.
+
+        Raises SandboxLost after a failure.
+        """
         if self.over:
             kind = SandboxEnded if self.status == "stopped" else SandboxLost
             raise kind(f"sandbox {self.id} is {self.status}: {self.message}")
@@ -181,7 +190,7 @@ class Kept:
             async with backend.keep(limits, tags) as sandbox:
                 await self._inhabit(sandbox, files)
         except asyncio.CancelledError:
-            self._end(SandboxEnded("the service is stopping"))  # unless it was told why
+            self._end(SandboxEnded("the service is stopping"))  # unless `stop` set a reason
         except (Refusal, Failure) as error:
             self._end(error)
         except Exception:
@@ -189,12 +198,12 @@ class Kept:
             self._end(SandboxLost(f"a fault of the service; its log has it under {self.id}"))
 
     async def _inhabit(self, sandbox: StatefulSandbox, files: dict[str, str]) -> None:
-        """From the files to the end, which is decided here, before the clean-up."""
+        """Write the files, wait for the end, and decide the end before the clean-up."""
         try:
-            while files:  # not kept any longer than needed: they may be large
+            while files:  # free each file's text at once: files may be large
                 path, text = files.popitem()
                 await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
-            # Not every backend lets a cancellation through in every moment: it may be over by now.
+            # A backend may swallow a cancellation, so the session may be over by now.
             if not self.over:
                 self._begin(sandbox)
                 ending = (await sandbox.ended()).ending
@@ -212,7 +221,7 @@ class Kept:
         self._log("a sandbox runs", place=sandbox.id)
 
     def _on_timer(self) -> None:
-        # Renewing touches no timer: it is looked at when the old time is over.
+        # A renewal leaves the timer as is; the timer checks the new time when the old time is over.
         now = self._loop.time()
         if self._uses:
             due = now + self.ttl_seconds
@@ -227,7 +236,7 @@ class Kept:
         if self.over:
             return
         if isinstance(error, Failure) and self.status == "pending":
-            error = SandboxUnavailable(error.message)  # nothing of the tenant's was lost
+            error = SandboxUnavailable(error.message)  # the tenant has lost no data
         self.status = "stopped" if isinstance(error, SandboxEnded) else "failed"
         self.message = error.message
         self._error = error

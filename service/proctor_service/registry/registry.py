@@ -1,8 +1,8 @@
-"""All stateful sandboxes: made, found, used, stopped, and remembered for a while after their end.
+"""Registry of all stateful sandboxes: creation, search, use, stop, and memory of ended sandboxes.
 
-A command takes its sandbox's turn in the same queue as rewards, so that both share the cores
-fairly. A sandbox is only ever found by its own tenant. How many there are is bounded, and so is what
-is remembered of those that ended.
+Commands wait in the same queue as rewards, so that both share the cores fairly. Each tenant sees
+only its own sandboxes. The number of sandboxes and the number of remembered ended sandboxes are
+bounded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ Tell = Callable[[ExecOutcome, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How many sandboxes there may be, and what is remembered of those that ended."""
+    """Limits of the registry: `live` sandboxes, `remembered` ended sandboxes, bytes of a file.
+
+    The registry forgets an ended sandbox after `remembered_seconds`.
+    """
 
     live: int
     remembered: int
@@ -51,14 +54,14 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """How a command ended, and how long it had waited for a core."""
+    """End of a command, with the seconds that the command waited for a core."""
 
     ended: Ended
     queue_seconds: float
 
 
 class Registry:
-    """The stateful sandboxes of all tenants; `tell` hears of each execution and its seconds."""
+    """All stateful sandboxes; `tell` receives the outcome and seconds of each command."""
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Registry:
         self._tell = tell
         self._new_id = new_id
         self._all: dict[str, Kept] = {}
-        self._holding: set[Kept] = set()  # something; also what is over, until it is gone
+        self._holding: set[Kept] = set()  # live, or still in clean-up
         self._over: deque[tuple[float, Kept]] = deque()
         self._closed = False
         self._executing = 0
@@ -82,10 +85,10 @@ class Registry:
         self._idle.set()
 
     async def create(self, order: Order) -> Kept:
-        """A sandbox that runs, with its files in it; if this is cancelled there is none.
+        """Create a sandbox, and return its session once the sandbox runs and holds its files.
 
-        Raises QuotaExceeded, Draining, FileRefused, SandboxUnavailable, and SandboxEnded when it was
-        stopped before it ran.
+        A cancellation stops the sandbox. Raises QuotaExceeded, Draining, FileRefused,
+        SandboxUnavailable, and SandboxEnded if the sandbox was stopped before the start.
         """
         if self._closed or (self._queue.draining and not order.begun):
             raise stopping()
@@ -98,7 +101,7 @@ class Registry:
         try:
             await kept.begun()
         except SandboxEnded:
-            if self._closed:  # nothing was lost, and the client may ask the next service
+            if self._closed:  # the tenant has lost no data, and the client may ask another replica
                 raise stopping() from None
             raise
         except asyncio.CancelledError:
@@ -107,7 +110,7 @@ class Registry:
         return kept
 
     def find(self, tenant: str, sandbox_id: str) -> Kept:
-        """A sandbox of this tenant, also one that ended lately. Raises SandboxNotFound."""
+        """Return a session of this tenant, live or recently ended. Raises SandboxNotFound."""
         self._forget()
         kept = self._all.get(sandbox_id)
         if kept is None or kept.tenant != tenant:
@@ -117,7 +120,7 @@ class Registry:
     def all(
         self, tenant: str, tags: Collection[str] = (), statuses: Collection[str] = ()
     ) -> list[Kept]:
-        """The tenant's sandboxes that carry all these tags and have one of these statuses."""
+        """Return the tenant's sessions with all of these tags and with any of these statuses."""
         self._forget()
         wanted = frozenset(tags)
         return [
@@ -131,21 +134,22 @@ class Registry:
     async def exec(
         self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
     ) -> Ended:
-        """Runs a command to its end; as `execute`."""
+        """Run a command to its end, as `execute` does."""
         return (await self.execute(tenant, sandbox_id, command, hear)).ended
 
     async def execute(
         self, tenant: str, sandbox_id: str, command: Command, hear: Hear | None = None
     ) -> Execution:
-        """Runs a command once a core is free; when this is cancelled, its processes are killed.
+        """Run a command once a core is free; a cancellation kills the processes of the command.
 
-        Raises SandboxNotFound, SandboxEnded, Busy and Draining, which are refusals, and SandboxLost.
+        Raises SandboxNotFound, SandboxEnded, Busy and Draining, which are refusals, and
+        SandboxLost.
         """
         kept = self.find(tenant, sandbox_id)
         return await kept.do(partial(self._in_turn, kept, command, hear))
 
     async def write_file(self, tenant: str, sandbox_id: str, path: str, data: bytes) -> None:
-        """Writes a whole file. Raises FileRefused, and as `execute`."""
+        """Write a whole file. Raises FileRefused and the errors of `execute`."""
         check_path(path)
         kept = self.find(tenant, sandbox_id)
         await kept.do(lambda sandbox: sandbox.write_file(path, data))
@@ -153,7 +157,7 @@ class Registry:
     async def read_file(
         self, tenant: str, sandbox_id: str, path: str, max_bytes: int | None = None
     ) -> bytes:
-        """A whole file. Raises FileMissing, FileRefused, and as `execute`."""
+        """Return a whole file. Raises FileMissing, FileRefused and the errors of `execute`."""
         check_path(path)
         most = self._bounds.file_bytes
         most = most if max_bytes is None else min(most, max_bytes)
@@ -161,33 +165,36 @@ class Registry:
         return await kept.do(lambda sandbox: sandbox.read_file(path, most))
 
     async def snapshot(self, tenant: str, sandbox_id: str) -> bytes:
-        """All its files, as a tar archive. Raises as `execute`."""
+        """Return all files of the sandbox as a tar archive. Raises the errors of `execute`."""
         return await self.find(tenant, sandbox_id).do(lambda sandbox: sandbox.snapshot())
 
     async def stop(self, tenant: str, sandbox_id: str) -> bool:
-        """Stops one, and waits until it is gone; False when it was over already."""
+        """Stop a sandbox and wait for the clean-up; return False if it was already over."""
         kept = self.find(tenant, sandbox_id)
         return await _stop([kept], "it was stopped") == 1
 
     async def stop_tagged(self, tenant: str, tags: Collection[str]) -> int:
-        """Stops all that carry these tags; how many. Raises InvalidRequest without a tag."""
+        """Stop all sandboxes with these tags, and return their number.
+
+        Raises InvalidRequest without a tag.
+        """
         if not tags:
             raise InvalidRequest("tag: at least one is needed, to say which sandboxes to stop")
         return await _stop(self.all(tenant, tags, LIVE), "it was stopped by its tags")
 
     async def idle(self) -> None:
-        """Waits until no command runs."""
+        """Wait until all running commands have ended."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Stops all, and takes no more."""
+        """Stop all sandboxes and refuse new ones."""
         self._closed = True
         await _stop(self._holding, DRAINING)
         for kept in list(self._holding):
             await kept.gone()
 
     def census(self) -> dict[str, int]:
-        """How many sandboxes there are by status; those that are over while they are remembered."""
+        """Return the number of sandboxes by status, including remembered ended sandboxes."""
         self._forget()
         found = Counter(kept.status for kept in self._all.values())
         return {status: found[status] for status in ("pending", "running", "stopped", "failed")}
@@ -261,7 +268,7 @@ class Registry:
         self._forget()
 
     def _forget(self) -> None:
-        """Drops those that ended long ago, and the oldest while there are too many."""
+        """Forget sandboxes that ended long ago, and the oldest of too many."""
         before = self._queue.clock() - self._bounds.remembered_seconds
         while self._over:
             since, kept = self._over[0]
@@ -272,7 +279,7 @@ class Registry:
 
 
 async def _stop(asked: Iterable[Kept], why: str) -> int:
-    """Stops these at once, and waits until nothing is left of them; how many were not over."""
+    """Stop these sessions, wait for the clean-up, and return the number of sessions stopped now."""
     stopped = [kept for kept in asked if kept.stop(why)]
     for kept in stopped:
         await kept.gone()
@@ -286,7 +293,7 @@ def _outcome(ended: Ended | None) -> ExecOutcome:
 
 
 def check_path(path: str) -> None:
-    """Raises FileRefused for a path that names no file on any machine."""
+    """Raise FileRefused for a path that is invalid as a file name on every machine."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""A sandbox's turn: one ticket of the queue for all of its commands that run at once.
+"""Slot lease of a sandbox: a single queue ticket for all its concurrent commands.
 
-A ticket stands for a sandbox that wants a core, however many processes are in it. The backend
-counts who is asleep by sandboxes, and so many more tickets are lent: with a ticket for each
-command, a few that sleep side by side in one sandbox would keep everybody else waiting.
+A ticket stands for a sandbox that needs a core, for any number of processes inside. The backend
+counts idle sandboxes, and the queue grants as many extra tickets. With a ticket for each command,
+several sleeping commands in a sandbox would block the queue for other jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_QUEUE_SECONDS = 600.0
 
 
 class Turn:
-    """A context for each command: the first waits for the ticket, the last gives it back."""
+    """Context for each command: the first waits for the ticket, the last returns the ticket."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Turn:
         priority: Priority = "training",
         begun: bool = False,
     ) -> None:
-        """`begun`: for a part of work that has begun, and goes on while the service drains."""
+        """Create the lease. `begun`: the commands belong to begun work, which survives a drain."""
         self._queue = queue
         self._begun = begun
         self._whose = (tenant, job)
@@ -39,7 +39,10 @@ class Turn:
         self._held = AsyncExitStack()
 
     async def __aenter__(self) -> float:
-        """Waits; for how many seconds. Raises Busy and Draining: nothing ran then."""
+        """Wait for the ticket, and return the seconds of the wait.
+
+        Raises Busy and Draining, both before the command runs.
+        """
         asked = self._queue.clock()
         async with self._entering:
             if self._queue.draining and not self._begun:
@@ -70,5 +73,5 @@ class Turn:
                 return stack.pop_all()
         except DeadlinePassed:
             raise Busy(f"no core came free within {LONGEST_QUEUE_SECONDS:g} s") from None
-        except Cancelled:  # by a queue that drains
+        except Cancelled:  # the queue drains
             raise stopping() from None

@@ -1,8 +1,8 @@
-"""Many replicas that act as one: which one holds a sandbox, and how the others are asked.
+"""Cooperation of replicas: find the replica that holds a sandbox, and send requests to peers.
 
-A stateful sandbox lives in one replica, and its id says in which. Whichever replica gets a request
-passes it on to that one, so that a load balancer need know nothing. Only known peers are ever asked.
-Nothing here knows a route.
+A stateful sandbox lives in a single replica, and the sandbox id names this replica. Any replica
+forwards a request to the holder, so a load balancer needs no knowledge of sandboxes. A replica
+sends requests only to known peers. The package is independent of HTTP routes.
 """
 
 from proctor_service.replicas.asking import FORWARDED, Question, Replicas

@@ -1,8 +1,9 @@
-"""Asking the other replicas: one of them for a sandbox that it holds, or all of them.
+"""Requests to other replicas: to the holder of a sandbox, or to all replicas.
 
-A question carries its asker's token, and the other replica checks it again. It is marked, and what is
-marked is never passed on, so that nothing goes round in circles. A replica that cannot be reached, or
-stops answering while it is waited for, is given up: what lived in it is lost.
+A forwarded request carries the client's token, and the receiving replica checks the token again. A
+header marks forwarded requests, and a replica answers marked requests itself, which excludes loops.
+If a replica is unreachable, or fails its health checks during a request, its sandboxes count as
+lost.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ log = logging.getLogger(__name__)
 FORWARDED = "proctor-forwarded"
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
-"""A replica that has not answered what all are asked by then is left out."""
+"""Time limit for each answer to a request sent to all replicas; late replicas are left out."""
 PULSE_SECONDS = 2.0
 MOST_MISSED_PULSES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request for another replica. `target`: path and query as they came."""
+    """Request for another replica. `target`: path and query as the client sent them."""
 
     method: str
     target: bytes
@@ -41,7 +42,7 @@ class Question:
 
 
 class Replicas:
-    """This replica among the others; `tell` hears of each question: `answered` or `unreachable`."""
+    """This replica and its peers; `tell` receives `answered` or `unreachable` for each request."""
 
     def __init__(
         self, identity: Identity, peers: Peers, tell: Callable[[str], None] = lambda outcome: None
@@ -56,9 +57,9 @@ class Replicas:
         self._idle.set()
 
     async def holder(self, sandbox_id: str) -> str:
-        """The URL of the replica that holds a sandbox which is not ours.
+        """Return the URL of the replica that holds a sandbox of another replica.
 
-        Raises SandboxLost when that replica is gone, or it was an earlier life of this one.
+        Raises SandboxLost if the holder is gone, or was an earlier run of this replica.
         """
         url = await self._peers.at(address_in(sandbox_id))
         if url is None:
@@ -69,10 +70,10 @@ class Replicas:
     async def asking(
         self, url: str, question: Question, seconds: float | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """One replica's answer, to be read as it comes.
+        """Send a request to a replica; yield the response as a stream.
 
-        Raises SandboxLost when there is none, also while it is read and after so many `seconds`, and
-        Draining once this replica takes no more.
+        Raises SandboxLost if the replica is unreachable, stops answering during the read, or takes
+        longer than `seconds`. Raises Draining once this replica drains.
         """
         if self._draining:
             raise Draining("the service is stopping", 1.0)
@@ -98,16 +99,16 @@ class Replicas:
                 self._idle.set()
 
     async def ask_all(self, question: Question) -> list[bytes | None]:
-        """The bodies of all others' answers; None for each that gave no 200."""
+        """Return the answer bodies of all other replicas; None unless the status is 200."""
         return await asyncio.gather(*(self._ask(url, question) for url in await self._peers.urls()))
 
     async def drain(self) -> None:
-        """Passes nothing on any more, and waits until what was passed on is answered."""
+        """Refuse to forward new requests, and wait for the answers to the forwarded ones."""
         self._draining = True
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Closes what is open."""
+        """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
 
@@ -131,7 +132,7 @@ class Replicas:
             headers={**question.headers, FORWARDED: "1", "accept-encoding": "identity"},
             content=question.body,
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
-            # As it came: a URL object would tidy up a path such as files/a/../b.
+            # Send the raw target: a URL object would normalize a path such as files/a/../b.
             extensions={"target": question.target},
         )
         response = await http.send(request, stream=True)
@@ -141,7 +142,10 @@ class Replicas:
             await response.aclose()
 
     async def _watch(self, url: str, limit: asyncio.Timeout) -> None:
-        """Ends the wait for a replica that shows no sign of life."""
+        """Check the health of a replica every 2 s; end the wait after 3 missed answers in a row.
+
+        A refused connection ends the wait at once.
+        """
         missed = 0
         while missed < MOST_MISSED_PULSES:
             await asyncio.sleep(PULSE_SECONDS)
@@ -155,8 +159,10 @@ class Replicas:
         limit.reschedule(asyncio.get_running_loop().time())
 
     def _client(self) -> httpx.AsyncClient:
-        """Made in the loop that uses it. Without connections kept open: one that a replica left
-        behind when it ended would pass for the end of its successor."""
+        """Return the HTTP client, created in the running loop, without keep-alive connections.
+
+        A kept connection to an ended replica would fail, and look like a failure of its successor.
+        """
         if self._http is None:
             self._http = httpx.AsyncClient(
                 trust_env=False,

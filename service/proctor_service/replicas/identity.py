@@ -1,7 +1,8 @@
-"""Who a replica is, and the ids that say so.
+"""Identity of a replica, and sandbox ids that name the replica.
 
-An id is `sb_` and 32 hexadecimal digits: 8 for the replica's address, 6 for its life, 18 by chance. The
-life is new at each start, so that what a predecessor at the same address held is known to be gone.
+An id is `sb_` and 32 hexadecimal digits: 8 for the address of the replica, 6 for the run, 18
+random. Each start draws a new run number, so an id from an earlier run at the same address is known
+to be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _ID = re.compile(r"sb_([0-9a-f]{8})([0-9a-f]{6})[0-9a-f]{18}")
 
 
 def address_of(url: str) -> str:
-    """What stands for a replica's address in the ids of its sandboxes."""
+    """Return the 8 hexadecimal digits that stand for a replica's URL in sandbox ids."""
     return hashlib.blake2b(url.encode(), digest_size=4).hexdigest()
 
 
@@ -25,22 +26,22 @@ def _new_life() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """This replica: under which URL the others reach it; empty when there are none."""
+    """This replica: its run, and the URL under which peers reach the replica, if any."""
 
     url: str = ""
     life: str = field(default_factory=_new_life)
 
     def new_id(self) -> str:
-        """An id for a sandbox that lives here."""
+        """Return an id for a new sandbox of this replica."""
         return f"sb_{address_of(self.url)}{self.life}{secrets.token_hex(9)}"
 
     def holds(self, sandbox_id: str) -> bool:
-        """Whether it is for us to say what became of it: ours, or no id at all."""
+        """True if this replica answers for the id: an id of this run, or text in another format."""
         found = _ID.fullmatch(sandbox_id)
         return found is None or found.groups() == (address_of(self.url), self.life)
 
 
 def address_in(sandbox_id: str) -> str:
-    """The address of the replica that an id names; it may be anything that a client made up."""
+    """Return the replica address in an id; the id may be arbitrary text from a client."""
     found = _ID.fullmatch(sandbox_id)
     return "" if found is None else found[1]

@@ -1,7 +1,7 @@
-"""The other replicas: URLs that are configured, or all addresses behind a name in the DNS.
+"""Addresses of the other replicas: configured URLs, or all addresses of a DNS name.
 
-Names are looked up again after a moment, and once more when a sandbox names a replica that nobody
-knows. Where the DNS itself fails, the last answer stands: no answer does not mean that all are gone.
+DNS names are resolved again after 2 s, and once more if a sandbox id names an unknown replica. If
+the DNS fails, the last answer stays valid, since a DNS failure says little about the replicas.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from proctor_service.replicas.identity import address_of
 log = logging.getLogger(__name__)
 
 LOOKUP_SECONDS = 2.0
-"""For so long an answer of the DNS is taken for what is."""
+"""Validity of a DNS answer."""
 LATELY_SECONDS = 0.2
-"""Who is not in an answer of the DNS that is older may have come since."""
+"""Age of a DNS answer after which a missing replica causes another query."""
 SCHEMES = ("http", "https", "dns")
 NO_SUCH_NAME = (socket.EAI_NONAME, socket.EAI_NODATA)
 
 LookUp = Callable[[str, socket.AddressFamily], Awaitable[Collection[str]]]
-"""All addresses of a name. Raises OSError when that cannot be found out."""
+"""Return all addresses of a name. Raises OSError if the query fails."""
 
 
 async def look_up_by_system(name: str, family: socket.AddressFamily) -> Collection[str]:
-    """As the system does: a name that is not there has none."""
+    """Resolve a name with the system's resolver; an unknown name has an empty result."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(name, None, family=family, type=socket.SOCK_STREAM)
@@ -43,7 +43,7 @@ async def look_up_by_system(name: str, family: socket.AddressFamily) -> Collecti
 
 
 def base_url(url: str, where: str) -> str:
-    """The URL as it is compared. Raises StartError for one that names no host and port."""
+    """Return the URL in normal form. Raises StartError for a URL without host and port."""
     parts = urlsplit(url)
     try:
         port = parts.port
@@ -60,7 +60,7 @@ def _url(scheme: str, host: str, port: int) -> str:
 
 
 class Peers:
-    """Knows where the others are; `own` is the URL under which they know this one."""
+    """Known peers; `own` is the URL under which peers know this replica."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Peers:
         look_up: LookUp = look_up_by_system,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises StartError for an address that is none."""
+        """Create the list. Raises StartError for an invalid address."""
         found = [base_url(each, "PROCTOR_PEERS") for each in peers]
         self._own = own
         self._fixed = [url for url in found if not url.startswith("dns:")]
@@ -81,14 +81,14 @@ class Peers:
         self._looking = asyncio.Lock()
 
     async def urls(self) -> list[str]:
-        """All of them but this one."""
+        """Return the URLs of all other replicas."""
         if self._names and self._clock() - self._looked_up >= LOOKUP_SECONDS:
             await self._look_up()
         found = [*self._fixed, *(url for urls in self._known.values() for url in urls)]
         return [url for url in dict.fromkeys(found) if url != self._own]
 
     async def at(self, address: str) -> str | None:
-        """The URL of the one with this address in its ids; None for one that is not there."""
+        """Return the URL of the replica with this address in its ids; None if unknown."""
         found = await self._known_at(address)
         if found is None and self._names and self._clock() - self._looked_up > LATELY_SECONDS:
             await self._look_up()
@@ -101,7 +101,7 @@ class Peers:
     async def _look_up(self) -> None:
         begun = self._clock()
         async with self._looking:
-            if self._looked_up >= begun:  # somebody else just did
+            if self._looked_up >= begun:  # another task has just resolved the names
                 return
             for name in self._names:
                 await self._resolve(name)
@@ -119,7 +119,10 @@ class Peers:
         self._known[name] = [_url("http", each, port) for each in sorted(found)]
 
     def _family(self) -> socket.AddressFamily:
-        """The one by which this replica is known: where there are two, each would be there twice."""
+        """Return the address family of this replica's own URL.
+
+        With both families, a replica with two addresses would appear twice.
+        """
         try:
             address = ipaddress.ip_address(urlsplit(self._own).hostname or "")
         except ValueError:

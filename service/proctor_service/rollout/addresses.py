@@ -1,11 +1,11 @@
-"""Which hosts a policy's URL may name, and which addresses it may lead to.
+"""Access policy for policy URLs: allowed hosts, and refused addresses.
 
-A URL that comes with a request makes this service call somewhere: to where a cloud keeps its
-machines' credentials, if nobody looks. So a name is resolved here, every address that it has is
-looked at, and the connection goes to such an address and not to the name (`policy.py`): a name that
-means something else a moment later changes nothing. Refused whatever the settings say: link-local
-addresses, and the metadata services that have others, in each way of writing them and inside the
-IPv6 ranges that stand for IPv4. Loopback and private addresses are where policies live.
+A policy URL comes with a request and makes the service open a connection. Without a check, the URL
+could lead to the metadata service of a cloud, and so to the credentials of the machine. So this
+module resolves the host name and checks every address. The connection goes to a checked address,
+never to the name (`policy.py`), so a later change of the DNS entry is harmless. Link-local
+addresses and metadata services are always refused, in every notation and inside the IPv6 ranges
+that contain IPv4 addresses. Loopback and private addresses are allowed, since policies run there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proctor_service.errors import InvalidRequest, PolicyUnavailable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host. Raises OSError when it has none."""
+"""Return the addresses of a host. Raises OSError if the host has none."""
 
 REFUSED = tuple(
     ipaddress.ip_network(network)
@@ -41,11 +41,11 @@ IPV4_IN_LAST_BITS = tuple(
     ipaddress.IPv6Network(network)
     for network in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
 )
-"""Compatible, mapped and translated addresses, and those of NAT64."""
+"""IPv6 ranges with an IPv4 address in the last 32 bits: mapped, translated, NAT64 and others."""
 
 
 def check_url(text: str, patterns: Sequence[str], where: str) -> None:
-    """Raises InvalidRequest where it is plain from a policy's URL that it is refused."""
+    """Raise InvalidRequest if the text of a policy URL shows that the URL is refused."""
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
@@ -60,12 +60,12 @@ def check_url(text: str, patterns: Sequence[str], where: str) -> None:
 
 
 def host_of(url: httpx.URL) -> str:
-    """The host as it is looked up: in ASCII, without the dot that may end a name."""
+    """Return the host in ASCII and lower case, without a final dot, as used for the lookup."""
     return url.raw_host.decode("ascii").rstrip(".").lower()
 
 
 def wrong_host(host: str, patterns: Sequence[str]) -> str:
-    """Why this host is refused, as far as its text tells; empty when it is not."""
+    """Return the reason to refuse this host by its text; empty if the host is allowed."""
     if not any(fnmatchcase(host, pattern.lower()) for pattern in patterns):
         return f"the host {host} is none of those that PROCTOR_POLICY_HOSTS allows"
     address = _literal(host)
@@ -73,8 +73,10 @@ def wrong_host(host: str, patterns: Sequence[str]) -> str:
 
 
 async def allowed_addresses(host: str, port: int, resolve: Resolve) -> list[str]:
-    """Where to connect for this host. Raises PolicyUnavailable when one of its addresses is refused,
-    and OSError when it has none."""
+    """Return the addresses to connect to for this host.
+
+    Raises PolicyUnavailable if any of the addresses is refused, and OSError if the host has none.
+    """
     address = _literal(host)
     found = [str(address)] if address is not None else list(await resolve(host, port))
     for each in found:
@@ -85,14 +87,17 @@ async def allowed_addresses(host: str, port: int, resolve: Resolve) -> list[str]
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    """What the system's resolver says."""
+    """Return the addresses from the system's resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def _literal(host: str) -> Address | None:
-    """The address that a host is, however it is written: 0xa9fea9fe and 0251.0376.43518 are some."""
+    """Return the address if the host is an address literal in any notation, else None.
+
+    Notations such as 0xa9fea9fe and 0251.0376.43518 count as literals.
+    """
     try:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -111,7 +116,7 @@ def _wrong_address(address: Address) -> str:
 
 
 def _within(address: Address) -> Iterator[ipaddress.IPv4Address]:
-    """The IPv4 addresses that an IPv6 address may lead to."""
+    """Yield the IPv4 addresses that an IPv6 address may lead to."""
     if isinstance(address, ipaddress.IPv4Address):
         return
     if any(address in network for network in IPV4_IN_LAST_BITS):

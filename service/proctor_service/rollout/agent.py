@@ -1,9 +1,9 @@
-"""The agent: asks the policy, carries out what it asks for, and has its answer judged.
+"""Agent: ask the policy, execute its tool calls, and have its answer judged.
 
-An episode ends with a verdict, or with the failure that prevented one. Whatever the policy does ends
-cleanly: bad calls are observations, and endless talk ends with `no_code` or with what there is.
-What it did in its sandbox cannot touch the verdict on a submission: that is judged elsewhere, in
-fresh sandboxes, by the same corridor as a reward.
+A trajectory ends with a verdict or with a failure. Every behaviour of the policy has a clean end:
+invalid calls become observations, and a conversation without a result ends with `no_code` or with
+the files in the sandbox. The policy's actions in its sandbox cannot change the verdict on a
+submission: the same evaluator as for rewards judges the submission in fresh sandboxes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 Play = Callable[[Plan, Ask], Awaitable[Trajectory]]
 TakeState = Callable[[Plan], AbstractAsyncContextManager[object]]
-"""A turn to hold a sandbox's files in memory, until they are judged."""
+"""Wait for permission to hold the files of a sandbox in memory until they are judged."""
 
 COUNTS = (
     "turns",
@@ -53,7 +53,7 @@ COUNTS = (
 
 
 class Player:
-    """Plays trajectories."""
+    """Runner of trajectories."""
 
     def __init__(
         self, evaluate: Evaluate, open_workplace: OpenWorkplace, take_state: TakeState
@@ -63,7 +63,7 @@ class Player:
         self._take_state = take_state
 
     async def play(self, plan: Plan, ask: Ask) -> Trajectory:
-        """One trajectory, from the prompt to the reward. Only cancelling it raises."""
+        """Run a trajectory from the prompt to the reward. Only a cancellation raises."""
         episode = _Episode(plan, ask, self._evaluate)
         toolbox = Toolbox(plan, self._open_workplace)
         failure: Failure | None = None
@@ -91,7 +91,7 @@ def _fault(plan: Plan, error: Exception) -> JudgeFailed:
 
 
 class _Episode:
-    """What has happened so far in one trajectory."""
+    """Conversation, counts and outcome of a trajectory so far."""
 
     def __init__(self, plan: Plan, ask: Ask, evaluate: Evaluate) -> None:
         self.plan = plan
@@ -108,15 +108,15 @@ class _Episode:
 
     @property
     def turns(self) -> int:
-        """How often the policy has answered."""
+        """Number of replies from the policy."""
         return self.counts["turns"]
 
     async def hear(self) -> Reply | None:
-        """The policy's next reply; None when the conversation is too long for its context."""
+        """Return the policy's next reply; None if the conversation exceeds its context."""
         try:
             reply = await self._ask(self._conversation, self.tools)
         except ContextExceeded as error:
-            if not self.turns:  # it has said nothing yet: the task, or max_tokens, is too long
+            if not self.turns:  # first request: the task or max_tokens is too long
                 raise PolicyUnavailable(f"policy: {error}") from None
             self.counts["context_exceeded"] = 1
             return None
@@ -128,15 +128,15 @@ class _Episode:
         return reply
 
     def tell(self, text: str) -> None:
-        """Says something to the policy, as the user."""
+        """Send text to the policy as the user."""
         self._add({"role": "user", "content": text})
 
     def observe(self, call: ToolCall, text: str) -> None:
-        """Tells the policy what came of its call."""
+        """Send the result of a tool call to the policy."""
         self._add({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def judge(self, answer: Submission | NoCode) -> Judgement:
-        """The judgement of an answer; the last one counts. Raises the Failure that prevented it."""
+        """Return the judgement of an answer; the last judgement counts. Raises a Failure."""
         plan = self.plan
         item = Item(
             evaluation_id=f"ev_{uuid.uuid4().hex}",
@@ -158,7 +158,10 @@ class _Episode:
         return outcome.judgement
 
     def trajectory(self, failure: Failure | None, sandbox_id: str | None) -> Trajectory:
-        """What it has come to. Without a sandbox of its own it names the one of the judge."""
+        """Return the trajectory as the result of the episode.
+
+        Without a sandbox of its own, the trajectory names the sandbox of the judge.
+        """
         outcome = self._outcome if failure is None else None
         if outcome is None and failure is None:
             failure = JudgeFailed("the episode ended without a verdict")
@@ -188,7 +191,7 @@ def _schemas(plan: Plan) -> Sequence[JsonObject]:
 
 
 async def _refine(episode: _Episode, agent: RefineAgent) -> None:
-    """The policy answers with code until it passes; the last attempt counts."""
+    """Ask the policy for code until an attempt passes; the last attempt counts."""
     plan, counts = episode.plan, episode.counts
     counts["attempts"] = 0
     while (reply := await episode.hear()) is not None:
@@ -207,7 +210,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
 async def _use_tools(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, take_state: TakeState
 ) -> None:
-    """The policy calls tools, until it submits, stops calling them, or its turns are over."""
+    """Execute the policy's tool calls until a submission, a reply without calls, or the limit."""
     submits = SUBMIT in agent.tools
     while episode.turns < agent.max_turns and (reply := await episode.hear()) is not None:
         for call in reply.tool_calls:
@@ -235,7 +238,10 @@ async def _use_tools(
 async def _carry_out(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, call: ToolCall, reply: Reply
 ) -> str | None:
-    """Carries out one call. The code, when it is a submission; its observation is the verdict."""
+    """Execute a call; return the code if the call is a submission, else None.
+
+    A submission has the verdict as its observation.
+    """
     counts = episode.counts
     counts["tool_calls"] += 1
     try:

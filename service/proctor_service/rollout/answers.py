@@ -1,4 +1,4 @@
-"""What is judged of a trajectory: a program that was submitted, or what an agent has left behind."""
+"""Submissions from trajectories: submitted programs, or the final files of an agent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from proctor_service.rollout.trajectory import Plan
 
 SOLUTION = "solution.py"
 KINDS_WITHOUT_SOLUTION = ("pytest", "command")
-"""Graders that judge whatever stands in the working directory, with a solution.py or without."""
+"""Graders that judge the working directory, with or without a solution.py."""
 
 
 def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
-    """A program, with the task's files as they were."""
+    """Return the submission of a program, with the original files of the task."""
     task = plan.task
     if code is None:
         return NoCode(task.test_count)
@@ -24,9 +24,10 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
 
 
 def of_submission(plan: Plan, code: str) -> Submission | NoCode:
-    """The code of a submit_solution: as it stands when it parses, else what is found in it.
+    """Return the submission for the code of a submit_solution call.
 
-    Where nothing is found it is judged as it is: then it is a program with an error in its syntax.
+    Code that parses is used as is; otherwise the extractor searches the text for code. If the
+    extractor finds none, the text is judged as a program with a syntax error.
     """
     if not code.strip():
         return of_code(plan, None)
@@ -34,19 +35,24 @@ def of_submission(plan: Plan, code: str) -> Submission | NoCode:
 
 
 def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
-    """An agent's files as it left them, and its solution.py if there is one; as of
-    /sandboxes/{id}/grade."""
+    """Return the submission of an agent's final files, with the solution.py if present.
+
+    The endpoint /sandboxes/{id}/grade treats files in the same way.
+    """
     grader = plan.task.grader
     without = grader.kind in KINDS_WITHOUT_SOLUTION
     if solution is None and not without:
         return of_code(plan, None)
-    # Without the task's files: they are in the archive, with what became of them.
+    # The archive already contains the task's files, in their final state.
     source = _text(solution or b"", without)
     return Submission(source, grader, plan.limits, plan.scoring, state=archive)
 
 
 def _text(solution: bytes, without: bool) -> str:
-    """What is no UTF-8 is nothing that Python takes; an empty source leaves the file as it is."""
+    """Decode the solution; invalid UTF-8 is invalid Python too.
+
+    An empty source leaves the file in the archive as is.
+    """
     try:
         return solution.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""What a policy is told: of a tool's end, and of an attempt that failed.
+"""Observations for a policy: results of tool calls, and feedback on failed attempts.
 
-Texts are cut to a budget of characters. Their end is kept, since that is where a traceback says what
-was wrong, and a marker says how much was cut.
+Texts are cut to a budget of characters. The cut keeps the end, since a traceback names the error at
+its end, and a marker states the number of missing characters.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ESCAPED_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """How a call went, in words, and what came of it. `failed`: it was run and went wrong."""
+    """Status of a call in words, and its output. `failed`: the call ran and failed."""
 
     status: str
     output: str = ""
     failed: bool = False
 
     def text(self, budget: int) -> str:
-        """Both, in at most `budget` characters; what is cut is the output."""
+        """Return status and output in at most `budget` characters; the output is cut first."""
         status = self.status[:budget]
         if not status:
             return tail(self.output, budget)
@@ -34,10 +34,10 @@ class Observation:
 
 
 def tail(text: str, budget: int) -> str:
-    """The end of a text in at most `budget` characters, after a marker that says what is missing."""
+    """Return the end of a text in at most `budget` characters, after a marker with the cut size."""
     if len(text) <= budget:
         return text
-    # The marker's own length depends on the number in it, which has no more digits than this one.
+    # The real marker is at most as long as this one, since its number is smaller.
     longest = len(_marker(len(text)))
     if budget <= longest:
         return ""
@@ -50,7 +50,10 @@ def _marker(characters: int) -> str:
 
 
 def text_of(data: bytes) -> str:
-    """What is no UTF-8 is escaped where it may be shown: at the end. It takes long to escape."""
+    """Decode bytes, with invalid UTF-8 escaped at the end and replaced elsewhere.
+
+    Escaping is slow, and only the end may be shown.
+    """
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -59,7 +62,7 @@ def text_of(data: bytes) -> str:
 
 
 def observe(ended: Ended, timeout_seconds: float, output_kb: int) -> Observation:
-    """The end of a command. Raises SandboxLost when it was ended from outside."""
+    """Return the observation of a command. Raises SandboxLost if the backend ended the command."""
     stdout, stderr = text_of(ended.stdout), text_of(ended.stderr)
     status = _status(ended, timeout_seconds)
     output = stdout
@@ -97,8 +100,11 @@ def _signal_name(number: int) -> str:
 
 
 def feedback(judgement: Judgement, budget: int) -> str:
-    """What an attempt is told that did not pass. Expected values are in it only where the judge has
-    put them into its messages, since the grader reveals them."""
+    """Return the feedback on a failed attempt.
+
+    The text contains an expected value only if the judge's message contains the value, in which
+    case the grader reveals it.
+    """
     how = judgement.verdict.replace("_", " ")
     head = "The program failed the tests" if how == "failed" else f"The program failed: {how}"
     foot = "Fix it and answer with the whole program."
@@ -107,7 +113,7 @@ def feedback(judgement: Judgement, budget: int) -> str:
     room = budget - len(head) - len(foot) - 4
     stderr = judgement.stderr.strip()
     if stderr:
-        # No more than half: a flood of errors must not push out what the judge says.
+        # At most half: a flood of errors must leave space for the judge's message.
         stderr = "stderr:\n" + tail(stderr, room // 2)
         room -= len(stderr) + 1
     said = tail("\n".join(lines), room)

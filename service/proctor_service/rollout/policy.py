@@ -1,9 +1,10 @@
-"""The policy: an OpenAI-compatible chat endpoint, asked through the `openai` package.
+"""Policy client: an OpenAI-compatible chat endpoint, called through the `openai` package.
 
-The package retries and knows the errors; the way out is ours. `Door` is the only transport: it
-connects to addresses that were looked at (`addresses.py`), follows no redirect, uses no proxy,
-bounds each answer in time and size, and lets through the headers it knows and no others, since the
-package adds what it finds in the environment. The key is put on there; the package never has it.
+The package does retries and error handling; the connections are this module's. `Door` is the only
+transport. `Door` connects to checked addresses (`addresses.py`), follows no redirects, uses no
+proxy, and bounds each answer in time and size. `Door` passes on only known headers, since the
+package adds headers from the environment. `Door` also adds the API key; the package never receives
+the key.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ _CONTEXT_EXCEEDED = re.compile(
 )
 
 Ask = Callable[[Sequence[JsonObject], Sequence[JsonObject]], Awaitable[Reply]]
-"""Messages and tools to a reply. Raises ContextExceeded and PolicyUnavailable."""
+"""Map messages and tools to a reply. Raises ContextExceeded and PolicyUnavailable."""
 Connect = Callable[[Policy], AbstractAsyncContextManager[Ask]]
-"""What asks this policy, for as long as the context is open."""
+"""Context with a function that asks this policy while the context is open."""
 
 
 class ContextExceeded(Exception):
-    """The conversation is too long for the policy's context; the message is the endpoint's."""
+    """Conversation longer than the policy's context; the message is the endpoint's."""
 
 
 class Policies:
-    """How policies are reached: at which hosts, and how often one is tried for a reply."""
+    """Connection settings for policies: allowed hosts, and attempts per reply."""
 
     def __init__(
         self, hosts: Sequence[str], attempts: int, resolve: Resolve = resolve_by_system
@@ -69,8 +70,8 @@ class Policies:
 
     @asynccontextmanager
     async def connect(self, policy: Policy) -> AsyncIterator[Ask]:
-        """What asks this policy, over connections of its own."""
-        # Both take the disk and the better part of a second, once, and only where somebody rolls out.
+        """Return a context with a function that asks this policy over its own connections."""
+        # Both read files and take most of a second, only once, and only if rollouts are used.
         package = await asyncio.to_thread(_load_package)
         if self._tls is None:
             self._tls = await asyncio.to_thread(httpx.create_ssl_context)
@@ -89,7 +90,7 @@ class Policies:
 
 
 class _Endpoint:
-    """One policy, for the trajectories of one request."""
+    """Client of a policy for the trajectories of a request."""
 
     def __init__(
         self, policy: Policy, key: str, package: ModuleType, client: openai.AsyncOpenAI
@@ -107,22 +108,22 @@ class _Endpoint:
         self._extra = dict(policy.extra_body)
 
     async def ask(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> Reply:
-        """One reply."""
+        """Return the policy's reply."""
         body = {**self._options, "messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
         try:
-            # Not `chat.completions.create`: going through each message's type takes it several
-            # milliseconds a turn, and its types 17 MB. The request and its retries are the same.
+            # `chat.completions.create` sends the same request with the same retries, but checks the
+            # type of each message: several milliseconds per turn, and 17 MB for the types.
             answer = await self._client.post(
                 "/chat/completions", body={**body, **self._extra}, cast_to=httpx.Response
             )
-        # Never `from error`: a traceback would show what the endpoint said, unscrubbed.
+        # `from None`: a traceback would show the endpoint's text, which may contain the key.
         except self._package.APIStatusError as error:
             self._refuse_status(error)
         except self._package.OpenAIError as error:
             raise self._unavailable(error) from None
-        except ValueError:  # of extra_body, or the model's name
+        except ValueError:  # from extra_body or the model's name
             raise PolicyUnavailable("policy: the request cannot be written as JSON") from None
         return read_reply(answer.content, self._key)
 
@@ -142,7 +143,7 @@ class _Endpoint:
 
 
 class Door(httpx.AsyncBaseTransport):
-    """The only way to a policy."""
+    """HTTP transport to policies, the only way to a policy."""
 
     def __init__(
         self,
@@ -160,13 +161,16 @@ class Door(httpx.AsyncBaseTransport):
             self._headers["authorization"] = f"Bearer {key}"
         self._answer_seconds = answer_seconds
         self._tls = tls
-        # A pool for each request under way, and not one for all: httpcore looks at every connection
-        # of a pool for every other one, which takes milliseconds a request when there are hundreds.
+        # A pool for each running request: in a shared pool, httpcore compares every connection with
+        # every other one, which takes milliseconds per request with hundreds of connections.
         self._pools: list[httpx.AsyncHTTPTransport] = []
         self._free: list[httpx.AsyncHTTPTransport] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One request and its whole answer. Raises httpx.TransportError and PolicyUnavailable."""
+        """Send a request and return the whole answer.
+
+        Raises httpx.TransportError and PolicyUnavailable.
+        """
         pool = self._free.pop() if self._free else self._open_pool()
         try:
             async with asyncio.timeout(self._answer_seconds):
@@ -185,7 +189,7 @@ class Door(httpx.AsyncBaseTransport):
         return httpx.Response(response.status_code, headers=headers, content=body)
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         for pool in self._pools:
             await pool.aclose()
 
@@ -208,7 +212,7 @@ class Door(httpx.AsyncBaseTransport):
         headers = {name: request.headers[name] for name in REQUEST_HEADERS}
         failed: httpx.TransportError = httpx.ConnectError(f"{host} has no address", request=request)
         for address in addresses:
-            # The name is still what the endpoint is told, and what its certificate must hold.
+            # The Host header and the TLS server name still contain the host name.
             sent = httpx.Request(
                 request.method,
                 url.copy_with(host=address),
@@ -224,7 +228,7 @@ class Door(httpx.AsyncBaseTransport):
 
 
 async def _whole(response: httpx.Response) -> bytes:
-    """The body, as it was sent. Raises httpx.ReadError when it is too long, or packed."""
+    """Return the body. Raises httpx.ReadError if the body is too long or compressed."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx.ReadError("the answer is compressed, which was not asked for")
     body = bytearray()
@@ -242,7 +246,7 @@ def _timeout(seconds: float) -> httpx.Timeout:
 def _load_package() -> ModuleType:
     import openai
 
-    # They tell at debug what is asked and answered, and OPENAI_LOG in the environment turns it on.
+    # At debug level they log requests and answers, and the variable OPENAI_LOG sets that level.
     for name in ("openai", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger().level))
     return openai

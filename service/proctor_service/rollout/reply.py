@@ -1,9 +1,9 @@
-"""A policy's answer, read with care: its text, its tool calls, and the choice as it was received.
+"""Parser of a policy's answer: its text, its tool calls, and the choice as received.
 
-The choice is kept for the trainer. What goes back to the policy in the next request is made anew, and
-holds only what every endpoint takes: some break down over a lone surrogate, over a function name of
-odd characters, or over tool calls of their own whose arguments are no JSON object, and the policy
-must not be able to turn its own bad turn into a failure of the endpoint.
+The choice is kept for the trainer. The next request contains a new message with only the parts that
+every endpoint accepts. Some endpoints fail on a lone surrogate, on a function name with unusual
+characters, or on their own tool calls with arguments other than a JSON object. The policy must be
+unable to turn its own invalid reply into a failure of the endpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proctor_service.errors import PolicyUnavailable
 from proctor_service.rollout.trajectory import JsonObject
 
 LEAST_RANDOM_KEY = 20
-"""A shorter one may be a word, and stand in a solution by chance; an answer is not changed for it."""
+"""Minimum length of a key to mask; a solution may contain a shorter key by chance."""
 PIECE = 8
 MASK = "***"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -27,7 +27,7 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that the policy asks for. `arguments` is the text that should be a JSON object."""
+    """Tool call of the policy. `arguments`: text that should be a JSON object."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `cut`: it ended at the limit of tokens."""
+    """Answer of the policy. `cut`: the answer ended at the token limit."""
 
     choice: JsonObject
     text: str
@@ -46,7 +46,7 @@ class Reply:
     completion_tokens: int
 
     def message(self) -> JsonObject:
-        """The assistant's message, as it goes back to the policy."""
+        """Return the assistant's message for the next request to the policy."""
         if not self.tool_calls:
             return {"role": "assistant", "content": clean(self.text)}
         calls: list[Any] = [_sent_back(call) for call in self.tool_calls]
@@ -54,7 +54,7 @@ class Reply:
 
 
 def read_reply(body: bytes, key: str) -> Reply:
-    """The reply in an answer's body, without the key. Raises PolicyUnavailable when there is none."""
+    """Parse the body of an answer, without the key. Raises PolicyUnavailable without a reply."""
     try:
         text = body.decode()
         if len(key) >= LEAST_RANDOM_KEY:
@@ -80,12 +80,12 @@ def read_reply(body: bytes, key: str) -> Reply:
 
 
 def clean(text: str) -> str:
-    """`text` without lone surrogates, which cannot be sent as UTF-8."""
+    """Return `text` without lone surrogates, which UTF-8 cannot encode."""
     return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def scrubbed(text: str, key: str) -> str:
-    """`text` without the key, nor any eight characters of it in a row."""
+    """Return `text` with every run of eight characters of the key masked."""
     size = min(len(key), PIECE)
     if not size:
         return text
@@ -127,7 +127,7 @@ def _tool_calls(listed: Any) -> list[ToolCall]:
         call = _object(each)
         function = _object(call.get("function"))
         name, arguments = function.get("name"), function.get("arguments")
-        if not isinstance(arguments, str):  # some servers have parsed it already
+        if not isinstance(arguments, str):  # some servers send parsed arguments
             arguments = "" if arguments is None else json.dumps(arguments)
         call_id = call.get("id")
         found.append(
@@ -147,7 +147,7 @@ def _sent_back(call: ToolCall) -> JsonObject:
 
 
 def _plain_arguments(text: str) -> str:
-    """The arguments when they are a JSON object, else an empty one."""
+    """Return the arguments if they are a JSON object, else an empty object."""
     try:
         is_object = isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
     except (ValueError, RecursionError):

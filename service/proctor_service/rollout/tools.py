@@ -1,9 +1,9 @@
-"""The tools of an agent, and the sandbox in which they work.
+"""Tools of an agent, and the sandbox in which they run.
 
-Whatever a call asks for comes back as an observation: a text that says what happened, cut to a
-budget with its end kept. What a policy may do to itself, such as bad arguments, a command that never
-ends or a sandbox without memory, is told to the policy. What it cannot have done, such as a sandbox
-that was lost, is a Failure, and ends the trajectory without a reward.
+Every call returns an observation: a text with the result, cut to a budget with its end kept.
+Effects of the policy's own actions, such as invalid arguments, an endless command or a sandbox out
+of memory, become observations. Infrastructure errors, such as a lost sandbox, are a Failure and end
+the trajectory without a reward.
 """
 
 from __future__ import annotations
@@ -31,46 +31,49 @@ log = logging.getLogger(__name__)
 
 SUBMIT: Tool = "submit_solution"
 MOST_READ_BYTES = 1 << 18
-"""Of a file, for an observation of far fewer characters."""
+"""Maximum of bytes read from a file; an observation holds far fewer characters."""
 OWN_SHARE = 0.5
-"""Of a trajectory's time, for what the policy has its sandbox do. Else a policy could sleep until the
-deadline has passed, and would earn an error where it deserves a verdict."""
+"""Share of a trajectory's time for commands in the sandbox.
+
+Otherwise a policy could sleep until the deadline has passed, and would get an error instead of a
+verdict.
+"""
 
 
 class Workplace(Protocol):
-    """The stateful sandbox of one trajectory.
+    """Stateful sandbox of a trajectory.
 
-    Its methods raise SandboxEnded when it ended by its own act, and a Failure when it went away
-    otherwise or nothing can be done in it.
+    Its methods raise SandboxEnded if the sandbox ended by its own act, and a Failure if the sandbox
+    was lost or is unusable.
     """
 
     @property
     def id(self) -> str:
-        """Its name: `sb_…`."""
+        """Id of the sandbox: `sb_…`."""
 
     async def exec(self, command: Command) -> Ended:
-        """Runs a command to its end."""
+        """Run a command to its end."""
 
     async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
-        """A whole file. Raises FileMissing, and FileRefused also when it is larger."""
+        """Return a whole file. Raises FileMissing, and FileRefused, also for a larger file."""
 
     async def write_file(self, path: str, data: bytes) -> None:
-        """Writes a whole file. Raises FileRefused."""
+        """Write a whole file. Raises FileRefused."""
 
     async def snapshot(self) -> bytes:
-        """All its files, as a tar archive."""
+        """Return all files as a tar archive."""
 
     async def stop(self) -> None:
-        """Ends it, and waits until it is gone; nothing happens when it is already."""
+        """End the sandbox and wait for its clean-up; do nothing if it has ended already."""
 
 
 OpenWorkplace = Callable[[Plan], Awaitable[Workplace]]
-"""A fresh sandbox with the task's files in it. Raises a Failure when there is none."""
+"""Open a fresh sandbox with the task's files. Raises a Failure without a sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolForm:
-    """How a tool is called. Every argument is a string, and every one is needed."""
+    """Description and arguments of a tool. Every argument is a required string."""
 
     description: str
     arguments: Mapping[str, str]
@@ -107,7 +110,7 @@ FORMS: Mapping[Tool, ToolForm] = MappingProxyType(
 
 
 def schema(name: Tool) -> JsonObject:
-    """The tool in OpenAI's form."""
+    """Return the tool in the format of OpenAI's API."""
     form = FORMS[name]
     return {
         "type": "function",
@@ -128,11 +131,11 @@ def schema(name: Tool) -> JsonObject:
 
 
 class BadCall(Exception):
-    """A call that cannot be carried out as it is written; the message is for the policy."""
+    """Invalid tool call; the message is for the policy."""
 
 
 def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> tuple[Tool, Mapping[str, str]]:
-    """The tool and its arguments. Raises BadCall."""
+    """Return the tool and its arguments. Raises BadCall."""
     tool = next((name for name in tools if name == call.name), None)
     if tool is None:
         raise BadCall(f"there is no tool {call.name[:100]!r}, only: {', '.join(tools)}")
@@ -155,7 +158,7 @@ def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> tuple[Tool, Mapping[s
 
 
 class Toolbox:
-    """The tools of one trajectory. The sandbox is made when one first needs it."""
+    """Tools of a trajectory. The first call that needs a sandbox creates the sandbox."""
 
     def __init__(self, plan: Plan, open_: OpenWorkplace) -> None:
         self._plan = plan
@@ -167,7 +170,7 @@ class Toolbox:
     async def use(
         self, tool: Tool, values: Mapping[str, str], exec_timeout_seconds: float
     ) -> Observation:
-        """Carries out a call. Raises a Failure where that fails through no doing of the policy."""
+        """Execute a call. Raises a Failure if the call fails for reasons outside the policy."""
         if self._left_seconds <= 0:
             return Observation("Error: all the time for commands is used up", failed=True)
         for name, text in values.items():
@@ -184,7 +187,7 @@ class Toolbox:
             return Observation(f"Error: {refused.message}", failed=True)
 
     async def left_behind(self) -> Submission | NoCode:
-        """What there is to be judged. Where there is no sandbox, that is what a new one would hold."""
+        """Return the final state to judge; without a sandbox, the files of a new sandbox."""
         if self._workplace is not None:
             try:
                 archive = await self._workplace.snapshot()
@@ -198,7 +201,7 @@ class Toolbox:
         return answers.of_code(self._plan, self._plan.task.files.get(answers.SOLUTION))
 
     async def close(self) -> None:
-        """Ends the sandbox; also to its end when this is cancelled meanwhile."""
+        """End the sandbox; a cancellation of this call still ends the sandbox."""
         workplace, self._workplace = self._workplace, None
         if workplace is not None:
             await asyncio.shield(asyncio.create_task(_stop(workplace)))
@@ -241,7 +244,7 @@ async def _solution(workplace: Workplace) -> bytes | None:
 
 
 def _is_text(text: str) -> bool:
-    """Whether it can be written as UTF-8; half a surrogate pair cannot."""
+    """True if UTF-8 can encode the text; half a surrogate pair cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -252,5 +255,5 @@ def _is_text(text: str) -> bool:
 async def _stop(workplace: Workplace) -> None:
     try:
         await workplace.stop()
-    except Exception:  # it has its ttl; the trajectory is not to suffer for it
+    except Exception:  # the ttl ends the sandbox later; the trajectory stays valid
         log.exception("a sandbox was not stopped", extra={"sandbox_id": workplace.id})

@@ -1,7 +1,7 @@
-"""What a trajectory is made from, and what it comes to: frozen values.
+"""Input and result of a trajectory as frozen values.
 
-Messages, choices and tools are JSON objects in the form of OpenAI's chat API. The agent and the
-grader are the wire's own models, which are frozen and complete.
+Messages, choices and tools are JSON objects in the format of OpenAI's chat API. The agent and the
+grader are the models of the wire format, which are frozen and complete.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ JsonObject = dict[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem: what the policy is told, and how its answer is graded.
+    """Problem with the messages for the policy and the grader for its answer.
 
-    `test_count`: how many tests an answer without code fails.
+    `test_count`: number of tests that an answer without code fails.
     """
 
     id: str
@@ -35,9 +35,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One trajectory that is to be played, by `deadline` (monotonic clock).
+    """Trajectory to run until `deadline` (monotonic clock).
 
-    `shell` runs the commands of the tool `bash`, where a sandbox may have no bash.
+    `shell` runs the commands of the tool `bash`; some sandboxes have only `sh`.
     """
 
     rollout_id: str
@@ -55,13 +55,13 @@ class Plan:
 
     @property
     def sandbox_tags(self) -> tuple[str, ...]:
-        """The tags of its sandboxes: the request's, and its own."""
+        """Tags of its sandboxes: the tags of the request, and a tag with the rollout id."""
         return (*self.tags, f"rollout:{self.rollout_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode, with a verdict and a reward, or with the failure that prevented them."""
+    """Episode with a verdict and a reward, or with a failure."""
 
     messages_and_choices: Sequence[JsonObject] = ()
     tools: Sequence[JsonObject] | None = None
