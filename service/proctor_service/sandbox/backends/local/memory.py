@@ -3,8 +3,8 @@
 Two cheap sums come first: the resident memory of each process, in which pages shared by a fork
 count once per process, and the mapped memory. If a sum is above the limit, an exact measurement
 follows. Private pages are divided among their holders. Shared mappings count once and at full size,
-since their pages survive after the last process has unmapped them from residence. Each socket
-counts as full, because its buffers are kernel memory and appear in no process.
+since their pages stay allocated even when resident in no process. Sockets count by number and with
+the largest possible buffers, which are kernel memory and appear in no process.
 
 A process with unreadable memory maps counts with its whole address space; otherwise memory could be
 hidden there. Exceptions are the first process of a stateful sandbox, which belongs to the service,

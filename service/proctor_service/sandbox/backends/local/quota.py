@@ -57,7 +57,7 @@ def _stat_files() -> list[Path]:
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = (_ROOT / "cpu").resolve() if controllers else _ROOT
-        # In a container without a cgroup namespace, the path is the host's, and `top` the container's.
+        # In a container without a cgroup namespace, the path is the host's, `top` the container's.
         own = top / path.lstrip("/")
         groups = [own, *own.parents] if own.is_dir() else [top]
         groups = groups[: groups.index(top) + 1]

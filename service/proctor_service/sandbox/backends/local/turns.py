@@ -2,9 +2,9 @@
 
 A line from the program ends its turn, except for an out-of-band message. A line to the program
 begins its next turn. A program with unread input cannot end its turn, and after the last input the
-program keeps the turn. So at any time exactly a single side of a conversation has the turn,
-whatever each side writes or leaves unread, and the peer's turn never counts as idle time. Standard
-library only; this file is also copied into remote sandboxes.
+program keeps the turn. So at any time exactly one side of a conversation has the turn, whatever
+each side writes or leaves unread, and the peer's turn never counts as idle time. Standard library
+only; this file is also copied into remote sandboxes.
 """
 
 import time
