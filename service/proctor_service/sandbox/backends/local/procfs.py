@@ -14,7 +14,7 @@ _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CHUNK = 1 << 16
 _EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
-_LEAST_OF_MORE = 1 << 11  # a read returns at most a page, cut between two lines or words
+_LEAST_OF_MORE = 1 << 11  # a shorter piece is the last: the kernel returns about a page per read
 _MOST_BYTES = 1 << 20  # limit of `read`; see `pieces` for longer files
 
 

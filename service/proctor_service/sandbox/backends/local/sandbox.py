@@ -92,7 +92,7 @@ class LocalSandbox:
         self.send(limits_line + job.message)
 
     def _limits_line(self, limits: Limits, descriptors: int) -> bytes:
-        """Return the rlimits set by the sandbox itself, besides or instead of the cgroup's limits."""
+        """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
         uncounted = not self._memory_is_counted
         words = (
             max(8, min(64, limits.memory_mb // 4)),
