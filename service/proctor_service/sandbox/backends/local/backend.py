@@ -2,8 +2,8 @@
 
 A pool of slots, each with a fork server and a waiting sandbox. `lease` takes a slot's sandbox.
 After the lease the slot waits until the kernel has removed the sandbox, then forks another. The
-pool grows up to a bound when all slots are taken. The sweep samples sandboxes with longer run
-times: CPU time, idle time, and sleep.
+pool grows up to a bound when all slots are taken. The monitor samples every sandbox except the
+shortest-lived: CPU time, idle time, and sleep.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class LocalBackend:
             self._groups = None
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Register a callback; see `Backend.when_asleep`. The sweep calls `tell`."""
+        """Register a callback; see `Backend.when_asleep`. The monitor loop calls `tell`."""
         self._tell_asleep = tell
 
     def census(self) -> dict[str, int]:

@@ -89,7 +89,7 @@ _REFUSED = (
     # the mount table, namespaces, files by handle, the file systems and disks of the host
     "mount umount2 pivot_root chroot setns unshare open_by_handle_at name_to_handle_at quotactl "
     "sync syncfs swapon swapoff acct "
-    # large parts of the kernel that take programs, rings or faults from a process
+    # large parts of the kernel which accept programs, rings or faults from a process
     "bpf perf_event_open userfaultfd io_setup vmsplice "
     # the kernel's keys, modules and messages, and the machine itself
     "keyctl add_key request_key init_module finit_module delete_module kexec_load reboot syslog "
@@ -156,11 +156,15 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
     cpu_time = [(_EQUAL, 0, 1, _RLIMIT_CPU), (_RETURN, 0, 0, _NOTHING), (_RETURN, 0, 0, _ALLOW)]
     code += _looked_at(numbers, "setrlimit", [(_LOAD, 0, 0, _ARG0), *cpu_time])
-    own = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]  # one's own limits
+    own = [
+        (_LOAD, 0, 0, _ARG0),
+        (_EQUAL, 1, 0, 0),
+        (_RETURN, 0, 0, _EPERM),
+    ]  # the process' own limits
     asks = [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 3, 0), (_LOAD, 0, 0, _ARG2 + 4), (_EQUAL, 0, 1, 0)]
     asks += [(_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG1)]
     code += _looked_at(numbers, "prlimit64", [*own, *asks, *cpu_time])
-    # Nor how far others step back: a stateful sandbox's first process, for one.
+    # Refuse changes to the priority of other processes, such as a stateful sandbox's first process.
     itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
     code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])
     code += _looked_at(numbers, "setsockopt", _socket_options(memory_is_counted))

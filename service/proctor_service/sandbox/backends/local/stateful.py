@@ -264,7 +264,7 @@ class LocalStatefulSandbox:
         return self._sandbox.host_pid()
 
     def cpu_seconds(self, summed: float) -> float:
-        """Return CPU seconds since the start of the first command of those now running."""
+        """Return CPU seconds since the first of the running commands began."""
         return self._sandbox.cpu_seconds(summed) - self._cpu_base
 
     @property

@@ -37,7 +37,7 @@ _REST = 3  # pause afterwards, in multiples of this time
 UNSEEN_TIMES = 3
 """Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
 
-Greater than 1, because an honest program on a busy machine has such time, too.
+Greater than 1, because an honest program on a busy machine has unattributed time, too.
 """
 
 
