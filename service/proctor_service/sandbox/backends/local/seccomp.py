@@ -156,11 +156,7 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
     cpu_time = [(_EQUAL, 0, 1, _RLIMIT_CPU), (_RETURN, 0, 0, _NOTHING), (_RETURN, 0, 0, _ALLOW)]
     code += _looked_at(numbers, "setrlimit", [(_LOAD, 0, 0, _ARG0), *cpu_time])
-    own = [
-        (_LOAD, 0, 0, _ARG0),
-        (_EQUAL, 1, 0, 0),
-        (_RETURN, 0, 0, _EPERM),
-    ]  # the process' own limits
+    own = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]  # own limits only
     asks = [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 3, 0), (_LOAD, 0, 0, _ARG2 + 4), (_EQUAL, 0, 1, 0)]
     asks += [(_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG1)]
     code += _looked_at(numbers, "prlimit64", [*own, *asks, *cpu_time])
