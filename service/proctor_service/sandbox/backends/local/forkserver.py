@@ -221,9 +221,7 @@ def _apply_limits() -> bool:
     # sender's own limit. The fork server must be able to send even when its sandboxes are not.
     descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    _, most = resource.getrlimit(
-        resource.RLIMIT_STACK
-    )  # unchanged, since contest programs raise the soft limit
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # unchanged: contest programs raise it
     resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
     if address_space_mb:
         resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))

@@ -132,6 +132,6 @@ def _age_seconds(pid: int) -> float:
 
 
 def _sockets(pid: int) -> int:
-    """Return the sockets in a process's network namespace, including unaccepted connections."""
+    """Return the number of sockets in a process's network namespace, even if unaccepted."""
     words = read(f"/proc/{pid}/net/sockstat").split(None, 3)
     return int(words[2]) if words[:2] == [b"sockets:", b"used"] else 0

@@ -47,7 +47,7 @@ class Turns:
         self._alone = True
 
     def rested_seconds(self) -> float:
-        """Return total seconds of the peer's turns so far. Thread-safe."""
+        """Return total seconds of the peer's turns so far. Callable from any thread."""
         since = self._since
         return self._rested_seconds + (0.0 if since is None else time.monotonic() - since)
 
