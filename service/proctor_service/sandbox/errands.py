@@ -1,4 +1,4 @@
-"""What an errand in a stateful sandbox (a file in or out, a snapshot) came to, on every backend."""
+"""Exit codes of file operations in a stateful sandbox, mapped to errors for every backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proctor_service.sandbox.interface import Ended
 
 
 def check_errand(ended: Ended) -> None:
-    """Raises FileMissing or FileRefused unless it was run."""
+    """Raise FileMissing or FileRefused unless the file operation succeeded."""
     if ended.exit_code == 0:
         return
     why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"

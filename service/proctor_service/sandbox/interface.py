@@ -1,8 +1,8 @@
-"""What the judge asks of a sandbox: a few Protocols and frozen values, and no backend.
+"""Protocols and frozen values between the judge and a sandbox, independent of the backend.
 
-A sandbox runs one program, once. The judge speaks with the program over a channel of JSON lines, and
-learns afterwards how it ended. What the program says on the channel is worth no more than what
-hostile code may say; how it ended comes from the kernel and is to be trusted.
+A sandbox runs a single program once. The judge exchanges JSON lines with the program over a channel
+and afterwards reads the ending of the program. The lines may come from hostile code and are
+untrusted. The ending comes from the kernel and is trusted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Literal, Protocol
 Ending = Literal[
     "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
 ]
-"""How a process in a sandbox ended. `killed`: by us, because nobody needed it any more."""
+"""Endings of a sandboxed process. `killed`: stopped by the service as no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sandbox may use: seconds of CPU over all its processes, and so on."""
+    """Resource limits of a sandbox.
+
+    `cpu_seconds` is the sum over all processes; `wall_seconds` bounds idle time.
+    """
 
     cpu_seconds: float
     wall_seconds: float
@@ -33,11 +36,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a sandbox used. Seconds, and megabytes at its peak.
+    """Resources used by a sandbox: seconds, and peak megabytes.
 
-    `idle_seconds`: of the wall time, that in which it neither ran nor waited for a core.
-    `active_seconds`: that in which it did not wait for a core, which is what a command's timeout
-    bounds; 0 where it was over before anybody looked, or where that is not told.
+    `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core.
+    `active_seconds`: wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown,
+    for example when the command ended before the first sample.
     """
 
     cpu_seconds: float = 0.0
@@ -58,7 +61,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a sandbox's program ended, and what it wrote, kept up to `Limits.output_kb`."""
+    """Ending of a sandbox's program, and its output up to `Limits.output_kb`."""
 
     ending: Ending
     exit_code: int | None
@@ -71,11 +74,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What a backend is, and which protections this machine cannot give it.
+    """Properties of a backend, and the protections missing on this machine.
 
-    `allows_network`: whether a sandbox can be given a way out. The local backend has none to give that
-    would not lead to the service itself.
-    `tools`: directories inside a sandbox that hold what a Python environment may lack (pytest).
+    `degraded`: names of the missing protections. `allows_network`: a sandbox can get network
+    access. The local backend never allows network access, since the only route would lead to the
+    service itself. `tools`: directories inside a sandbox with packages missing from some Python
+    environments (pytest).
     """
 
     name: str
@@ -87,12 +91,12 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a sandbox is to do: the first line on the channel, and the limits.
+    """Work for a sandbox: the first line on the channel, and the limits.
 
-    `message` is a JSON line for the program that waits inside. `keep_stdout_bytes` raises what is kept
-    of stdout above `Limits.output_kb`, where stdout is the answer. `takes_turns`: after each line that
-    the program says, it waits for one, and until that is sent its idling is nobody's fault; a line that
-    begins with `!` is said aside.
+    `message` is a JSON line for the program waiting inside. `keep_stdout_bytes` raises the number
+    of stored stdout bytes above `Limits.output_kb`, for jobs whose answer is on stdout.
+    `takes_turns`: after each line sent, the program waits for a reply, and this wait is excluded
+    from idle time. A line starting with `!` is an out-of-band message, which expects no reply.
     """
 
     message: bytes
@@ -102,51 +106,51 @@ class Job:
 
 
 class Sandbox(Protocol):
-    """One fresh sandbox, for one program."""
+    """A fresh sandbox for a single program."""
 
     @property
     def id(self) -> str:
-        """Its name in logs and results: `sb_…`."""
+        """Name of the sandbox in logs and results: `sb_…`."""
 
     def begin(self, job: Job) -> None:
-        """Starts the program. Limits count from here."""
+        """Start the program. Limits count from this call."""
 
     def send(self, line: bytes) -> None:
-        """Sends a line to the program, or bytes that a line announced.
+        """Send a line to the program, or the bytes announced by an earlier line.
 
-        Nothing happens when it no longer listens.
+        Does nothing after the program closed its end.
         """
 
     async def drain(self) -> None:
-        """Waits until most of what was sent is on its way, or can no longer be."""
+        """Wait until most of the queued data is sent, or the program has closed its end."""
 
     def hang_up(self) -> None:
-        """Tells the program that no more lines will come."""
+        """Close the sending side: the program receives no more lines."""
 
     async def receive(self) -> bytes | None:
-        """The next line from the program, None after the last."""
+        """Return the next line from the program, or None after the last."""
 
     async def ended(self) -> Ended:
-        """Waits until the program and all its children are gone; lines stay readable after it.
+        """Wait until the program and all its children are gone; lines stay readable afterwards.
 
-        Raises SandboxLost when the sandbox went away through no act of the program.
+        Raises SandboxLost when the sandbox disappeared for a reason outside the program.
         """
 
     def kill(self) -> None:
-        """Ends the program at once; `ended` tells when it is gone."""
+        """Kill the program at once; `ended` returns when the program is gone."""
 
 
 StreamName = Literal["stdout", "stderr"]
 Hear = Callable[[StreamName, bytes], None]
-"""Told of output as it comes, as far as it is kept."""
+"""Callback for output as it arrives, limited to the stored part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run in a stateful sandbox: an argv, or Python code; one of them.
+    """Command for a stateful sandbox: either an argv or Python code.
 
-    `timeout_seconds` bounds its time less the time it waited for a core. Without it the sandbox's own
-    `cpu_seconds` and `wall_seconds` (idle time) hold, as for a submission.
+    `timeout_seconds` bounds wall time minus run-queue wait. Without a timeout, the sandbox's own
+    `cpu_seconds` and `wall_seconds` (idle time) apply, as for a submission.
     """
 
     argv: tuple[str, ...] = ()
@@ -156,81 +160,88 @@ class Command:
 
 
 class StatefulSandbox(Protocol):
-    """A sandbox for many commands, one after the other or at once.
+    """Sandbox for many commands, sequential or concurrent.
 
-    Files, background processes and what Python code changes in its environment stay from one command
-    to the next. Paths are relative to the working directory, or absolute. Every method raises
-    SandboxEnded once the sandbox is gone through its own act or was killed, and SandboxLost when it
-    went away through none.
+    Files, background processes and the environment changes of Python code persist between commands.
+    Paths are relative to the working directory, or absolute. Every method raises SandboxEnded after
+    the sandbox ended by its own act or was killed, and SandboxLost after the sandbox disappeared
+    for an outside reason.
     """
 
     @property
     def id(self) -> str:
-        """Its name: `sb_…`."""
+        """Name of the sandbox: `sb_…`."""
 
     async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
-        """Runs a command to its end; when this is cancelled, its processes are killed.
+        """Run a command to its end; cancelling this call kills the command's processes.
 
-        A command that cannot be started ends with code 127 (not found) or 126, as in a shell.
+        A command with a failed start ends with code 127 (not found) or 126, as in a shell.
         """
 
     async def write_file(self, path: str, data: bytes) -> None:
-        """Writes a whole file, making directories. Raises FileRefused."""
+        """Write a whole file and create missing directories. Raises FileRefused."""
 
     async def read_file(self, path: str, max_bytes: int) -> bytes:
-        """A whole regular file. Raises FileMissing, and FileRefused when it is larger or no file."""
+        """Return a whole regular file.
+
+        Raises FileMissing, and FileRefused for a file larger than `max_bytes` or a path to anything
+        but a regular file.
+        """
 
     async def snapshot(self) -> bytes:
-        """All its files as they are now: a tar archive of work/, home/ and tmp/, without processes."""
+        """Return a tar archive of all files in work/, home/ and tmp/, without processes."""
 
     async def ended(self) -> Ended:
-        """Waits until it is gone: how its life ended. Raises SandboxLost."""
+        """Wait until the sandbox is gone and return its ending. Raises SandboxLost."""
 
     def kill(self) -> None:
-        """Ends it and all that runs in it, at once; `ended` tells when it is gone."""
+        """Kill the sandbox and all its processes at once; `ended` returns when all are gone."""
 
 
 class Backend(Protocol):
-    """A place where sandboxes come from."""
+    """Source of sandboxes."""
 
     @property
     def traits(self) -> Traits:
-        """Known after `open`."""
+        """Properties of the backend, known after `open`."""
 
     async def open(self) -> None:
-        """Makes it ready. Raises StartError when it cannot be."""
+        """Prepare the backend. Raises StartError on failure."""
 
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        """Lends a fresh sandbox; at the end it is gone, with all that ran in it.
+        """Lease a fresh sandbox; leaving the context removes the sandbox and all its processes.
 
-        Raises SandboxUnavailable when none can be had.
+        Raises SandboxUnavailable when none is available.
         """
 
     def keep(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        """Lends a sandbox that keeps its state; at the end it is gone, with all that ran in it.
+        """Lease a stateful sandbox; leaving the context removes the sandbox and all its processes.
 
-        Memory, processes and disk are limited over all its commands together, CPU and wall time for
-        each. Raises SandboxUnavailable when none can be had.
+        Memory, processes and disk are limited for all commands together, CPU and wall time for each
+        command. Raises SandboxUnavailable when none is available.
         """
 
     async def close(self) -> None:
-        """Ends every sandbox and everything that made them."""
+        """Stop every sandbox and all processes behind the sandboxes."""
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Calls `tell(asleep, lent)` when it changes how many of the lent sandboxes use no core."""
+        """Register the callback `tell(asleep, leased)`.
+
+        `leased`: number of leased sandboxes; `asleep`: number of leased sandboxes using no core.
+        """
 
     def census(self) -> dict[str, int]:
-        """How many sandboxes there are, by status, for the metrics."""
+        """Return the number of sandboxes by status, for the metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One protection or ability, for `proctor doctor`: whether it is there, and how to get it.
+    """Result of a `proctor doctor` check: a protection or feature, its presence, and the remedy.
 
-    `guards`: it is a protection, and every result says when it is missing. `required`: without it
-    there is no isolation worth the name.
+    `mend`: how to obtain the missing feature. `guards`: this is a protection, and every result
+    reports its absence. `required`: sandboxes are not isolated without this protection.
     """
 
     name: str

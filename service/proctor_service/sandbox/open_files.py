@@ -1,4 +1,4 @@
-"""The number of files that this process may have open."""
+"""Limits on the number of open files of this process."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ UNLIMITED = 1 << 30
 
 
 def allowed_open_files() -> int:
-    """The hard limit."""
+    """Return the hard limit on open files, or `UNLIMITED`."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if most == resource.RLIM_INFINITY else most
 
 
 def raise_open_files() -> None:
-    """Raises the soft limit to the hard one: what is usual without asking is enough for 30 sandboxes.
+    """Raise the soft limit on open files to the hard limit.
 
-    A sandbox sets limits of its own (`forkserver`).
+    The usual default is enough for 30 sandboxes only. Each sandbox sets its own limits
+    (`forkserver`).
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):

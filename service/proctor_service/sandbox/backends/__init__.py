@@ -1,4 +1,4 @@
-"""The one switch between backends."""
+"""Selection of the backend from the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _AVIATO_PACKAGES = ("cwsandbox", "grpc", "google")
 
 
 def make_backend(settings: Settings) -> Backend:
-    """The backend that the settings name. Raises StartError when it cannot be had here."""
+    """Return the backend named in the settings. Raises StartError when it is unavailable here."""
     if settings.backend == "aviato":
         with _needing_the_sdk():
             from proctor_service.sandbox.backends import aviato
@@ -29,7 +29,7 @@ def make_backend(settings: Settings) -> Backend:
 
 
 def doctor(settings: Settings) -> list[Check]:
-    """What sandboxes are held to where the settings say, and what is lacking."""
+    """Return the checks of the chosen backend: the protections present and missing."""
     if settings.backend == "aviato":
         with _needing_the_sdk():
             from proctor_service.sandbox.backends import aviato
@@ -39,7 +39,7 @@ def doctor(settings: Settings) -> list[Check]:
 
 @contextlib.contextmanager
 def _needing_the_sdk() -> Iterator[None]:
-    """Around what imports Aviato's SDK, which most services do not have."""
+    """Turn a failed import of Aviato's SDK, an optional dependency, into StartError."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ plan ──▶ backend ──▶ pool ──▶ gateway ──▶ the SDK       
             ├──▶ sandbox, stateful ──▶ execution
             │                             │ frames over the stdin and stdout of a command
             ▼                             ▼
-         bundle ── a file ──▶ inside/: the warden ── fork ──▶ the submission
+         bundle ── a file ──▶ inside/: the supervisor ── fork ──▶ the submission
 """
 
 from __future__ import annotations

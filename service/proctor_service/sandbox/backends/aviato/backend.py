@@ -1,8 +1,9 @@
-"""The Aviato backend: a sandbox at CoreWeave for each submission, from a pool that is kept warm.
+"""The Aviato backend: a sandbox at CoreWeave for each submission, from a warm pool.
 
-The sandbox itself is the wall. In it a warden runs one program as a user of its own, limits it and says
-how it ended; the judge, the expected values and every decision stay here. What no remote sandbox can
-enforce is in `Traits.degraded`, and every result shows it.
+The sandbox itself provides the isolation. In the sandbox, a supervisor runs a single program as a
+separate user, limits the program, and reports its ending. The judge, the expected values and every
+decision stay in the service. `Traits.degraded` lists the protections which no remote sandbox can
+enforce, and every result shows them.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from proctor_service.sandbox.interface import Check, Limits, Sandbox, StatefulSa
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
-_USERS = 4000  # user ids in use, from the first on
+_USERS = 4000  # number of user ids in use, counted from the first
 _WATCH_SECONDS = 30.0
 _SETTLE_SECONDS = 2.0
-_AWAY = ("unavailable:", "capacity:")  # the gateway's trouble, and not the sandbox's
+_AWAY = ("unavailable:", "capacity:")  # failures of the gateway, not of the sandbox
 _PATIENCE_SECONDS = 15.0
 _PAUSE_SECONDS = 0.2
 _ROUNDS = 20
@@ -59,13 +60,13 @@ class AviatoBackend:
 
     @property
     def traits(self) -> Traits:
-        """What the image holds, and what cannot be enforced there."""
+        """Languages and tools of the image, and the missing protections."""
         return self._traits
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        """Stops what an earlier start left, looks at the image, fills the pool. Raises StartError."""
+        """Stop leftover sandboxes, inspect the image, and fill the pool. Raises StartError."""
         self._gateway = Gateway(self._plan)
         try:
             await self._end_all(self._plan.instance_tag)
@@ -79,7 +80,7 @@ class AviatoBackend:
             raise StartError(self._why_not(error)) from None
 
     async def close(self) -> None:
-        """Stops every sandbox of this start, those that nobody knows of among them."""
+        """Stop every sandbox of this run, including sandboxes unknown to the pool."""
         if self._closing:
             await asyncio.wait(self._closing)
         if self._pool is not None:
@@ -94,26 +95,26 @@ class AviatoBackend:
             self._gateway = None
 
     def census(self) -> dict[str, int]:
-        """Sandboxes by what they are doing; `ready` is the level of the pool."""
+        """Return the number of sandboxes by state; `ready` is the level of the pool."""
         census = {} if self._pool is None else self._pool.census()
         return {**census, "kept": self._kept, "leased": census.get("leased", 0) - self._kept}
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Sandboxes there take no core of this machine, so nothing is ever told."""
+        """Do nothing: remote sandboxes use no core of this machine."""
 
     def when_created(self, tell: Callable[[float], None]) -> None:
-        """Calls `tell(seconds)` for each sandbox that came up and was furnished."""
+        """Register `tell(seconds)`, called for each sandbox created and prepared."""
         self._when_created = tell
 
     def when_failed(self, tell: Callable[[str], None]) -> None:
-        """Calls `tell(reason)` for each sandbox or command that was lost, or not to be had."""
+        """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
         self._when_failed = tell
 
-    # ------------------------------------------------------------ lending
+    # ------------------------------------------------------------ leases
 
     @contextlib.asynccontextmanager
     async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
-        """Lends a fresh sandbox; see `Backend.lease`."""
+        """Lease a fresh sandbox; see `Backend.lease`."""
         remote, execution = await self._fresh(limits)
         try:
             yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
@@ -123,7 +124,7 @@ class AviatoBackend:
             closing.add_done_callback(self._closing.discard)
 
     async def _finish(self, remote: Remote, execution: Execution) -> None:
-        """After a loan, in the background: a result need not wait for it."""
+        """Clean up after a lease, in the background, since the result need not wait."""
         pool = self._the_pool()
         try:
             await execution.close(_SETTLE_SECONDS)
@@ -137,7 +138,7 @@ class AviatoBackend:
     async def keep(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lends a sandbox that keeps its state; see `Backend.keep`."""
+        """Lease a stateful sandbox; see `Backend.keep`."""
         plan, uid = self._plan, self._next_user()
         async with self._the_pool().kept(plan.kept_order(limits, tags)) as remote:
             sandbox = AviatoStatefulSandbox(
@@ -156,7 +157,10 @@ class AviatoBackend:
                 sandbox.kill()
 
     async def _fresh(self, limits: Limits) -> tuple[Remote, Execution]:
-        """A sandbox whose warden has answered: that is its health check. Raises SandboxUnavailable."""
+        """Return a sandbox and its supervisor, whose first answer is the health check.
+
+        Raises SandboxUnavailable.
+        """
         pool = self._the_pool()
         seconds = self._plan.call_seconds(limits)
         failure = SandboxUnavailable("unhealthy")
@@ -185,7 +189,10 @@ class AviatoBackend:
             await execution.close(_SETTLE_SECONDS)
 
     async def _warden(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
-        """A warden that has answered; asked for again while the gateway is away, since nothing ran."""
+        """Return a supervisor after its first answer; retries while the gateway is unavailable.
+
+        Retries are safe, since no program has run yet.
+        """
         image, pause = self._the_image(), _PAUSE_SECONDS
         deadline = time.monotonic() + min(_PATIENCE_SECONDS, self._plan.start_seconds)
         while True:
@@ -207,7 +214,7 @@ class AviatoBackend:
         self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
     ) -> tuple[Execution, Walls]:
         command = image.command(self._plan.python, uid, fresh)
-        # The call's own time begins before the walls stand, and they may take a while.
+        # The call's timeout starts before the isolation is set up, which may take a while.
         process = remote.exec(command, seconds + self._plan.start_seconds)
         execution = Execution(process, self._when_failed)
         try:
@@ -217,17 +224,17 @@ class AviatoBackend:
             raise
 
     async def _watch(self, remote: Remote, sandbox: AviatoStatefulSandbox) -> None:
-        """Notices when a stateful sandbox goes away between two commands."""
+        """Detect the loss of a stateful sandbox between two commands."""
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            with contextlib.suppress(Exception):  # the gateway's trouble is not the sandbox's
+            with contextlib.suppress(Exception):  # the gateway failed, not the sandbox
                 if not await remote.lives():
                     sandbox.lose("not_running: the sandbox is gone")
 
-    # ------------------------------------------------------------ making
+    # ------------------------------------------------------------ creation
 
     async def _make(self, order: Order) -> Remote:
-        """A sandbox with all that a submission's side needs. Raises SandboxUnavailable."""
+        """Return a sandbox with all files for submissions. Raises SandboxUnavailable."""
         assert self._gateway is not None
         began = time.monotonic()
         try:
@@ -247,9 +254,9 @@ class AviatoBackend:
         return remote
 
     async def _look(self, gateway: Gateway) -> None:
-        """Learns what the image holds, in a sandbox that no submission will see.
+        """Inspect the image in a sandbox unused by submissions.
 
-        Raises SandboxUnavailable, StartError, and what the SDK raises.
+        Raises SandboxUnavailable, StartError, and the SDK's exceptions.
         """
         plan = self._plan
         remote = await gateway.create(plan.warm_order(plan.pool_shape))
@@ -257,7 +264,7 @@ class AviatoBackend:
             process = remote.exec([plan.python, "-c", bundle.PROBE], plan.start_seconds)
             assert process.stdin is not None
             question = await asyncio.to_thread(bundle.question, plan.languages)
-            with contextlib.suppress(cwsandbox.SandboxExecutionError):  # how it ended says more
+            with contextlib.suppress(cwsandbox.SandboxExecutionError):  # the ending says more
                 await process.stdin.write(question)
             answer = await process
             if answer.returncode != 0:
@@ -285,13 +292,13 @@ class AviatoBackend:
             )
 
     def checks(self) -> tuple[Check, ...]:
-        """What sandboxes there are held to; known after `open`."""
+        """Return the checks of the remote sandboxes; known after `open`."""
         return checks_of(self._the_image(), self._plan)
 
-    # ------------------------------------------------------------ what others left
+    # ------------------------------------------------------------ leftover sandboxes
 
     async def _end_all(self, tag: str) -> None:
-        """Stops all sandboxes with a tag, until there are none. Raises what the SDK raises."""
+        """Stop all sandboxes with a tag until none is left. Raises the SDK's exceptions."""
         assert self._gateway is not None
         for _ in range(_ROUNDS):
             count = await self._gateway.end_tagged(tag)
@@ -300,7 +307,7 @@ class AviatoBackend:
             _log.warning("stopped sandboxes that were left", extra={"tag": tag, "count": count})
             await asyncio.sleep(_ROUND_SECONDS)
 
-    # ------------------------------------------------------------ small things
+    # ------------------------------------------------------------ helpers
 
     def _the_pool(self) -> Pool:
         if self._pool is None:
@@ -312,7 +319,7 @@ class AviatoBackend:
         return self._image
 
     def _next_user(self) -> int:
-        """Of each use its own: where no namespace does, users keep processes and files apart."""
+        """Return a new user id per use: without namespaces, users separate processes and files."""
         self._uses += 1
         return self._plan.first_uid + self._uses % _USERS
 

@@ -1,9 +1,9 @@
-"""What a remote sandbox is furnished with: one file, compiled once by the image's own interpreter.
+"""Files for a remote sandbox: mainly a single file, compiled once by the image's own interpreter.
 
-The first sandbox of a service is asked what its image holds (`PROBE`): interpreter, paths, languages,
-the user that commands run as; and it compiles the code, so that no other has to. From that comes the
-file that every sandbox gets, and the command that runs a warden from it. Nothing of a submission is
-ever in a command.
+`PROBE` runs in the first sandbox of a service, reports the content of the image (interpreter,
+paths, languages, the user of commands), and compiles the code for all later sandboxes. From the
+report comes the file for every sandbox, and the command for running a supervisor. No part of a
+submission is ever in a command.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from proctor_service.languages import Language
 from proctor_service.sandbox.backends.local import bundle, seccomp
 
 _SERVICE = Path(__file__).parents[3]
-_ROOT = "proctor"  # the package that the modules are in, there
+_ROOT = "proctor"  # package of the modules in the remote sandbox
 _MODULES = ("inside/*.py", "sandbox/backends/aviato/inside/*.py")
 _LEAVES = tuple(f"sandbox/backends/local/{name}.py" for name in ("kernel", "procfs", "turns"))
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
-_LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # of pygments' several hundred
+_LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has several hundred
 _OLDEST = (3, 11)
 
 _INSIDE = Path(__file__).parent / "inside"
 PROBE = (_INSIDE / "probe.py").read_text()
 _BOOT = (_INSIDE / "boot.py").read_text()
-_SCRIPTS = ("__init__", "boot", "probe")  # given to an interpreter as text
+_SCRIPTS = ("__init__", "boot", "probe")  # passed to an interpreter as text
 
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """What a warden found around its program: another user, and a system call filter."""
+    """Isolation around the supervisor's program: a separate user, and a system call filter."""
 
     own_user: bool = False
     seccomp: bool = False
@@ -45,34 +45,34 @@ class Walls:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What the remote sandboxes hold. `root`: commands run as root there."""
+    """Content of the remote sandboxes. `root`: commands run as root."""
 
     version: tuple[int, int, int]
     machine: str
     root: bool
     languages: tuple[str, ...]
     environment: Mapping[str, str]
-    code: bytes  # what `boot.py` loads
-    tools: bytes = b""  # what pytest needs, if the image lacks it
+    code: bytes  # loaded by `boot.py`
+    tools: bytes = b""  # pytest and its dependencies, if missing from the image
     walls: Walls = Walls()
 
     @property
     def place(self) -> str:
-        """Where that is written: where no submission can change it, if there is such a place."""
+        """Path of the code; where possible, a path not writable by submissions."""
         return "/opt/proctor-warden" if self.root else "/tmp/proctor-warden"
 
     @property
     def tools_place(self) -> str:
-        """Where the tools are written."""
+        """Path of the tools."""
         return f"{self.place}-tools.zip"
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What a sandbox is furnished with: path to content."""
+        """Files for a new sandbox: path to content."""
         return {self.place: self.code, **({self.tools_place: self.tools} if self.tools else {})}
 
     def command(self, python: str, uid: int, fresh: bool) -> list[str]:
-        """The argv of a warden."""
+        """Return the argv of a supervisor."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         how = "fresh" if fresh else "kept"
         words = [python, "-P", "-s", "-S", "-c", _BOOT, how, str(uid), self.place]
@@ -80,14 +80,14 @@ class Image:
 
 
 def question(languages: Mapping[str, Language]) -> bytes:
-    """What `PROBE` reads."""
+    """Return the input of `PROBE`."""
     programs = sorted({need for language in languages.values() for need in language.needs})
     text = json.dumps({"sources": sources(), "programs": programs}).encode()
     return f"{len(text):08d}".encode() + text
 
 
 def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
-    """The image, from what `PROBE` wrote. Raises SandboxUnavailable when it will not do."""
+    """Return the image from the output of `PROBE`. Raises SandboxUnavailable if unsuitable."""
     line, newline, code = answer.partition(b"\n")
     try:
         report: dict[str, Any] = json.loads(line)
@@ -124,7 +124,7 @@ def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
 
 
 def sources() -> dict[str, str]:
-    """Module names, as they are there, to their source."""
+    """Return the source by module name in the remote sandbox."""
     found = dict.fromkeys(_packages(), "")
     paths = [path for pattern in _MODULES for path in sorted(_SERVICE.glob(pattern))]
     for path in (*paths, *(_SERVICE / leaf for leaf in _LEAVES)):
@@ -135,7 +135,7 @@ def sources() -> dict[str, str]:
 
 
 def _packages() -> set[str]:
-    """The packages above all modules; they are empty there."""
+    """Return the packages above all modules, which are empty in the remote sandbox."""
     places = [Path(name).parent for name in (*_MODULES, *_LEAVES)]
     return {
         ".".join((_ROOT, *above.parts)) for place in places for above in (place, *place.parents)
@@ -143,7 +143,7 @@ def _packages() -> set[str]:
 
 
 def _tools() -> bytes:
-    """A zip archive of what the pytest grader needs, for an image that lacks it."""
+    """Return a zip archive of pytest and its dependencies, for an image without pytest."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in _TOOLS:

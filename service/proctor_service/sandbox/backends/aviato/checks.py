@@ -1,4 +1,4 @@
-"""What sandboxes at Aviato can be held to, and what not: for `proctor doctor` and for every result."""
+"""Protections present and missing at Aviato, for `proctor doctor` and for every result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proctor_service.sandbox.interface import Check
 
 
 def checks_of(image: Image, plan: Plan) -> tuple[Check, ...]:
-    """The protections; those that are not `ok` are what is degraded."""
+    """Return the protections; those without `ok` are degraded."""
     version = ".".join(map(str, image.version))
     return (
         Check(

@@ -1,4 +1,4 @@
-"""`proctor doctor` for Aviato: asks it for a sandbox, and says what came of it."""
+"""`proctor doctor` for Aviato: requests a sandbox and reports the result."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from proctor_service.sandbox.interface import Check
 
 
 def examine(plan: Plan) -> list[Check]:
-    """What the sandboxes hold and what they lack. Takes as long as two of them take to come up."""
-    # Under a name of its own: the service's sandboxes are not this command's to stop.
+    """Return the checks of Aviato's sandboxes, in the time of starting two sandboxes."""
+    # A separate instance name, since this command must not stop the service's sandboxes.
     own = replace(plan, instance=f"{plan.instance}-doctor", pool_size=1, allow_degraded=True)
     return asyncio.run(_examine(AviatoBackend(own), plan))
 

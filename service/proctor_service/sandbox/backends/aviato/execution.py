@@ -1,9 +1,9 @@
-"""One warden's run, as the service sees it: what is sent to it, what comes back, how it ended.
+"""Service side of a supervisor's run: data to the program, data from the program, and the ending.
 
-All of it comes through the stdin and stdout of one command of the SDK. What a program says is hostile:
-bounded in the sandbox and again here, and understood elsewhere. How it ended is only believed from a
-report that carries the word which the warden alone was told; a stream that ends without it is a failure
-of ours, whatever its exit code.
+All data passes through the stdin and stdout of a single SDK command. Data from a program is
+hostile: the sandbox and this module bound the data, and other modules parse the lines. An ending is
+trusted only in a report with the secret word known only to the supervisor. A stream ending without
+this report is a failure of the service, for any exit code.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from proctor_service.sandbox.backends.local.endings import Evidence, classify
 from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
 
 _UNSENT_BYTES = 1 << 20
-_UNREAD_LINES = 100_000  # their bytes are bounded where they are written
+_UNREAD_LINES = 100_000  # the supervisor bounds their bytes
 _AT_ONCE_BYTES = 1 << 18
 _PIECE_BYTES = 48 << 10
-_FRAME_BYTES = 1 << 20  # a warden's frames hold what one read gives, and are far smaller
+_FRAME_BYTES = 1 << 20  # a supervisor's frame holds the data of a single read, and is far smaller
 _NAMES = {"o": "stdout", "e": "stderr"}
 
 
 class Execution:
-    """Talks to one warden. Made when its command has begun; close it."""
+    """Connection to a supervisor; create after the start of its command, and close after use."""
 
     def __init__(self, process: cwsandbox.Process, tell: Callable[[str], None]) -> None:
         self._process = process
@@ -50,7 +50,7 @@ class Execution:
         self._reported = False
         self._flooded = False
         self._wanted: asyncio.Future[None] | None = None
-        self._unsent: deque[tuple[memoryview, bool]] = deque()  # raw: not a frame yet
+        self._unsent: deque[tuple[memoryview, bool]] = deque()  # bool: raw data, not yet a frame
         self._unsent_bytes = 0
         self._sending: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -59,10 +59,13 @@ class Execution:
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self._reading = self._loop.create_task(self._read())
 
-    # ------------------------------------------------------------ the conversation
+    # ------------------------------------------------------------ messages
 
     async def hello(self, seconds: float) -> dict[str, Any]:
-        """What the warden found, once the walls stand. Raises SandboxUnavailable: nothing has run."""
+        """Return the supervisor's report of the isolation.
+
+        Raises SandboxUnavailable, in which case no program has run.
+        """
         try:
             async with asyncio.timeout(seconds):
                 return await self._hello
@@ -79,9 +82,9 @@ class Execution:
         still: bool = False,
         takes_turns: bool = False,
     ) -> None:
-        """Tells the warden the limits, which count from here, and the word for its report.
+        """Send the supervisor the limits, which count from this call, and the word for its report.
 
-        `still`: what else runs in the sandbox as the program's user stops until it has ended.
+        `still`: all other processes of the program's user stop until the program has ended.
         `takes_turns`: see `Job`.
         """
         self._limits = limits
@@ -105,7 +108,7 @@ class Execution:
         self.send(b"c" + json.dumps(order).encode() + b"\n")
 
     def pass_on(self, data: bytes) -> None:
-        """Sends bytes to the program: a line, or whatever else it waits for."""
+        """Send bytes to the program: a line, or other expected data."""
         if len(data) <= _PIECE_BYTES and data.find(b"\n") == len(data) - 1:
             self.send(b"l" + data)
             return
@@ -114,7 +117,7 @@ class Execution:
             self._queue(view[start : start + _PIECE_BYTES], True)
 
     def send(self, frame: bytes) -> None:
-        """Sends a frame of the warden's, newline and all."""
+        """Send a complete frame to the supervisor, including the newline."""
         self._queue(memoryview(frame), False)
 
     def _queue(self, piece: memoryview, raw: bool) -> None:
@@ -126,14 +129,14 @@ class Execution:
             self._sending = self._loop.create_task(self._send())
 
     async def drain(self) -> None:
-        """Waits while much is unsent."""
+        """Wait while the queue is long."""
         await asyncio.sleep(0)
         while self._unsent_bytes > _UNSENT_BYTES and not self._over:
             self._drained = self._loop.create_future()
             await self._drained
 
     async def receive(self) -> bytes | None:
-        """The next line from the program's channel, None after the last."""
+        """Return the next line from the program's channel, or None after the last."""
         while not self._lines:
             if self._over:
                 return None
@@ -145,36 +148,36 @@ class Execution:
         return self._lines.popleft()
 
     def said(self) -> bytes:
-        """All that the program said on its channel and that was not received."""
+        """Return all data from the program's channel not yet received."""
         lines = b"".join(line + b"\n" for line in self._lines)
         self._lines.clear()
         return lines + self._line
 
     async def ended(self) -> Ended:
-        """How the program ended. Raises SandboxLost."""
+        """Return the ending of the program. Raises SandboxLost."""
         return await asyncio.shield(self._ended)
 
     def give_up(self) -> None:
-        """Nobody waits for its report any more; unless it came, it is `killed`."""
+        """Stop waiting for the report; without a report the ending is `killed`."""
         self._settle(Ended("killed", None, None, b"", b"", False, Usage()))
 
     @property
     def begun(self) -> bool:
-        """Whether a program may have run."""
+        """True if a program may have run."""
         return self._limits is not None
 
     @property
     def over(self) -> bool:
-        """Whether the report came, or never will."""
+        """True after the report arrived, or after the run failed."""
         return self._over
 
     @property
     def reported(self) -> bool:
-        """Whether the warden came to its own end, and left the sandbox as it should be."""
+        """True if the supervisor completed its run and cleaned up the sandbox."""
         return self._reported
 
     async def close(self, settle_seconds: float = 0.0) -> None:
-        """Lets go of the command; what still runs of it after so long may be killed."""
+        """Release the command; processes still running after `settle_seconds` may be killed."""
         if self._reported and settle_seconds:
             await asyncio.wait({self._reading}, timeout=settle_seconds)
         self._process.cancel()
@@ -185,7 +188,7 @@ class Execution:
         await asyncio.gather(*tasks, return_exceptions=True)
         self.give_up()
 
-    # ------------------------------------------------------------ to the warden
+    # ------------------------------------------------------------ to the supervisor
 
     async def _send(self) -> None:
         stdin = self._process.stdin
@@ -202,18 +205,18 @@ class Execution:
                 if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
                     _wake(self._drained)
         except cwsandbox.CWSandboxError:
-            self._unsent.clear()  # it no longer listens, and how it ended will say why
+            self._unsent.clear()  # the supervisor closed its end; the ending will show the reason
             self._unsent_bytes = 0
             if self._drained is not None:
                 _wake(self._drained)
 
     async def _hang_up(self) -> None:
-        """Ends our side of the call before the other does, or the SDK would have to break it off."""
+        """Close this side of the call first; otherwise the SDK would have to abort the call."""
         assert self._process.stdin is not None
         with contextlib.suppress(cwsandbox.CWSandboxError):
             await self._process.stdin.close()
 
-    # ------------------------------------------------------------ from the warden
+    # ------------------------------------------------------------ from the supervisor
 
     async def _read(self) -> None:
         try:
@@ -221,7 +224,7 @@ class Execution:
                 self._take(text)
             result = await self._process
         except Exception as error:
-            # Before it was told to begin, nothing has run.
+            # Before `begin`, no program has run.
             self._fail(failure_of(error, "start" if self._limits is None else "run"))
             return
         why = f"the warden ended with code {result.returncode} and without a report"
@@ -241,7 +244,7 @@ class Execution:
         if kind == "l":
             if self._flooded:
                 return
-            # Each byte is searched once and copied twice, however long its line is.
+            # Each byte is searched once and copied twice, for any length of line.
             end, *others = data.split(b"\n")
             self._line += end
             if others:
@@ -279,7 +282,7 @@ class Execution:
         for future in (self._hello, self._ended):
             if not future.done():
                 future.set_exception(failure)
-                future.exception()  # retrieved here, so that nobody need watch it
+                future.exception()  # retrieved here, or asyncio would log a warning
         self._finish()
 
     def _finish(self) -> None:

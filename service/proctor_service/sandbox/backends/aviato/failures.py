@@ -1,12 +1,13 @@
-"""What each of the SDK's exceptions means: one table, and one pure function that reads it.
+"""Meaning of the SDK's exceptions: a table, and a pure function which reads the table.
 
-The ambiguity: an exception of the SDK never says how a program ended. A program's own timeout is found
-inside the sandbox and reported there, so `SandboxTimeoutError` is always the gateway's. Whether anything
-may have run is not for the exception to say either, but for the stage at which it came. So every one
-of them is a failure, and none is an ending.
+The ambiguity: an exception of the SDK never reports a program's ending. The supervisor inside the
+sandbox detects and reports a program's own timeout, so `SandboxTimeoutError` always concerns the
+gateway. The exception also does not show if a program may have run; this depends on the stage of
+the call. So every exception is a failure, and none is an ending.
 
-Rows are found by the names of an exception's classes, the nearest first: `SandboxUnavailableError` is
-also a `SandboxNotRunningError`, and the order in which they stand here does not matter.
+The lookup uses the class names of an exception in method resolution order:
+`SandboxUnavailableError` is also a `SandboxNotRunningError`, and the order of the table's rows does
+not matter.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from typing import Literal
 from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
 
 Stage = Literal["start", "run"]
-"""`start`: no program has been given to the sandbox yet. `run`: one may have run."""
+"""`start`: no program has been sent to the sandbox yet. `run`: a program may have run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A row: a stable name for metrics and messages, and whether to try again may help."""
+    """Row of the table: a stable name for metrics and messages; `passing`: a retry may help."""
 
     reason: str
     passing: bool = True
 
 
 TABLE: dict[str, Meaning] = {
-    # refused for what was asked, or for who asked: no second try changes that
+    # refused for the request or the credentials: a retry cannot help
     "CWSandboxAuthenticationError": Meaning("refused_credentials", passing=False),
     "CWSandboxValidationError": Meaning("refused_request", passing=False),
     "SandboxValidationError": Meaning("refused_request", passing=False),
-    # the gateway, or what is between
+    # the gateway, or the network
     "SandboxResourceExhaustedError": Meaning("capacity"),
     "SandboxUnavailableError": Meaning("unavailable"),
     "SandboxTimeoutError": Meaning("timeout"),
@@ -46,12 +47,12 @@ TABLE: dict[str, Meaning] = {
     "SandboxTerminatedError": Meaning("terminated"),
     "SandboxFailedError": Meaning("failed"),
     "SandboxTerminalStateUnavailableError": Meaning("unknown_end"),
-    # a command: without an exit code, or with a part of its output missing, nothing is known of it
+    # a command without exit code or with missing output: its result is unknown
     "SandboxExecutionError": Meaning("no_exit_code"),
     "SandboxStreamBackpressureError": Meaning("output_lost"),
     "SandboxStreamTruncatedError": Meaning("output_lost"),
     "SandboxFileError": Meaning("file"),
-    # the bases of all others, those of services that are not used here among them
+    # base classes of all others, including services not used here
     "SandboxError": Meaning("other"),
     "CWSandboxError": Meaning("other"),
 }
@@ -59,7 +60,7 @@ _UNKNOWN = Meaning("other")
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """The row of an exception; what the SDK lets through from below it is `other`."""
+    """Return the row of an exception; exceptions from below the SDK are `other`."""
     for cls in type(error).__mro__:
         if cls.__name__ in TABLE:
             return TABLE[cls.__name__]
@@ -67,10 +68,10 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def failure_of(error: BaseException, stage: Stage) -> Failure:
-    """The failure that an exception is at that stage: SandboxUnavailable or SandboxLost."""
+    """Return an exception's failure at this stage: SandboxUnavailable or SandboxLost."""
     if isinstance(error, Failure):
         return error
-    # Some texts of the SDK begin with the whole command, which is ours and always the same.
+    # Some messages of the SDK begin with the whole command, which is constant.
     text = "" if str(error).startswith("Command ") else f": {str(error)[:300]}"
     message = f"{meaning_of(error).reason}: {type(error).__name__}{text}"
     return SandboxUnavailable(message) if stage == "start" else SandboxLost(message)

@@ -1,8 +1,8 @@
-"""The SDK, and all that is asked of it: make a sandbox, run a command in it, stop it, find those left.
+"""Wrapper of the SDK: create a sandbox, run a command, stop a sandbox, find leftover sandboxes.
 
-Only what is awaited is used, never what blocks. The address and the key are given with every call: the
-SDK would otherwise look for them in places of its own, and not everywhere in the same order. Its
-exceptions go no further than the modules of this folder.
+Uses only the SDK's awaitable calls, except for `get_status`, which runs in a thread. Every call
+gets the address and the key explicitly: otherwise the SDK would search several places for them, in
+varying order. The SDK's exceptions stay inside the modules of this folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_PAUSE_SECONDS = 3.0
 
 
 class Remote:
-    """One running sandbox at Aviato. `born`: by the monotonic clock."""
+    """Running sandbox at Aviato. `born`: time by the monotonic clock."""
 
     def __init__(self, sandbox: cwsandbox.Sandbox, shape: Shape) -> None:
         self._sandbox = sandbox
@@ -35,43 +35,43 @@ class Remote:
         self.born = time.monotonic()
 
     async def write_file(self, path: str, data: bytes) -> None:
-        """Writes a file as the image's user. Raises what the SDK raises."""
+        """Write a file as the image's user. Raises the SDK's exceptions."""
         await self._sandbox.write_file(path, data)
 
     def exec(self, argv: list[str], seconds: float) -> cwsandbox.Process:
-        """Begins a command whose stdin stays open; the call is given up after `seconds`."""
+        """Start a command with open stdin; the call is abandoned after `seconds`."""
         return self._sandbox.exec(argv, stdin=True, timeout_seconds=seconds)
 
     async def lives(self) -> bool:
-        """Whether Aviato says that it runs. Raises what the SDK raises."""
+        """Return True if Aviato reports the sandbox as running. Raises the SDK's exceptions."""
         try:
-            status = await asyncio.to_thread(self._sandbox.get_status)  # it blocks
+            status = await asyncio.to_thread(self._sandbox.get_status)  # a blocking call
         except cwsandbox.SandboxNotFoundError:
             return False
         return status == SandboxStatus.RUNNING
 
     async def stop(self) -> None:
-        """Stops it for good, sooner or later; never raises."""
+        """Stop the sandbox for good, with retries; never raises."""
         await stop(self._sandbox)
 
 
 class Gateway:
-    """Aviato's API, with this service's key; made where no sandbox has been made before."""
+    """Aviato's API with this service's key; create before any other use of the SDK."""
 
     def __init__(self, plan: Plan) -> None:
-        cwsandbox.disable_signal_handlers()  # SIGTERM is the service's, which drains first
-        logging.getLogger("cwsandbox").setLevel(logging.WARNING)  # else a line for each sandbox
+        cwsandbox.disable_signal_handlers()  # the service handles SIGTERM and drains first
+        logging.getLogger("cwsandbox").setLevel(logging.WARNING)  # otherwise a log line per sandbox
         self._plan = plan
         key = plan.api_key.get_secret_value()
         self._auth = AuthHeaders({"Authorization": f"Bearer {key}"}, "api_key")
         self._undoing: set[asyncio.Task[None]] = set()
-        # It stops what is left when the process exits in a way that runs no code of ours.
+        # The session stops leftover sandboxes if the process exits without running our own code.
         self._session = cwsandbox.Session(
             SandboxDefaults(base_url=plan.base_url, auth=self._auth), report_to=[]
         )
 
     async def create(self, order: Order) -> Remote:
-        """A sandbox that runs. Raises SandboxUnavailable, after retries within the budget."""
+        """Return a running sandbox, after retries if needed. Raises SandboxUnavailable."""
         plan = self._plan
         sandbox = cwsandbox.Sandbox(
             container_image=plan.image,
@@ -104,7 +104,7 @@ class Gateway:
         return Remote(sandbox, order.shape)
 
     async def end_tagged(self, tag: str) -> int:
-        """Stops all sandboxes with a tag that still live; how many. Raises what the SDK raises."""
+        """Stop all live sandboxes with a tag; return their number. Raises the SDK's exceptions."""
         plan = self._plan
         found = await cwsandbox.Sandbox.list(
             tags=[tag],
@@ -117,14 +117,14 @@ class Gateway:
         return len(found)
 
     async def close(self) -> None:
-        """Lets the SDK forget this service; never raises."""
+        """Close the SDK's session; never raises."""
         if self._undoing:
             await asyncio.wait(self._undoing, timeout=self._plan.start_seconds)
         with contextlib.suppress(cwsandbox.CWSandboxError):
             await self._session.close()
 
     def _undo(self, starting: asyncio.Future[None], sandbox: cwsandbox.Sandbox) -> None:
-        """Stops one that nobody waits for, in the background: first it must be known which it is."""
+        """Stop a no longer needed sandbox in the background, once its id is known."""
 
         async def undo() -> None:
             with contextlib.suppress(Exception):
@@ -138,7 +138,7 @@ class Gateway:
 
 
 async def _start(sandbox: cwsandbox.Sandbox, given_up: asyncio.Event) -> None:
-    """Asks for it, again while that may help: the same request, so that no second one comes of it."""
+    """Request the sandbox, with retries of the same request to avoid a second sandbox."""
     pause = _PAUSE_SECONDS
     while not given_up.is_set():
         try:
@@ -154,7 +154,7 @@ async def _start(sandbox: cwsandbox.Sandbox, given_up: asyncio.Event) -> None:
 
 
 async def stop(sandbox: cwsandbox.Sandbox) -> None:
-    """Stops a sandbox in whatever state it is, however long the gateway does not answer."""
+    """Stop a sandbox in any state, retrying for as long as the gateway does not answer."""
     pause = _PAUSE_SECONDS
     for tries in itertools.count():
         try:

@@ -1,4 +1,4 @@
-"""From the settings to what is asked of Aviato: sizes, tags, lifetimes, bounds."""
+"""Settings converted to requests to Aviato: sizes, tags, lifetimes, limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import Settings
 
-_OVERHEAD_MB = (
-    192  # for the warden, the interpreter, and what the kernel counts beside a program's own
-)
-_STEP_MB = 256  # sizes are rounded up to it, so that few are ever asked for
+_OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the program's own
+_STEP_MB = 256  # sizes are rounded up to multiples, so few sizes occur
 _MARGIN_SECONDS = 30.0
-_STARVED = (
-    2.0  # waiting for a core counts against nobody, so a program may take longer than its limits
-)
+_STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take longer
 _TAG = re.compile(r"[^\w.:=/-]")
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
@@ -30,7 +26,7 @@ _OWN = "proctor"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What sandboxes can differ in: memory with all that it holds, and a way out to the network."""
+    """Attributes in which sandboxes differ: total memory, and network access."""
 
     memory_mb: int
     network: bool = False
@@ -38,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A sandbox to be made."""
+    """Request for a new sandbox."""
 
     shape: Shape
     tags: tuple[str, ...]
@@ -47,7 +43,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the Aviato backend will run."""
+    """Parameters of the Aviato backend."""
 
     base_url: str
     api_key: SecretStr
@@ -72,34 +68,37 @@ class Plan:
 
     @property
     def instance_tag(self) -> str:
-        """On every sandbox of a service of this name, whichever start of it made them."""
+        """Tag on every sandbox of this instance name, across restarts of the service."""
         return f"{_OWN}-instance-{_clean(self.instance)}"
 
     @property
     def run_tag(self) -> str:
-        """On every sandbox of this start of the service."""
+        """Tag on every sandbox of this run of the service."""
         return f"{_OWN}-run-{self.run}"
 
     @property
     def pool_shape(self) -> Shape:
-        """That of the sandboxes which are kept ready: for the default limits, and for less."""
+        """Shape of the sandboxes in the pool: for the default limits and for lower limits."""
         return _shape(self.memory_mb, False)
 
     def shape(self, limits: Limits) -> Shape:
-        """The pool's own, unless the limits ask for more."""
+        """Return the pool's shape, or a larger shape if the limits require more."""
         return _shape(max(limits.memory_mb, self.memory_mb), limits.network)
 
     def warm_order(self, shape: Shape) -> Order:
-        """A sandbox for submissions. It outlives its age in the pool, and then the longest of them."""
+        """Return the order for submissions' sandboxes.
+
+        The lifetime covers the maximum age in the pool, the start, and the longest submission.
+        """
         lifetime = self.max_age_seconds + self.start_seconds + self.longest_seconds
         return Order(shape, self._tags(), lifetime)
 
     def kept_order(self, limits: Limits, tags: Sequence[str]) -> Order:
-        """A stateful sandbox, with the tags of whoever asked for it."""
+        """Return the order for a stateful sandbox, with the caller's tags."""
         return Order(self.shape(limits), self._tags(tags), self.kept_seconds)
 
     def call_seconds(self, limits: Limits, timeout_seconds: float | None = None) -> float:
-        """When a call of the SDK is given up: long after the limit inside would have ended it."""
+        """Return the timeout of an SDK call, much longer than the limits enforced inside."""
         inside = limits.cpu_seconds + limits.wall_seconds
         if timeout_seconds is not None:
             inside = timeout_seconds
@@ -111,7 +110,7 @@ class Plan:
 
 
 def make_plan(settings: Settings) -> Plan:
-    """Raises StartError when there is no key, or not room enough for what runs at once."""
+    """Return the plan. Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low."""
     if not settings.aviato_api_key.get_secret_value():
         raise StartError(
             "the backend aviato needs a key: set CWSANDBOX_API_KEY, AVIATO_API_KEY or "

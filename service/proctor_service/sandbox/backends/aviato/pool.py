@@ -1,8 +1,8 @@
-"""The warm pool: furnished sandboxes that wait, made ahead of need and never older than they may be.
+"""Warm pool: waiting, prepared sandboxes, made ahead of need and limited in age.
 
-Whoever needs one takes the one that has waited longest. Others are made in the background, so many at
-once as the plan allows, until the pool is full again. Where none is to be had in time, or asking again
-cannot help, the caller gets the failure; nothing is ever retried that may have run.
+A caller gets the sandbox with the longest wait. The pool refills in the background, with as many
+concurrent creations as the plan allows. If no sandbox becomes ready in time, or a retry cannot
+help, the caller gets the failure. A program which may have run is never retried.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Make = Callable[[Order], Awaitable[Remote]]
 
 
 class Pool:
-    """Sandboxes by what they are doing: `starting`, `ready`, `leased`, `stopping`."""
+    """Sandboxes by state: `starting`, `ready`, `leased`, `stopping`."""
 
     def __init__(self, plan: Plan, shape: Shape, make: Make) -> None:
         self._plan = plan
@@ -49,10 +49,10 @@ class Pool:
         self._upkeep: asyncio.Task[None] | None = None
         self._closing = False
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        """Fills the pool. Raises SandboxUnavailable when not a single one can be had in time."""
+        """Fill the pool. Raises SandboxUnavailable if not a single sandbox is ready in time."""
         self._upkeep = asyncio.create_task(self._keep_up())
         deadline = time.monotonic() + self._plan.start_seconds
         while len(self._ready) < self._plan.pool_size:
@@ -62,7 +62,7 @@ class Pool:
             raise self._refused or SandboxUnavailable("timeout: no sandbox came up")
 
     async def close(self) -> None:
-        """Stops all of them, and waits until that is done or takes too long."""
+        """Stop all sandboxes, and wait for completion or a timeout."""
         self._closing = True
         self._tell(len(self._waiters))
         tasks = [task for task in (self._upkeep, *self._making) if task is not None]
@@ -79,7 +79,7 @@ class Pool:
                 grave.cancel()
 
     def census(self) -> dict[str, int]:
-        """How many there are of each."""
+        """Return the number of sandboxes by state."""
         return {
             "ready": len(self._ready),
             "leased": len(self._leased),
@@ -87,10 +87,10 @@ class Pool:
             "stopping": len(self._graves),
         }
 
-    # ------------------------------------------------------------ for those who need one
+    # ------------------------------------------------------------ for callers
 
     async def take(self, shape: Shape) -> Remote:
-        """One that nobody has used since it was made or emptied. Raises SandboxUnavailable."""
+        """Return a sandbox unused since its creation or last cleanup. Raises SandboxUnavailable."""
         deadline = time.monotonic() + self._plan.start_seconds
         if shape != self._shape:
             return self._lend(await self.make(self._plan.warm_order(shape)))
@@ -106,7 +106,7 @@ class Pool:
                 raise SandboxUnavailable("capacity: no sandbox became ready in time")
 
     def give_back(self, remote: Remote) -> None:
-        """One that may be used again, after it was emptied."""
+        """Return a cleaned sandbox to the pool, or stop the sandbox if unsuitable."""
         if self._closing or remote.shape != self._shape or self._is_old(remote):
             self.stop(remote)
         elif remote in self._leased:
@@ -115,13 +115,13 @@ class Pool:
             self._tell(1)
 
     def stop(self, remote: Remote) -> None:
-        """Stops one that was lent, in the background."""
+        """Stop a leased sandbox in the background."""
         if remote in self._leased:
             self._leased.remove(remote)
             self._bury(remote)
 
     async def make(self, order: Order) -> Remote:
-        """One made for the purpose. Raises SandboxUnavailable."""
+        """Create a sandbox for this order. Raises SandboxUnavailable."""
         try:
             async with asyncio.timeout(self._plan.start_seconds):
                 await self._room.acquire()
@@ -140,7 +140,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def kept(self, order: Order) -> AsyncIterator[Remote]:
-        """One made for the purpose, for as long as the caller likes."""
+        """Create a sandbox for this order, and stop the sandbox at the end of the context."""
         remote = self._lend(await self.make(order))
         try:
             yield remote
@@ -150,7 +150,7 @@ class Pool:
     # ------------------------------------------------------------ upkeep
 
     def _fill(self) -> None:
-        """Starts making as many as are missing, as far as there is room for them."""
+        """Start creating the missing sandboxes, within the limit on concurrent creations."""
         if self._closing:
             return
         wanted = self._plan.pool_size + len(self._waiters)
@@ -183,7 +183,7 @@ class Pool:
             await asyncio.sleep(_UPKEEP_SECONDS)
             self._discard_old()
             self._fill()
-            self._tell(len(self._ready))  # one that was told and then cancelled told nobody else
+            self._tell(len(self._ready))  # a waiter woken and then cancelled wakes no other waiter
 
     def _discard_old(self) -> None:
         while self._ready and self._is_old(self._ready[0]):
@@ -210,7 +210,7 @@ class Pool:
         grave.add_done_callback(self._graves.discard)
 
     def _tell(self, most: int) -> None:
-        """Has those who wait look again, the first ones first."""
+        """Wake up to `most` waiting callers, the oldest first."""
         while self._waiters and most > 0:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -218,7 +218,7 @@ class Pool:
                 most -= 1
 
     async def _change(self, deadline: float) -> bool:
-        """Waits until there may be one for us; False when that took too long."""
+        """Wait for a possible change; False after the deadline."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._fill()

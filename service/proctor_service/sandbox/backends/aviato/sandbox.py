@@ -1,4 +1,4 @@
-"""A fresh sandbox for one program: `sandbox.interface.Sandbox` over one warden's run."""
+"""Fresh sandbox for a single program: `sandbox.interface.Sandbox` over a supervisor's run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A sandbox that keeps its state: each command is a warden's run of its own in the same box.
+"""Stateful sandbox: each command is a separate supervisor's run in the same workdir.
 
-Nothing of the service waits in the sandbox between two commands, so a gateway that restarts costs no
-more than the commands that run just then. Files and what runs in the background stay there; what Python
-code changes in its environment is told, kept here, and given to the next command.
+Between two commands, no process of the service waits in the sandbox, so a restart of the gateway
+affects only the commands running at the time. Files and background processes stay in the sandbox.
+Environment changes of Python code are reported, stored here, and passed to the next command.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _KILL_SECONDS = 5.0
 _ERRAND_SECONDS = 60.0
 _UNTIMED_SECONDS = 1e8
 _MOST_ENVIRONMENT_BYTES = 1 << 16
-_ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
+_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
 _ARCHIVE_BYTES = 16 << 20
 
 T = TypeVar("T")
 Open = Callable[[float | None], AbstractAsyncContextManager[Execution]]
-"""Has a warden started in the sandbox, for a command with that timeout. Raises SandboxUnavailable."""
+"""Start a supervisor for a command with this timeout. Raises SandboxUnavailable."""
 
 
 class AviatoStatefulSandbox:
@@ -49,7 +49,7 @@ class AviatoStatefulSandbox:
         self._environment: dict[str, str | None] = {}
         self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifecycle
 
     async def ended(self) -> Ended:
         """See `StatefulSandbox.ended`."""
@@ -61,12 +61,12 @@ class AviatoStatefulSandbox:
             self._over.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
 
     def lose(self, why: str) -> None:
-        """It is gone, through no act of its own."""
+        """Mark the sandbox as lost for an outside reason."""
         if not self._over.done():
             self._over.set_exception(SandboxLost(why))
-            self._over.exception()  # retrieved here, so that nobody need watch it
+            self._over.exception()  # retrieved here, or asyncio would log a warning
 
-    # ------------------------------------------------------------ what it does
+    # ------------------------------------------------------------ commands and files
 
     async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
         """See `StatefulSandbox.exec`."""
@@ -119,7 +119,7 @@ class AviatoStatefulSandbox:
         async with contextlib.AsyncExitStack() as stack:
             execution = await self._unless_over(self._warden(stack, timeout))
             flood = max(self._flood_bytes, 2 * limits.output_kb << 10)
-            still = kind == "save"  # nothing moves while the files are read
+            still = kind == "save"  # other processes stop while the files are read
             execution.begin(limits, flood, timeout_seconds=timeout, hear=hear, still=still)
             execution.pass_on(_order(kind, what, stdin, self._environment, limits.disk_mb))
             try:
@@ -138,7 +138,10 @@ class AviatoStatefulSandbox:
             raise SandboxLost(failure.message) from failure
 
     async def _unless_over(self, work: Coroutine[Any, Any, T]) -> T:
-        """Does it, unless the sandbox is over before. Raises SandboxEnded or SandboxLost then."""
+        """Return the result of `work`, unless the sandbox ends first.
+
+        Raises SandboxEnded or SandboxLost if the sandbox ends first.
+        """
         doing = asyncio.ensure_future(work)
         try:
             both: set[asyncio.Future[Any]] = {doing, self._over}
@@ -147,7 +150,7 @@ class AviatoStatefulSandbox:
                 raise self._end()
             return doing.result()
         except SandboxLost as lost:
-            # What was under way may have run or not: nobody knows what state the sandbox is in.
+            # The interrupted work may have run or not: the sandbox's state is unknown.
             self.lose(lost.message)
             raise
         finally:
@@ -162,7 +165,7 @@ class AviatoStatefulSandbox:
         return SandboxEnded("the sandbox was stopped")
 
     def _take_environment(self, said: bytes) -> None:
-        """What Python code did to its environment, from now on everybody's in this sandbox."""
+        """Store the environment changes of Python code for all later commands in this sandbox."""
         with contextlib.suppress(ValueError, AttributeError):
             if len(said) <= _MOST_ENVIRONMENT_BYTES:
                 for name, value in json.loads(said or b"{}").items():
@@ -177,7 +180,10 @@ def _order(
     environment: dict[str, str | None],
     file_mb: int,
 ) -> bytes:
-    """What a cell obeys. No file that it writes for us is larger than the whole disk is to be."""
+    """Return the order for the child.
+
+    A file written for the service is limited to the size of the whole disk.
+    """
     order = {
         "kind": kind,
         "what": what,
@@ -190,7 +196,7 @@ def _order(
 
 
 async def _kill(execution: Execution) -> None:
-    """Has a command's processes ended, and waits a while for it."""
+    """Kill a command's processes, and wait a limited time for the ending."""
     execution.send(b"k\n")
     with contextlib.suppress(TimeoutError, SandboxLost):
         async with asyncio.timeout(_KILL_SECONDS):

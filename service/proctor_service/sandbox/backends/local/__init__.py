@@ -1,4 +1,4 @@
-"""The local backend: a fresh sandbox costs a fork. Nothing outside imports more than this.
+"""The local backend: a fresh sandbox costs a fork. Other packages import only these names.
 
 launch ──▶ backend ──▶ slot ──▶ sandbox        in the service
                         │          │

@@ -1,6 +1,7 @@
-"""What an older kernel lacks, tried out where sandboxes will stand: in namespaces, in a child.
+"""Checks for features missing from older kernels, run in a child inside the sandboxes' namespaces.
 
-Without these a sandbox has its walls, and they show more or hold less than a newer kernel's would.
+Without these features a sandbox is still isolated, but reveals more or enforces less than on a
+newer kernel.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import sys
 
 from proctor_service.sandbox.interface import Check
 
-# Exit code: 1 for each ability that is missing, by its bit. Runs by itself: no part of the service is on
-# its path. 442 is mount_setattr on every architecture that the filter knows.
+# Exit code: bit 0 without mount_setattr, bit 1 without subset=pid. The script imports no part of
+# the service. 442 is mount_setattr on every architecture of the filter.
 _TRY = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -29,7 +30,10 @@ os._exit(lacks | os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) << 1)
 
 
 def kernel_checks(flags: int) -> list[Check]:
-    """`flags`: those of unshare(2) with which sandboxes are made; 0 where none can be."""
+    """Return the checks of kernel features.
+
+    `flags`: the unshare(2) flags for creating sandboxes; 0 where namespaces are unavailable.
+    """
     lacks = _missing(flags) if flags else 0
     release = os.uname().release
     return [

@@ -1,9 +1,9 @@
 """The local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-A pool of slots, each with a forkserver and a waiting sandbox. `lease` borrows a slot's sandbox; giving
-it back means waiting until the kernel has removed it, then the slot forks another. The pool grows when
-all slots are taken and stays bounded. A sweep looks at what runs longer than a moment: CPU time, idle
-time, and who is asleep.
+A pool of slots, each with a fork server and a waiting sandbox. `lease` takes a slot's sandbox.
+After the lease the slot waits until the kernel has removed the sandbox, then forks another. The
+pool grows up to a bound when all slots are taken. The monitor samples every sandbox except the
+shortest-lived: CPU time, idle time, and sleep.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
 _SURPLUS_SECONDS = 20.0
 _SWEEPS_PER_BACKGROUND_LOOK = 20
-_SESSION_PROCESSES = 1  # what starts the commands is a process too
-_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once,
-_TRY_AGAIN_SECONDS = 2.0  # for so long
+_SESSION_PROCESSES = 1  # the session process counts, too
+_STILLBORN = 5  # after this number of failed spawns in a row, leases fail at once
+_TRY_AGAIN_SECONDS = 2.0  # duration of this state
 
 
 class LocalBackend:
@@ -64,11 +64,11 @@ class LocalBackend:
 
     @property
     def traits(self) -> Traits:
-        """What this machine gives and what it cannot."""
+        """Properties of this machine, and its missing protections."""
         return self._plan.traits
 
     async def open(self) -> None:
-        """Starts the pool. Raises StartError when no sandbox comes up."""
+        """Start the pool. Raises StartError when no sandbox becomes ready."""
         raise_open_files()
         self._groups = self._plan.open_groups()
         try:
@@ -88,7 +88,7 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
-        """Lends a fresh sandbox; see `Backend.lease`."""
+        """Lease a fresh sandbox; see `Backend.lease`."""
         async with self._borrow(limits) as (_, sandbox):
             self._watch.add(sandbox)
             try:
@@ -100,14 +100,14 @@ class LocalBackend:
     async def keep(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lends a sandbox that keeps its state; see `Backend.keep`. Nothing here carries tags."""
+        """Lease a stateful sandbox; see `Backend.keep`. Local sandboxes ignore tags."""
         launch = self._plan.launch
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(more) as (slot, sandbox):
             kept = LocalStatefulSandbox(sandbox, limits, self._watch, launch.flood_bytes)
             self._kept[slot] = kept
             if len(self._slots) - len(self._kept) < self._plan.warm_slots:
-                self._add_slot()  # rewards find as many as before
+                self._add_slot()  # keeps the number of slots for evaluations
             try:
                 await kept.open()
                 yield kept
@@ -131,7 +131,7 @@ class LocalBackend:
             slot.give_back(sandbox)
 
     async def close(self) -> None:
-        """Ends every slot and waits until its processes are gone."""
+        """Close every slot and wait until its processes are gone."""
         self._closing = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -150,23 +150,26 @@ class LocalBackend:
             self._groups = None
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """See `Backend.when_asleep`; told from the sweep."""
+        """Register a callback; see `Backend.when_asleep`. The monitor loop calls `tell`."""
         self._tell_asleep = tell
 
     def census(self) -> dict[str, int]:
-        """Slots by state."""
+        """Return the number of slots by state."""
         return dict(Counter(slot.state for slot in self._slots))
 
     def forkserver_of(self, sandbox: Sandbox) -> int:
-        """The pid above a sandbox that is lent, for faults on purpose. Raises LookupError."""
+        """Return the PID of a leased sandbox's fork server, for fault injection.
+
+        Raises LookupError for other sandboxes.
+        """
         return next(slot.pid for slot in self._slots if slot.sandbox is sandbox)
 
     def busy_slots(self) -> list[int]:
-        """The pids above all sandboxes that are lent, for faults on purpose."""
+        """Return the PIDs of all fork servers with a leased sandbox, for fault injection."""
         return [slot.pid for slot in self._slots if slot.state == "leased"]
 
     def zygote(self) -> int:
-        """The pid of the process that forkservers are forked from, for faults on purpose."""
+        """Return the PID of the zygote, for fault injection."""
         return self._nursery.pid
 
     # ------------------------------------------------------------ slots
@@ -187,7 +190,7 @@ class LocalBackend:
             await self._change(1.0)
 
     def _pick(self, disk_mb: int) -> Slot | None:
-        """A ready slot, rather one that fits; it is out of the pool then."""
+        """Take a ready slot out of the pool, preferably with the right disk size."""
         ready = [slot for slot in self._ready if slot.state == "ready"]
         fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
         self._ready = deque(ready)
@@ -198,10 +201,10 @@ class LocalBackend:
         return slot
 
     async def _fit(self, slot: Slot, disk_mb: int) -> bool:
-        """Gives a slot's sandbox that disk size; False when the slot died over it.
+        """Give a slot's sandbox this disk size; False if the slot died meanwhile.
 
-        The slot stays the caller's meanwhile: back in the pool, another with another size could take
-        it, and the two would go on taking it from each other.
+        The caller keeps the slot during the change. Back in the pool, a caller with another size
+        could take the slot, and both callers would take the slot from each other forever.
         """
         if slot.disk_mb == disk_mb:
             return True
@@ -218,13 +221,13 @@ class LocalBackend:
         return slot.state == "ready"
 
     def _grow(self) -> None:
-        """Another slot, when none is on its way for each who waits."""
+        """Add a slot unless enough are coming up for all waiting callers."""
         coming = sum(slot.state in ("starting", "recycling") for slot in self._slots)
         if coming <= len(self._waiters) and len(self._slots) < self._plan.max_slots:
             self._add_slot()
 
     def _add_slot(self) -> None:
-        """Has another forkserver forked, or sees to it that there is a zygote to do it."""
+        """Order another fork server, or a new zygote if none runs."""
         if not self._nursery.ready:
             self._call_midwife()
             return
@@ -236,7 +239,7 @@ class LocalBackend:
             self._last_error = str(error)
             if group is not None:
                 group.close()
-            return  # whoever waits tries again
+            return  # waiting callers try again
         self._slots.append(slot)
 
     def _call_midwife(self) -> None:
@@ -257,7 +260,7 @@ class LocalBackend:
         self._last_error = why
 
     def _gives_up(self) -> bool:
-        """Whether nothing came up lately; after a while another try is worth it."""
+        """Return True after repeated recent failures; after a pause, callers try again."""
         lately = time.monotonic() - self._stillborn_at < _TRY_AGAIN_SECONDS
         return self._stillborn >= _STILLBORN and lately
 
@@ -278,7 +281,7 @@ class LocalBackend:
         self._wake(1 if slot.state == "ready" else len(self._waiters))
 
     def _wake(self, most: int) -> None:
-        """Has those who wait look again, the first ones first."""
+        """Wake up to `most` waiting callers, the oldest first."""
         while self._waiters and most > 0:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -299,11 +302,11 @@ class LocalBackend:
         grave.add_done_callback(self._graves.discard)
 
     async def _change(self, seconds: float) -> None:
-        """Waits until a slot becomes ready or dies, at most `seconds`."""
+        """Wait until a slot becomes ready or dies, at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):  # wait_for may swallow a cancellation
+            async with asyncio.timeout(seconds):  # asyncio.wait_for may swallow a cancellation
                 await waiter
 
     async def _sweep(self) -> None:
@@ -324,7 +327,7 @@ class LocalBackend:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Closes a slot that was made for a rush, once it has been over for a while."""
+        """Close a surplus slot some time after a load peak."""
         if len(self._ready) <= self._plan.warm_slots:
             self._surplus_since = time.monotonic()
         elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:

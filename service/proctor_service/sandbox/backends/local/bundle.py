@@ -1,7 +1,7 @@
-"""What the zygote is started with: code sent over its stdin, and the few lines that load it.
+"""Start-up data of the zygote: code sent over its stdin, and a short loader.
 
-Nothing of the service is on a path that a sandbox can see, and the modules leave `sys.modules` before
-the first submission runs, so that none can import them.
+No part of the service is on a path visible to a sandbox, and the modules leave `sys.modules` before
+the first submission runs, so a submission cannot import them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PACKAGES = {
     "proctor_forkserver": (_LOCAL, ("kernel", "jail", "forkserver", "zygote")),
 }
 
-# Runs in the sandboxes' interpreter, once: what it compiles, each zygote of the same interpreter loads.
-# Compiling leaves a process some megabytes larger, and a fork pays for each page of its parent.
+# Runs once in the sandboxes' interpreter; each zygote of the same interpreter loads the result.
+# Compiling enlarges a process by some megabytes, and a fork pays for each page of its parent.
 _COMPILE = """
 import json, marshal, sys
 codes = {
@@ -29,8 +29,8 @@ codes = {
 sys.stdout.buffer.write(marshal.dumps(codes))
 """
 
-# Runs in the new interpreter as `-c`: reads its configuration and its code from stdin, makes the modules,
-# begins. Its argument is the descriptor of the socket on which it takes orders.
+# Runs in the new interpreter as `-c`: reads configuration and code from stdin, makes the modules,
+# and starts the zygote. The argument is the descriptor of the socket for orders.
 BOOT = """
 import builtins, importlib, importlib.abc, importlib.machinery, json, marshal, os, site, socket, sys
 orders = socket.socket(fileno=int(sys.argv.pop()))
@@ -84,9 +84,9 @@ except BaseException as error:
 
 
 def compiled(python: str) -> bytes:
-    """The code of all that runs in forkservers and in their sandboxes, marshalled by their interpreter.
+    """Return all code of fork servers and sandboxes, compiled and marshalled by `python`.
 
-    Raises OSError and subprocess.CalledProcessError when that does not run.
+    Raises OSError and subprocess.CalledProcessError when the interpreter fails.
     """
     sources = {}
     for package, (directory, names) in _PACKAGES.items():
@@ -100,15 +100,15 @@ def compiled(python: str) -> bytes:
 
 
 def start_message(config: dict[str, object], preload: Sequence[str], code: bytes) -> bytes:
-    """What a new zygote waits for: configuration and code, each after eight digits of length."""
+    """Return configuration and code for a new zygote, each after its length in eight digits."""
     text = json.dumps({"config": config, "preload": list(preload)}).encode()
     return f"{len(text):08d}".encode() + text + f"{len(code):08d}".encode() + code
 
 
 def environment(path: str) -> dict[str, str]:
-    """What a sandbox finds in its environment; nothing of the service's own.
+    """Return the environment variables of a sandbox, independent of the service's own.
 
-    The hash seed is fixed, so that the order of a set, and with it a verdict, is the same each time.
+    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time.
     """
     return {
         "PATH": path,

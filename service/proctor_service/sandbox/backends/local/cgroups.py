@@ -1,11 +1,11 @@
-"""Control groups, v1 and v2: memory, processes and CPU time counted over a whole sandbox.
+"""Control groups, v1 and v2: count memory, processes and CPU time of a whole sandbox.
 
-Each forkserver has a group of its own, made once; its sandboxes are born in it. Limits are written
-before a job begins, when they differ from those of the last. Where groups cannot be had, `find` says
-why, and rlimits do what they can.
+Each fork server has its own group, created once; its sandboxes start in this group. New limits are
+written before a job begins, if they differ from the previous limits. Where groups are unavailable,
+`find` returns the reason, and rlimits enforce as much as possible.
 
-The cores are shared out by sandbox, however many processes or sessions one consists of. A sandbox that
-nobody waits for gets what all others leave.
+Each sandbox gets the same share of the cores, for any number of processes or sessions. A sandbox
+without a waiting caller gets only otherwise unused time.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
-_YOUNG_SECONDS = 10.0  # a group this new may not be locked by its service yet
+_YOUNG_SECONDS = 10.0  # the service of a younger group may not hold its lock yet
 _CONTROLLERS = ("memory", "pids", "cpuacct")
 _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
-_ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # of a group, and (v1) of a process with nice 0
+_ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # default of a group, and (v1) of a process with nice 0
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
 AWAKE, RESTING = 10.0, 0.0  # weights
-# v1. The first that there is: with swap it is never less than without.
+# v1. The first existing file is used: the peak with swap is never below the peak without.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
-_LIMIT_SLACK_BYTES = 1 << 20  # what the kernel takes at once stays below the limit by less
-_FORKSERVER_PROCESSES = 1  # it stands in the group too
-_FORKSERVER_MB = 16  # and its pages, as far as they are not the zygote's, are charged to it
+_LIMIT_SLACK_BYTES = 1 << 20  # an out-of-memory peak is closer to the limit than this
+_FORKSERVER_PROCESSES = 1  # the fork server is in the group too
+_FORKSERVER_MB = 16  # fork server's pages not shared with the zygote are charged to the group
 
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """Where groups can be made: for v1 a directory for each controller, for v2 the same for all."""
+    """Directories for new groups: for v1 a directory per controller, for v2 the same for all."""
 
     version: int
     directories: dict[str, Path]
 
     def counts(self, controller: str) -> bool:
-        """Whether `memory`, `pids`, `cpuacct` or `cpu` is enforced."""
+        """Return True if `memory`, `pids`, `cpuacct` or `cpu` is enforced."""
         return controller in self.directories
 
     def set_weight(self, directory: Path, weight: float) -> None:
-        """A group's part of the cores; 1.0: as much as groups have by themselves."""
+        """Set a group's share of the cores; 1.0 is the default share of a group."""
         version = self.version
         number = round(weight * _ORDINARY_WEIGHTS[version])
         number = min(max(number, _LEAST_WEIGHTS[version]), _MOST_WEIGHTS[version])
@@ -58,7 +58,7 @@ class Hierarchy:
 
 
 class Group:
-    """The group of one forkserver."""
+    """Cgroup of a fork server and its sandboxes."""
 
     def __init__(self, hierarchy: Hierarchy, directories: dict[str, Path]) -> None:
         self._v1 = hierarchy.version == 1
@@ -68,7 +68,7 @@ class Group:
         self._limit_bytes = 0
         self._at_limit_before = 0
         self._weight: float | None = None
-        self._lock = threading.Lock()  # it is read from threads, too
+        self._lock = threading.Lock()  # threads read the group, too
         self.set_weight(AWAKE)
         names = {"cpuacct": "cpuacct.usage"} if self._v1 else {"cpuacct": "cpu.stat"}
         names["memory"] = "memory.oom_control" if self._v1 else "memory.events"
@@ -83,9 +83,10 @@ class Group:
                 self._peak = os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC)
 
     def entrances(self) -> list[int]:
-        """Open files, for the caller to close: a process that writes `0` into each is in the group.
+        """Open the files for entering the group; the caller closes them.
 
-        Entering waits for the kernel some 10 ms: nothing for an event loop to do.
+        A process enters by writing `0` into each file. Entering blocks for about 10 ms, too long
+        for an event loop.
         """
         return [
             os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
@@ -93,7 +94,7 @@ class Group:
         ]
 
     def set_limits(self, memory_mb: int, processes: int) -> None:
-        """Writes the limits of the next sandbox. Raises OSError when the kernel refuses them."""
+        """Write the limits of the next sandbox. Raises OSError when the kernel refuses them."""
         if self._set == (memory_mb, processes):
             return
         if "memory" in self._directories:
@@ -105,7 +106,7 @@ class Group:
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:
-        """AWAKE or RESTING. Nothing depends on it but speed."""
+        """Set the weight AWAKE or RESTING, which affects only speed."""
         if self._weight != weight and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight
@@ -117,48 +118,48 @@ class Group:
             with contextlib.suppress(OSError):
                 (directory / "memory.swap.max").write_text("0")
             return
-        # memory+swap may never be below memory: which goes first depends on the direction.
+        # memory+swap must never be below memory: the order of writes depends on the direction.
         names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
         for name in (*names, names[0]):
             with contextlib.suppress(OSError):
                 (directory / name).write_text(str(limit_bytes))
-        with contextlib.suppress(OSError):  # buffers of TCP and UDP, counted by themselves
+        with contextlib.suppress(OSError):  # buffers of TCP and UDP have a separate counter
             (directory / "memory.kmem.tcp.limit_in_bytes").write_text(str(limit_bytes))
         if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
             raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
 
     def cpu_seconds(self) -> float | None:
-        """CPU time of the group so far; None where it is not counted."""
-        with self._lock:  # its number may be another file's once it is closed
+        """Return CPU seconds of the group so far; None if not counted."""
+        with self._lock:  # after `close` the descriptor number may belong to another file
             descriptor = self._open.get("cpuacct")
             if descriptor is None:
                 return None
             text = os.pread(descriptor, 512, 0)
         if self._v1:
             return int(text) / 1e9
-        return int(text.split(None, 2)[1]) / 1e6  # the first line is `usage_usec N`
+        return int(text.split(None, 2)[1]) / 1e6  # first line: `usage_usec N`
 
     def out_of_memory_kills(self) -> int:
-        """How many processes of the group the kernel has killed for memory so far."""
+        """Return the number of the group's processes killed by the kernel for memory so far."""
         descriptor = self._open.get("memory")
         if descriptor is None:
             return 0
         return _number_after(b"oom_kill", os.pread(descriptor, 1024, 0))
 
     def at_memory_limit(self) -> bool:
-        """Whether the group has met its own limit of memory, and not only one of a group above.
+        """Return True if the group reached its own memory limit, not just a limit above.
 
-        Since the last `forget_memory_limit`. A limit that makes the kernel give up what it had read of
-        files is met, too.
+        Counts since the last `forget_memory_limit`. A limit reached and met by dropping cached file
+        pages counts, too.
         """
         if not self._v1:
             return self._times_at_limit() > self._at_limit_before
-        # The peak: memory.failcnt, which is for this, stays 0 on some kernels.
+        # Read the peak: the dedicated counter memory.failcnt stays 0 on some kernels.
         most = self._limit_bytes - _LIMIT_SLACK_BYTES
         return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
 
     def forget_memory_limit(self) -> None:
-        """From now on the group has not met its limit."""
+        """Reset `at_memory_limit` to False."""
         if not self._v1:
             self._at_limit_before = self._times_at_limit()
         elif self.at_memory_limit():
@@ -170,7 +171,7 @@ class Group:
         return 0 if descriptor is None else _number_after(b"oom", os.pread(descriptor, 1024, 0))
 
     def close(self) -> None:
-        """Removes the group; its processes must be gone."""
+        """Remove the group; its processes must be gone."""
         with self._lock:
             for descriptor in (*self._open.values(), *([] if self._peak < 0 else [self._peak])):
                 os.close(descriptor)
@@ -181,13 +182,14 @@ class Group:
 
 
 class Groups:
-    """All groups of this service, below one directory that it holds a lock on while it lives.
+    """All groups of this service, below a directory locked for the service's lifetime.
 
-    The lock tells whether a directory's service is alive, also across pid namespaces.
+    The lock shows other services, also in other PID namespaces, if the directory's service is
+    alive.
     """
 
     def __init__(self, hierarchy: Hierarchy, cpu_weight: float) -> None:
-        """`cpu_weight`: of all sandboxes together, against everything else on the machine."""
+        """Create the directory. `cpu_weight`: share of all sandboxes against other processes."""
         self.hierarchy = hierarchy
         name = f"proctor-{os.getpid()}-{secrets.token_hex(4)}"
         self._parents = {c: d / name for c, d in hierarchy.directories.items()}
@@ -203,14 +205,14 @@ class Groups:
             hierarchy.set_weight(self._parents["cpu"], cpu_weight)
 
     def make(self, name: str) -> Group:
-        """A new group. Raises OSError when it cannot be made."""
+        """Create a group. Raises OSError on failure."""
         directories = {c: parent / name for c, parent in self._parents.items()}
         for directory in set(directories.values()):
             directory.mkdir()
         return Group(self.hierarchy, directories)
 
     def close(self) -> None:
-        """Removes the directory of this service."""
+        """Remove the directory of this service."""
         for parent in set(self._parents.values()):
             remove_tree(parent)
         for lock in self._locks:
@@ -224,10 +226,10 @@ def _number_after(word: bytes, text: bytes) -> int:
 
 
 def find() -> tuple[Hierarchy | None, str]:
-    """Where this process may make groups, or None and the reason.
+    """Return the hierarchy in which this process may create groups, or None and the reason.
 
-    A v2 group with processes in it cannot have limited children, so there a delegated subtree is
-    needed: systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a container.
+    A v2 group with processes cannot have limited children, so v2 needs a delegated subtree:
+    systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a container.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text().split()
@@ -235,7 +237,7 @@ def find() -> tuple[Hierarchy | None, str]:
         return None, str(error)
     own = {c: path for _, names, path in (x.split(":", 2) for x in lines) for c in names.split(",")}
     directories = {
-        c: (_ROOT / c).resolve() / own[c].lstrip("/")  # two may be one, mounted together
+        c: (_ROOT / c).resolve() / own[c].lstrip("/")  # two controllers may share a mount
         for c in (*_CONTROLLERS, "cpu")
         if c in own and (_ROOT / c).is_dir()
     }
@@ -254,7 +256,7 @@ def find() -> tuple[Hierarchy | None, str]:
 
 
 def remove_stale(hierarchy: Hierarchy) -> None:
-    """Ends and removes what a service that is no longer alive has left behind."""
+    """Kill leftover processes of dead services and remove their groups."""
     for directory in set(hierarchy.directories.values()):
         for child in directory.glob("proctor-*"):
             if _NAME.fullmatch(child.name) and _is_stale(child):
@@ -275,7 +277,7 @@ def _is_stale(directory: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Removes a group and those below it, ending any process that is still there."""
+    """Remove a group and its descendants, killing all remaining processes."""
     for child in [*directory.glob("*/"), directory]:
         with contextlib.suppress(OSError):
             for pid in (child / "cgroup.procs").read_text().split():
@@ -293,7 +295,7 @@ def _usable(hierarchy: Hierarchy) -> tuple[Hierarchy | None, str]:
 
 
 def _probe(directory: Path) -> OSError | None:
-    """Why no group can be made there, if none can."""
+    """Return the error from creating a group in `directory`, or None on success."""
     probe = directory / f"proctor-{os.getpid()}-probe"
     try:
         probe.mkdir()
@@ -304,7 +306,7 @@ def _probe(directory: Path) -> OSError | None:
 
 
 def _shares_cores(directory: Path) -> bool:
-    """Whether groups below a v2 directory can have weights; makes it so where that is possible."""
+    """Return True if groups below a v2 directory can have weights; enable weights if possible."""
     control = directory / "cgroup.subtree_control"
     try:
         if "cpu" not in control.read_text().split():
@@ -315,7 +317,7 @@ def _shares_cores(directory: Path) -> bool:
 
 
 def _delegated(own: Path) -> Path | str:
-    """The v2 directory below which limited groups can be made, or why there is none."""
+    """Return the v2 directory for limited groups, or the reason for its absence."""
     try:
         available = (own / "cgroup.controllers").read_text().split()
         if not {"memory", "pids"} <= set(available):

@@ -1,6 +1,6 @@
-"""Our end of the line to a sandbox's program: whole lines in both directions, none of them waited for.
+"""Service side of the connection to a sandbox's program: whole lines, without blocking.
 
-What comes out is hostile: it is bounded here, and understood elsewhere.
+Lines from the program are hostile: this module only bounds them, and other modules parse them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from proctor_service.sandbox.backends.local.forkserver import LOCKED
 from proctor_service.sandbox.backends.local.turns import Turns
 
 _CHUNK = 1 << 16
-_UNREAD_BYTES = 64 << 20  # values are bounded to less where they are encoded
+_UNREAD_BYTES = 64 << 20  # the encoding limits values to less
 _UNREAD_LINES = 100_000
-_UNSENT_BYTES = 1 << 20  # whoever relays to a program waits beyond that
+_UNSENT_BYTES = 1 << 20  # above this, a sender waits in `drain`
 
 
 class Channel:
-    """Calls `on_flood` when a sandbox says more than anybody will read."""
+    """Line channel; calls `on_flood` when the sandbox sends more than the service will read."""
 
     def __init__(self, descriptor: int, on_flood: Callable[[], None]) -> None:
         self.open = True
@@ -42,13 +42,13 @@ class Channel:
         self._drained: asyncio.Future[None] | None = None
 
     def listen(self) -> None:
-        """Begins to read."""
+        """Start reading."""
         self._loop.add_reader(self._socket.fileno(), self.read)
 
     def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends a line; what does not fit the socket waits until it does.
+        """Send a line; data beyond the socket's buffer is queued.
 
-        `descriptors` go along, and are closed here once they are on their way.
+        The channel takes ownership of `descriptors` and closes them after sending.
         """
         given = list(descriptors)
         if self.turns is not None:
@@ -66,14 +66,14 @@ class Channel:
             self._unsent_bytes += len(view)
 
     async def drain(self) -> None:
-        """Gives way to the loop, and waits while much is unsent."""
+        """Yield to the event loop, and wait while the queue is long."""
         await asyncio.sleep(0)
         while self._unsent_bytes > _UNSENT_BYTES and self.open:
             self._drained = self._loop.create_future()
             await self._drained
 
     def hang_up(self) -> None:
-        """No more lines will come; those under way still arrive."""
+        """Close the sending side; queued lines still arrive."""
         self._hung_up = True
         if self.turns is not None:
             self.turns.left_alone()
@@ -82,7 +82,7 @@ class Channel:
                 self._socket.shutdown(socket.SHUT_WR)
 
     async def receive(self) -> bytes | None:
-        """The next line, None after the last."""
+        """Return the next line, or None after the last."""
         while not self._lines:
             if not self.open:
                 return None
@@ -96,7 +96,7 @@ class Channel:
         return line
 
     def read(self) -> bool:
-        """Reads once; whether there may be more to read at once."""
+        """Read a chunk; True if more may be readable at once."""
         try:
             data = self._socket.recv(_CHUNK)
         except BlockingIOError:
@@ -112,11 +112,11 @@ class Channel:
         return bool(data)
 
     def unfinished(self) -> str:
-        """What was said without a newline: how a sandbox tells that its walls did not come up."""
+        """Return text sent without a newline: a sandbox reports failed isolation in this form."""
         return bytes(self._received[:300]).decode("utf-8", "replace")
 
     def close(self) -> None:
-        """Closes the socket; may be called again."""
+        """Close the socket; idempotent."""
         if self._socket.fileno() >= 0:
             self._stop()
             self._socket.close()
@@ -128,7 +128,7 @@ class Channel:
         if self.turns is not None:
             self.turns.heard(data, behind=bool(self._unsent))
         self._unread_bytes += len(data)
-        # Each byte is searched once and copied twice, however long its line is.
+        # Each byte is searched once and copied twice, for any length of line.
         end, *others = data.split(b"\n")
         self._received += end
         if others:
@@ -156,7 +156,7 @@ class Channel:
             self.hang_up()
 
     def _write(self, view: memoryview, given: list[int]) -> int:
-        """How much of it went; `given` goes with its first byte, and is empty after that."""
+        """Return the number of bytes sent; `given` goes with the first byte and is then emptied."""
         try:
             sent = (
                 socket.send_fds(self._socket, [view], given) if given else self._socket.send(view)
@@ -164,7 +164,7 @@ class Channel:
         except BlockingIOError:
             return 0
         except OSError:
-            sent = len(view)  # it no longer listens, and how it ended will say why
+            sent = len(view)  # the program closed its end; the ending will show the reason
         _close_all(given)
         return sent
 

@@ -1,13 +1,14 @@
-"""How a sandbox ended, decided in one pure function.
+"""Classification of a sandbox's ending, in pure functions.
 
-The ambiguity: a SIGKILL may be ours (a limit, or nobody needs it), the kernel's for memory, the
-program's own act, or somebody else's. What we did comes first, then what the kernel counted, then the
-status by itself. The order is the same under load and on an idle machine, so a verdict does not depend
-on who noticed first.
+A SIGKILL is ambiguous: the sender may be the service (a limit, or a result no longer needed), the
+kernel (out of memory), the program itself, or another process outside. The service's own reason is
+checked first, then the kernel's counters, then the status alone. The order is the same under load
+and on an idle machine, so the verdict does not depend on timing.
 
-The first process of a pid namespace cannot be killed from inside it, neither by itself nor by a limit on
-CPU time of its own (`seccomp.py` sees to that). A SIGKILL of it that nothing here explains came from
-outside, and says nothing about the submission; nor does a kill for memory below its own limit.
+The first process of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from
+the same namespace, and `seccomp.py` makes a CPU time rlimit ineffective. An unexplained SIGKILL of
+this process came from outside and is no evidence against the submission. The same holds for an
+out-of-memory kill below the sandbox's own limit.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from proctor_service.sandbox.interface import Ending, Limits
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known once all processes of a sandbox are gone.
+    """Facts known once all processes of a sandbox are gone.
 
-    `status` is wait(2)'s; `stopped_for` says why we ended it, if we did; `out_of_memory_kills` and
-    `cpu_seconds` are the sandbox's own, over all its processes. `at_memory_limit`: it was at its own
-    limit of memory. `is_first_process`: of a pid namespace of its own.
+    `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
+    None. `out_of_memory_kills` and `cpu_seconds`: totals over all processes of the sandbox.
+    `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
+    belongs to the first process of the sandbox's own PID namespace.
     """
 
     status: int
@@ -37,7 +39,7 @@ class Evidence:
 
 
 def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
-    """What outside of the sandbox ended it, or a process in it; None where it ended by itself, or by us."""
+    """Return the outside cause of the ending; None if caused by the program or the service."""
     if evidence.stopped_for in ("output_limit", "memory_limit"):
         return None
     if evidence.out_of_memory_kills and not evidence.at_memory_limit:
@@ -55,7 +57,7 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
 
 
 def classify(evidence: Evidence, limits: Limits) -> tuple[Ending, int | None, int | None]:
-    """(ending, exit code or None, signal or None)."""
+    """Return (ending, exit code or None, signal or None)."""
     code = os.WEXITSTATUS(evidence.status) if os.WIFEXITED(evidence.status) else None
     number = os.WTERMSIG(evidence.status) if os.WIFSIGNALED(evidence.status) else None
     if evidence.stopped_for in ("output_limit", "memory_limit"):
@@ -76,4 +78,4 @@ OVER = {
     "output_limit": "the sandbox ended: too much output",
     "killed": "the sandbox was stopped",
 }
-"""What became of a sandbox that somebody still wanted something of."""
+"""Error messages for calls to an ended sandbox, by ending."""

@@ -1,4 +1,4 @@
-"""One command in a stateful sandbox, as the service sees it: its pipes, its clock, its end."""
+"""Service side of a command in a stateful sandbox: pipes, clock, ending."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
 
 _CHUNK = 1 << 16
-_LAST_BYTES = 1 << 20  # as much as a pipe can hold; background processes may go on filling it
+_LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
 
 Report = tuple[int, float, int]
-"""wait(2)'s status, seconds of CPU time, kilobytes at its peak."""
+"""Status of wait(2), seconds of CPU time, peak memory in kilobytes."""
 
 
 class Pipes:
-    """The pipes of a command: our ends, which do not block, and what goes to the sandbox."""
+    """Pipes of a command: the service's non-blocking ends, and the ends for the sandbox."""
 
     def __init__(self) -> None:
         self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
@@ -29,9 +29,9 @@ class Pipes:
             os.set_blocking(descriptor, False)
 
     def theirs(self) -> list[int]:
-        """stdin, stdout and stderr of the command; then copies of our ends of the last two.
+        """Return the command's stdin, stdout, stderr, and copies of the service's two output ends.
 
-        Whoever sends them closes them.
+        The sender of these descriptors closes them.
         """
         return [
             self.stdin_read,
@@ -43,10 +43,10 @@ class Pipes:
 
 
 class Execution:
-    """Feeds stdin, drains output, and keeps time.
+    """Feeds stdin, drains output, and measures time.
 
-    `timeout_seconds` bounds `active_seconds`, wall time less waiting for a core; without it the CPU and
-    idle time of `limits` count.
+    `timeout_seconds` bounds `active_seconds`, wall time minus run-queue wait. Without a timeout,
+    the limits on CPU and idle time in `limits` apply.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Execution:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True if the caller was cancelled."""
         return self.reported.cancelled()
 
     def on_look(self, look: Look, share: float) -> None:
-        """Counts time. `share`: its part of the CPU time, of commands that run side by side.
+        """Add the time of a sample. `share`: this command's part among concurrent commands.
 
-        Which of several waits for a core is not seen. Where none does, all the time counts; else its
-        part of what was used, and what was idle.
+        The waits for a core are not known per command. If no process waits for a core, all the time
+        counts; otherwise the command's share of the time used, plus the idle time.
         """
         settled = min(look.settled_seconds, time.monotonic() - self.started_at)
         idle = min(look.idle_seconds, settled)
@@ -103,7 +103,7 @@ class Execution:
         self._unseen_seconds += look.unseen_seconds
 
     def overrun(self) -> Ending | None:
-        """The limit that it is over, if it is over one and was not stopped yet."""
+        """Return the exceeded limit; None within the limits or after a stop."""
         if self.stopped_for is not None:
             return None
         if self.out.total + self.err.total > self._flood_bytes:
@@ -119,19 +119,19 @@ class Execution:
         return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
 
     def stop(self, reason: Ending) -> bool:
-        """Notes why it is ended; False when it was so already."""
+        """Record the reason for stopping the command; False if a reason is already recorded."""
         if self.stopped_for is not None:
             return False
         self.stopped_for, self._stopped_at_active = reason, self.active_seconds
         return True
 
     def is_overdue(self, seconds: float) -> bool:
-        """Whether it was to end so long ago and did not; waiting for a core never counts."""
+        """True if the command still runs `seconds` after its stop, without run-queue wait."""
         since = self.active_seconds - self._stopped_at_active
         return self.stopped_for is not None and since > seconds
 
     def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
-        """How it ended, all things considered."""
+        """Return the ending, output and usage of the command."""
         ending, code, number = classify(evidence, self.limits)
         return Ended(
             ending=ending,
@@ -141,7 +141,7 @@ class Execution:
             stderr=self.err.text(),
             truncated=self.out.cut or self.err.cut,
             usage=Usage(
-                # What it was seen to use has the time of children that were killed and not waited for.
+                # The monitor's figure includes killed children for which no process waited.
                 cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
                 wall_seconds=time.monotonic() - self.started_at,
                 peak_memory_mb=peak_kb / 1024,
@@ -151,7 +151,7 @@ class Execution:
         )
 
     def on_exit(self, report: Report | None) -> None:
-        """It ended, or (None) its sandbox did: reads what is left."""
+        """Read the remaining output; `report` is None if the sandbox itself ended."""
         for stream in (self.out, self.err):
             end = stream.total + _LAST_BYTES
             while stream.open and stream.total < end and self._on_output(stream):
@@ -160,16 +160,16 @@ class Execution:
             self.reported.set_result(report)
 
     def close(self) -> None:
-        """Closes our ends of its pipes."""
+        """Close the service's ends of the pipes."""
         self._close_stdin()
         for stream in (self.out, self.err):
             self._close_stream(stream)
             os.close(stream.descriptor)
 
-    # ------------------------------------------------------------ callbacks of the loop
+    # ------------------------------------------------------------ event loop callbacks
 
     def _on_output(self, stream: Stream) -> bool:
-        """Reads once; whether there may be more to read at once."""
+        """Read a chunk; True if more may be readable at once."""
         try:
             data = os.read(stream.descriptor, _CHUNK)
         except BlockingIOError:
@@ -187,7 +187,7 @@ class Execution:
         return True
 
     def _feed(self) -> None:
-        """Writes what the pipe takes; the rest when there is room again."""
+        """Write as much stdin as the pipe accepts; the rest follows when the pipe has room."""
         try:
             while self._unfed:
                 self._unfed = self._unfed[os.write(self._stdin, self._unfed) :]
@@ -195,7 +195,7 @@ class Execution:
             self._loop.add_writer(self._stdin, self._feed)
             return
         except OSError:
-            pass  # it does not read any more
+            pass  # the command closed its stdin
         self._close_stdin()
 
     def _close_stdin(self) -> None:

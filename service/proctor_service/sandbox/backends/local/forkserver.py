@@ -1,11 +1,12 @@
-"""The forkserver: a warm, frozen interpreter that forks one sandbox at a time, and knows nothing.
+"""The fork server: a warm, frozen interpreter without secrets, which forks sandboxes one at a time.
 
-It never reads a submission: a job goes straight from the service to the forked sandbox, so nothing of
-one submission is in the memory that the next one is forked from. Its control socket carries commands
-(`fork DISK_MB`) in, and out: descriptors of the sandbox that waits (its channel, stdout, stderr, a
-pidfd), and how the last one ended. Standard library only.
+The fork server never reads a submission: a job goes straight from the service to the forked
+sandbox, so no data of a submission is in the memory from which the next sandbox is forked. The
+control socket carries commands (`fork DISK_MB`) in. Out come the descriptors of the waiting sandbox
+(its channel, stdout, stderr, a pidfd), and the ending of the previous sandbox. Standard library
+only.
 
-Process tree; the kernel ends all sandboxes of a forkserver that dies:
+Process tree; when a fork server dies, the kernel kills all its sandboxes:
 
     service ── zygote ── forkserver (first of its pid namespace) ── sandbox (first of its own)
 """
@@ -24,10 +25,10 @@ from typing import NoReturn
 
 from . import jail, kernel
 
-CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
+CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
 LIMITS_BYTES = 64
-LOCKED = b"+"  # a sandbox's first word, before anything hostile can speak
-THREAD_MB = 2  # addresses of a thread's stack, where they are what is limited
+LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
+THREAD_MB = 2  # stack of a thread, where address space is limited
 _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
 
@@ -38,7 +39,7 @@ def main(
     inside_main: Callable[[int], None],
     warm_up: Callable[[], None],
 ) -> None:
-    """Builds the walls, then serves; returns only inside a sandbox, never in the forkserver."""
+    """Set up the isolation, then serve; returns only inside a sandbox, never in the fork server."""
     uid, contained = int(str(config["uid"])), bool(config["namespaces"])
     os.setsid()
     if config["nice"]:
@@ -59,7 +60,7 @@ def main(
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_MEMLOCK, 1 << 16),
         (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),  # timers, too
+        (resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS),  # also limits timers
     ):
         most = resource.getrlimit(name)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
@@ -67,13 +68,13 @@ def main(
     if contained:
         _warm(warm_up, uid)
     server = _Forkserver(control, config, inside_main)
-    # Most of a filter's cost is paid here, once; a sandbox adds the little that we still need.
+    # Most of the filter's cost is paid once here; a sandbox adds the few remaining rules.
     kernel.install_seccomp(kernel.load_seccomp(bytes.fromhex(str(config["seccomp_outer"]))))
     server.serve()
 
 
 def _warm(warm_up: Callable[[], None], uid: int) -> None:
-    """Lets code that every sandbox runs settle first; see `program.warm_up`."""
+    """Run a sandbox's start several times in advance; see `program.warm_up`."""
     for rounds in range(_WARM_ROUNDS):
         jail.furnish("1m", uid)
         jail.move_in()
@@ -94,14 +95,14 @@ class _Forkserver:
         self.contained = bool(config["namespaces"])
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
         self.inside_main = inside_main
-        self.place: str | None = None  # the directory of a sandbox that has no namespaces
+        self.place: str | None = None  # workdir of a sandbox without namespaces
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 
     def serve(self) -> None:
-        """One command, one sandbox, until the service hangs up."""
+        """Handle one command and one sandbox at a time, until the service closes the socket."""
         gc.collect()
         kernel.give_memory_back()
-        gc.freeze()  # a collection in a sandbox must not touch, and so copy, our pages
+        gc.freeze()  # a collection in a sandbox must not touch, and thereby copy, these pages
         buffer = b""
         while True:
             while b"\n" not in buffer:
@@ -145,7 +146,7 @@ class _Forkserver:
             self.leave()
 
     def leave(self) -> NoReturn:
-        """Ends; the kernel ends all in this pid namespace, if there is one."""
+        """Exit; the kernel then kills all processes of the PID namespace, if present."""
         if self.place is not None:
             _end_orphans()
             jail.remove(self.place)
@@ -154,7 +155,7 @@ class _Forkserver:
     def wait_for(self, pid: int, pidfd: int) -> None:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
-        poll.register(self.control.fileno(), 0)  # only a hang-up
+        poll.register(self.control.fileno(), 0)  # reports only a hang-up
         for descriptor, _ in poll.poll():
             if descriptor != pidfd:  # the service is gone
                 self.leave()
@@ -167,7 +168,7 @@ class _Forkserver:
         self.report(f"ended {status} {used.ru_utime + used.ru_stime:.6f} {used.ru_maxrss}")
 
     def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
-        """In the child: closes all doors, then waits for a job. Never returns."""
+        """In the child: finish the isolation, then wait for a job. Never returns."""
         try:
             self.lock_down(channel, out, err, disk_mb)
         except BaseException as error:
@@ -188,7 +189,7 @@ class _Forkserver:
         os.closerange(3, CHANNEL)
         os.setsid()
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(score, b"1000")  # the first to go when the sandbox's memory is used up
+        os.write(score, b"1000")  # killed first when the sandbox's memory is used up
         os.close(score)
         if self.place is None:
             jail.furnish(f"{disk_mb}m", self.uid)
@@ -208,7 +209,7 @@ class _Forkserver:
 
 
 def _apply_limits() -> bool:
-    """Waits for the job's own limits, a line of fixed length; False when there is no job."""
+    """Read the job's limits, a line of fixed length, and apply them; False without a job."""
     line = b""
     while len(line) < LIMITS_BYTES:
         data = os.read(CHANNEL, LIMITS_BYTES - len(line))
@@ -216,11 +217,11 @@ def _apply_limits() -> bool:
             return False
         line += data
     stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
-    # Not before: the kernel counts by user what descriptors are on their way to another process, and
-    # refuses them beyond one's own limit. A forkserver must still be heard when its sandboxes are not.
+    # Only now: the kernel counts descriptors in transit per user and refuses them beyond the
+    # sender's own limit. The fork server must be able to send even when its sandboxes are not.
     descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # left as it is: contest programs raise it
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # unchanged: contest programs raise it
     resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
     if address_space_mb:
         resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))
@@ -230,7 +231,7 @@ def _apply_limits() -> bool:
 
 
 def _end_orphans() -> None:
-    """Without a pid namespace, what a sandbox leaves behind falls to us, its subreaper."""
+    """Kill a sandbox's orphans: without a PID namespace, they are children of this subreaper."""
     while True:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             children = file.read().split()
@@ -242,7 +243,7 @@ def _end_orphans() -> None:
 
 
 def fail(control: socket.socket, error: BaseException) -> None:
-    """Tells the service why no forkserver came up."""
+    """Report to the service why the fork server failed to start, and exit."""
     text = f"{type(error).__name__}: {error}".replace("\n", " ")
     control.sendall(f"failed {text}\n".encode())
     sys.exit(1)

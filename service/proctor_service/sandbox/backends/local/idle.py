@@ -1,9 +1,10 @@
-"""Idle time of a sandbox, from the kernel's own figures: only confirmed sleep counts.
+"""Idle time of a sandbox, from kernel counters: only confirmed sleep counts.
 
-The kernel adds a thread's wait for a core to its schedstat when the wait is over. So a thread in state R
-may be waiting since the look before it last ran, and what lies after that look stays open until the wait
-is over, however long that takes. What is settled is never taken back. The time a look itself takes is
-nobody's: between its first and its last read anything may happen, and a busy machine makes it long.
+The kernel adds a thread's wait for a core to its schedstat only at the end of the wait. So a thread
+in state R may have been waiting since the last sample before its latest run, and the time after
+this sample stays unsettled until the wait ends, however long. Settled time is never revised. The
+duration of a sample is excluded: the state may change between the first and the last read, and on a
+busy machine a sample takes long.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _MOST_MARKS = 64
-_ESTIMATED_SECONDS = 0.001  # CPU time of ended threads below this says nothing of their waits
+_ESTIMATED_SECONDS = 0.001  # less CPU time of ended threads says too little about their waits
 _BLOCKED_PART = (
     1 / 3
-)  # of time in which a thread waits for the kernel itself; hostile code can do so
+)  # counted as idle while a thread is in state D; hostile code can cause this state
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadTimes:
-    """What the kernel says of a thread: seconds run, seconds waited for a core, and its state."""
+    """Kernel counters of a thread: seconds run, seconds waited for a core, and its state.
+
+    `runnable`: state R. `blocked`: state D.
+    """
 
     ran: float
     waited: float
@@ -30,11 +34,12 @@ class ThreadTimes:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All that was read of a sandbox between `begun` and `done` (monotonic clock).
+    """All values read about a sandbox between `begun` and `done` (monotonic clock).
 
-    `cpu_seconds`: of the sandbox so far. `throttled_seconds`: of the service's cgroup so far, under a
-    quota. `service_seconds`: in which the service's own thread ran or waited for a core. `rested_seconds`:
-    in which it was somebody else's turn, up to `begun` and up to `done`; `turns`: how many have ended.
+    `cpu_seconds`: total of the sandbox. `throttled_seconds`: total of the service's cgroup under a
+    CPU quota. `service_seconds`: run time plus run-queue wait of the service's own thread.
+    `rested_seconds`: total time in which the peer had to speak next, up to `begun` and up to
+    `done`. `turns`: number of ended turns.
     """
 
     begun: float
@@ -49,10 +54,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A stretch of wall time of which all is known now; the empty one where nothing is.
+    """A stretch of wall time with final figures; empty if no time is settled.
 
-    `used_seconds` of CPU time over all cores; `idle_seconds` in which the sandbox slept; `unseen_seconds`
-    of which nobody can tell. `asleep`: it reaches to the present, and was sleep.
+    `used_seconds`: CPU time over all cores. `idle_seconds`: time asleep. `unseen_seconds`: time of
+    unknown use. `asleep`: the stretch reaches to the present, and the sandbox slept.
     """
 
     seconds: float = 0.0
@@ -64,10 +69,11 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A look, as running totals since the first.
+    """A sample as running totals since the first sample.
 
-    `active`: seconds run or waited, over all threads. `seen`: those that some thread certainly ran or
-    waited. `doubtful`: in which a thread that is gone may have waited.
+    `active`: seconds run or waited, summed over all threads. `seen`: seconds in which at least a
+    single thread certainly ran or waited. `doubtful`: seconds in which an ended thread may have
+    waited.
     """
 
     number: int
@@ -84,10 +90,10 @@ class _Mark:
 
 
 class IdleClock:
-    """Turns samples of a sandbox into settled stretches of time, one after the other, without a gap.
+    """Converts samples of a sandbox into consecutive settled stretches of time without gaps.
 
-    It counts from `start`, whose threads and CPU time are not known. `is_counted`: a cgroup counts the
-    CPU time, also that of threads that have ended.
+    Counting begins at `start`, whose threads and CPU time are unknown. `is_counted`: a cgroup
+    counts CPU time, including the time of ended threads.
     """
 
     def __init__(self, start: Sample, *, is_counted: bool) -> None:
@@ -95,7 +101,7 @@ class IdleClock:
         self._threads: Mapping[int, ThreadTimes] = {}
         self._waiting_since: dict[
             int, int
-        ] = {}  # by thread in state R: the look after which it waits
+        ] = {}  # by thread in state R: number of the last sample before its wait
         first = _Mark(
             number=0,
             begun=start.begun,
@@ -112,10 +118,10 @@ class IdleClock:
         self._marks = [first]
 
     def settle(self, sample: Sample) -> Settled:
-        """Takes note of a sample, and says what it settles."""
+        """Add a sample and return the stretch settled by this sample."""
         last = self._marks[-1]
         mark = self._mark(last, sample)
-        # It ran since the last look: so it waits, if it does, since after that one.
+        # If a thread ran after the last sample, its present wait also began after this sample.
         self._waiting_since = {
             thread: self._waiting_since.get(thread, last.number)
             if _did_not_run(thread, self._threads, times)
@@ -161,7 +167,7 @@ class IdleClock:
     def _stretch(
         self, first: _Mark, end: _Mark, now: _Mark, throttled: float, *, blocked: bool
     ) -> Settled:
-        """What lies between two looks. Waits that were told since the second may belong to it."""
+        """Return the stretch from `first` to `end`; may include waits reported after `end`."""
         seconds = max(0.0, end.begun - first.done)
         used = end.cpu - first.cpu
         idle = seconds - max(used, now.active - first.active) - max(0.0, throttled)
@@ -171,8 +177,8 @@ class IdleClock:
             unseen = max(0.0, seconds - idle - max(used, now.seen - first.seen))
         asleep = end is now and idle > 0.95 * seconds > 0.0
         idle = max(0.0, idle - (end.rested[1] - first.rested[0]))
-        # Nobody can tell when a line was said: it is heard when the service, which may itself be
-        # waiting for a core, comes to it.
+        # The time at which a line was written is unknown: the service, possibly waiting for a core
+        # itself, reads the line later.
         late = min(idle, end.service - first.service) if end.turns > first.turns else 0.0
         idle -= late
         doubtful = min(idle, now.doubtful - first.doubtful)
@@ -190,7 +196,7 @@ class IdleClock:
 def _activity(
     before: Mapping[int, ThreadTimes], sample: Sample, used: float
 ) -> tuple[float, float]:
-    """Seconds in which threads ran or waited, summed; and those in which one certainly did."""
+    """Return seconds run or waited, summed over threads; and seconds certainly active."""
     ran = waited = lasting = longest = 0.0
     for thread, now in sample.threads.items():
         old = before.get(thread)
@@ -199,7 +205,8 @@ def _activity(
         ran, waited = ran + its_run, waited + its_wait
         lasting += its_run + its_wait if old else 0.0
         longest = max(longest, its_run + its_wait)
-    # Threads that ended took their times along; the CPU time did not go. They waited as others did.
+    # The counters of ended threads are gone; their CPU time is in the total. Assume the same ratio
+    # of waiting to running as for the other threads.
     of_ended = used - ran
     if of_ended > _ESTIMATED_SECONDS:
         waited += of_ended * (waited / ran if ran > 0 else 0.0)
@@ -213,7 +220,7 @@ def _did_not_run(thread: int, before: Mapping[int, ThreadTimes], now: ThreadTime
 
 
 def _all_slept(before: Mapping[int, ThreadTimes], now: Mapping[int, ThreadTimes]) -> bool:
-    """Whether the same threads slept at both looks, and none ran in between: then none woke up."""
+    """Return True if the same threads slept at both samples and none ran in between."""
     return before.keys() == now.keys() and all(
         not old.runnable and not now[thread].runnable and old.ran == now[thread].ran
         for thread, old in before.items()

@@ -1,8 +1,8 @@
-"""The walls: the namespaces that a forkserver stands in, and the root that its sandboxes see.
+"""Isolation of a fork server and its sandboxes: namespaces, and the root file system.
 
-Runs in the forkserver, once, before it forks anything: standard library only. The root is a tmpfs
-with the system's programs bound in read-only, a small /etc made of copies, a few devices, and an
-empty /root and /home. What is not listed here is not there.
+Runs once in the fork server, before the first fork: standard library only. The root is a tmpfs with
+the system's programs mounted read-only, a small /etc of copies, a few devices, and an empty /root
+and /home. All other files are absent.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _ETC_BOUND = ("ld.so.conf.d", "alternatives")
 _INODES = 16_384
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSCTLS = {
-    "net/ipv4/tcp_max_tw_buckets": "0",  # masked: a port may then stay taken for a minute
-    # Buffers no larger than other sockets have: `memory.exceeds` goes by it.
+    "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
+    # TCP buffers no larger than those of other sockets, as `memory.exceeds` assumes.
     "net/ipv4/tcp_rmem": "4096 131072 131072",
     "net/ipv4/tcp_wmem": "4096 16384 131072",
 }
-# In a user namespace what counts by user counts for the service's own user too, and so for all its
-# sandboxes together: none may take it from the others. Nor does it need namespaces of these kinds.
+# In a user namespace, per-user limits also count for the service's own user, and so for all its
+# sandboxes together: no sandbox may use up a limit. Sandboxes need no namespaces of these kinds.
 _USER_SYSCTLS = {
     "user/max_inotify_instances": "8",
     "user/max_inotify_watches": "4096",
@@ -41,39 +41,39 @@ _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
 def map_user(uid: int, outer_uid: int, outer_gid: int) -> None:
-    """In a new user namespace: an ordinary user becomes `uid`, with all capabilities there."""
+    """Map an ordinary user to `uid` in a new user namespace, with all capabilities there."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
     _write("/proc/self/gid_map", f"{uid} {outer_gid} 1")
 
 
 def settle_namespaces(user_namespace: bool) -> None:
-    """Makes the new namespaces a forkserver's own; its sandboxes share that of the network.
+    """Set up the new namespaces of a fork server; its sandboxes share the network namespace.
 
-    The network namespace is the one that costs most to make. It holds nothing once a sandbox is dead:
-    TIME_WAIT is what it could remember, so it gets none.
+    The network namespace is the most expensive to create. A dead sandbox leaves no state in this
+    namespace: only sockets in TIME_WAIT could remain, and these are disabled.
     """
     kernel.bring_loopback_up()
     try:
-        # It stands in its group by now: to its sandboxes that is the root, and has no name.
+        # The fork server is already in its cgroup, which its sandboxes then see as the root.
         kernel.unshare(kernel.NEWCGROUP)
     except OSError:
-        pass  # before Linux 4.6, or refused: /proc/self/cgroup tells the group's path
+        pass  # before Linux 4.6, or refused: /proc/self/cgroup then shows the group's path
     sysctls = {**_SYSCTLS, **_USER_SYSCTLS} if user_namespace else _SYSCTLS
     for name, value in sysctls.items():
         try:
             _write(f"/proc/sys/{name}", value)
         except OSError:
-            pass  # a masked /proc/sys, or a file that is not a namespace's own
+            pass  # a masked /proc/sys, or a file not specific to a namespace
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
 
 
 def build_root(config: dict[str, object]) -> None:
-    """Makes the read-only root and moves into it.
+    """Build the read-only root and pivot to the new root.
 
-    `config` has `paths` (what else to show, read-only), `tools` (target to source), `uid`.
+    `config` has `paths` (further paths to mount read-only), `tools` (target to source), `uid`.
     """
-    new = "/sys"  # hidden under the new root while it is made; nothing below needs it
+    new = "/sys"  # hidden below the new root during the build; the code below makes no use of /sys
     kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
     for name in _SYSTEM:
         _show("/" + name, new)
@@ -101,8 +101,8 @@ def build_root(config: dict[str, object]) -> None:
         open(f"{new}/dev/{name}", "w").close()
         kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
     _make_etc(f"{new}/etc", config)
-    # The forkserver's own /proc: each sandbox mounts one over it, which the kernel lets a user
-    # namespace do only where one is to be seen already.
+    # The fork server's own /proc. Each sandbox mounts its /proc on top: in a user namespace, the
+    # kernel permits this mount only if a /proc is already visible.
     kernel.mount(
         "proc", f"{new}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     )
@@ -114,9 +114,9 @@ def build_root(config: dict[str, object]) -> None:
 
 
 def furnish(size: str, uid: int) -> None:
-    """The part of a sandbox that is its own: one tmpfs, and /proc.
+    """Mount the sandbox's own file systems: a tmpfs, and /proc.
 
-    /proc shows the sandbox's own processes and nothing of the machine, read-only. `size` is mount(8)'s.
+    /proc is read-only and shows only the sandbox's own processes. `size` is a size as in mount(8).
     """
     options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}"
     kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
@@ -128,9 +128,9 @@ def furnish(size: str, uid: int) -> None:
 
 
 def move_in() -> None:
-    """As the sandbox's user: its working directory, /tmp and /dev/shm, all in the one tmpfs.
+    """As the sandbox's user, create the workdir, /tmp and /dev/shm, and enter the workdir.
 
-    One tmpfs holds the three, so that one limit counts for them together.
+    A single tmpfs holds all three directories, so a single limit counts for them together.
     """
     os.umask(0)
     os.mkdir(f"{BOX}/tmp", 0o1777)
@@ -142,8 +142,8 @@ def move_in() -> None:
 
 
 def make_place(uid: int, owned: bool) -> str:
-    """Where there are no namespaces: a directory of the host, which is no wall at all."""
-    import tempfile  # not where a fork pays for it
+    """Create a workdir on the host, for sandboxes without namespaces; provides no isolation."""
+    import tempfile  # imported late, since every fork pays for loaded modules
 
     place = tempfile.mkdtemp(prefix="proctor-")
     os.chmod(place, 0o755)
@@ -155,14 +155,14 @@ def make_place(uid: int, owned: bool) -> str:
 
 
 def remove(place: str) -> None:
-    """Removes what `make_place` made."""
+    """Remove a directory created by `make_place`."""
     import shutil
 
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _show(path: str, root: str) -> None:
-    """Makes `path` of the host visible at the same place below `root`."""
+    """Mount `path` of the host at the same path below `root`."""
     target = root + path
     if os.path.lexists(target) and not os.path.isdir(path):
         return

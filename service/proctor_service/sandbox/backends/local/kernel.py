@@ -1,8 +1,8 @@
-"""The kernel's calls that Python has no name for, through ctypes.
+"""Linux system calls without a Python wrapper, called through ctypes.
 
-Runs in the forkserver and in the first moments of a sandbox, before the submission: standard library
-only, and nothing imported from the rest of the service, since its source is sent over a socket.
-Numbers are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
+Runs in the fork server and in a sandbox before the submission starts: standard library only,
+without imports from the rest of the service, since the source is sent over a socket. The constants
+are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _NUMBERS = {
     "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
 }
 
-# PyDLL keeps the interpreter's lock: there is one thread, and in a fork each page touched is a copy.
+# PyDLL keeps the GIL: there is a single thread, and after a fork each touched page is copied.
 libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 _number = _NUMBERS.get(os.uname().machine, _NUMBERS["x86_64"])
 
 
 def check(result: int, what: str) -> int:
-    """The result of a libc call, or the OSError that its errno stands for."""
+    """Return the result of a libc call, or raise OSError with its errno."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
@@ -47,11 +47,11 @@ def check(result: int, what: str) -> int:
 
 
 def clone(flags: int) -> int:
-    """fork() straight into new namespaces; 0 in the child, its pid in the parent.
+    """Fork straight into new namespaces; returns 0 in the child, its pid in the parent.
 
-    Only for a process with one thread. Python's own hooks around a fork mend what other threads may
-    have held, and copy a hundred pages; with one thread there is nothing to mend, but modules that
-    asked to be told of a fork are not (`script.prepare` seeds `random`).
+    Only for a single-threaded process. Python's own fork hooks reset locks held by other threads,
+    and copy a hundred pages; with a single thread these hooks are unnecessary. Modules with
+    registered fork hooks are not notified (`script.prepare` seeds `random`).
     """
     pid: int = libc.syscall(
         _number["clone"], ctypes.c_ulong(flags | SIGCHLD), None, None, None, None
@@ -60,14 +60,14 @@ def clone(flags: int) -> int:
 
 
 def unshare(flags: int) -> None:
-    """Leaves the given namespaces for new ones."""
+    """Move this process into new namespaces."""
     check(libc.unshare(flags), "unshare")
 
 
 def mount(
     source: str | None, target: str, fstype: str | None, flags: int, data: str | None = None
 ) -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     encoded = [None if text is None else text.encode() for text in (source, target, fstype, data)]
     check(
         libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3]),
@@ -76,7 +76,7 @@ def mount(
 
 
 def umount(target: str) -> None:
-    """umount2(2), also of what is in use."""
+    """Detach a mount with umount2(2), even while in use."""
     check(libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
 
 
@@ -85,7 +85,7 @@ class _MountAttr(ctypes.Structure):
 
 
 def bind_read_only(source: str, target: str) -> None:
-    """Shows `source` at `target`, with all mounted below it, read-only and without setuid."""
+    """Bind `source` and all mounts below at `target`, read-only and without setuid."""
     mount(source, target, None, MS_BIND | MS_REC)
     wanted = _MountAttr(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
     result = libc.syscall(
@@ -102,7 +102,7 @@ def bind_read_only(source: str, target: str) -> None:
 
 
 def pivot_root(new_root: str) -> None:
-    """Makes `new_root` the root and lets go of the old one."""
+    """Make `new_root` the root and detach the old root."""
     os.chdir(new_root)
     check(libc.syscall(_number["pivot_root"], b".", b"."), "pivot_root")
     check(libc.umount2(b".", MNT_DETACH), "umount the old root")
@@ -110,15 +110,15 @@ def pivot_root(new_root: str) -> None:
 
 
 def prctl(option: int, value: int = 0, pointer: object = None) -> None:
-    """prctl(2) with at most two arguments."""
+    """Call prctl(2) with at most two arguments."""
     check(libc.prctl(option, ctypes.c_ulong(value), pointer or 0, 0, 0), f"prctl {option}")
 
 
 def drop_bounding_set() -> None:
-    """No exec below this process gains a capability, whatever the file says."""
+    """Prevent an exec below this process from gaining a capability, for any file."""
     for capability in range(64):
         if libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
-            break  # past the last capability that this kernel has
+            break  # past the kernel's last capability
 
 
 class _CapHeader(ctypes.Structure):
@@ -126,7 +126,7 @@ class _CapHeader(ctypes.Structure):
 
 
 def drop_capabilities() -> None:
-    """Gives up every capability of the calling process."""
+    """Drop every capability of the calling process."""
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
     check(libc.syscall(_number["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset")
@@ -137,27 +137,27 @@ class _FilterProgram(ctypes.Structure):
 
 
 def load_seccomp(program: bytes) -> tuple[ctypes.Structure, object]:
-    """Prepares a BPF program (8 bytes an instruction) for `install_seccomp`; keep what it returns."""
+    """Prepare a BPF program (8 bytes per instruction) for `install_seccomp`; keep the result."""
     buffer = ctypes.create_string_buffer(program, len(program))
     return _FilterProgram(len(program) // 8, ctypes.addressof(buffer)), buffer
 
 
 def install_seccomp(loaded: tuple[ctypes.Structure, object]) -> None:
-    """From here on the calling process makes only the calls that the program allows."""
+    """Restrict the calling process to the calls allowed by the program."""
     prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(loaded[0]))
 
 
 def give_memory_back() -> None:
-    """Returns freed memory to the kernel: each page that stays costs every fork a little."""
+    """Return freed memory to the kernel: every fork pays for each remaining page."""
     trim = getattr(libc, "malloc_trim", None)  # glibc has it, musl has not
     if trim is not None:
         trim(ctypes.c_size_t(0))
 
 
 def make_threads_lean(stack_mb: int) -> None:
-    """Gives new threads a smaller stack, and has them share what malloc takes memory from.
+    """Give new threads a smaller stack, and reduce the number of malloc arenas to 2.
 
-    For where addresses are what is limited: by itself a thread takes 8 MB of them, and 64 MB for malloc.
+    For limits on address space: by default, a thread uses 8 MB for its stack and 64 MB for malloc.
     """
     attributes = ctypes.create_string_buffer(_PTHREAD_ATTR_BYTES)
     if hasattr(libc, "mallopt") and hasattr(libc, "pthread_setattr_default_np"):  # glibc's
@@ -168,7 +168,7 @@ def make_threads_lean(stack_mb: int) -> None:
 
 
 def bring_loopback_up() -> None:
-    """Sets `lo` of the current network namespace up, so that a program can talk to itself."""
+    """Enable `lo` in the current network namespace, for connections inside a sandbox."""
     import fcntl
     import socket
     import struct

@@ -1,8 +1,9 @@
-"""What this machine can enforce, and how forkservers are to be started on it.
+"""Protections available on this machine, and the start parameters of fork servers.
 
-`make_plan` looks before anything runs: root or user namespaces, cgroups, architecture, languages. What
-is missing becomes a check with the way to mend it (`proctor doctor`), and stands in `Traits.degraded`.
-Without namespaces there is no isolation, and the service does not start unless it is told to.
+`make_plan` inspects the machine before any sandbox runs: root or user namespaces, cgroups,
+architecture, languages. Each missing protection becomes a check with its remedy (`proctor doctor`)
+and an entry in `Traits.degraded`. Without namespaces there is no isolation, and the service refuses
+to start unless explicitly allowed.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ _ASK = (
     "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
 )
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
-_TOOLS = "/opt/proctor"  # in a sandbox; appended to the path of those jobs that need it
+_TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
-_DESCRIPTORS_OF_A_SLOT = 16  # its sandbox's, a command's and a connection's among them
+_DESCRIPTORS_OF_A_SLOT = 16  # including descriptors of the sandbox, a command and a connection
 _SPARE_DESCRIPTORS = 256
-_WEIGHT_OF_NICE = 0.8  # each step back is so much of the cores (sched(7))
+_WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the local backend will run on this machine."""
+    """Parameters of the local backend on this machine."""
 
     launch: Launch
     traits: Traits
@@ -53,11 +54,11 @@ class Plan:
 
     @property
     def memory_is_counted(self) -> bool:
-        """Whether a cgroup limits a sandbox's memory as a whole."""
+        """True if a cgroup limits a sandbox's memory as a whole."""
         return self.hierarchy is not None and self.hierarchy.counts("memory")
 
     def open_groups(self) -> cgroups.Groups | None:
-        """The directory for this service's cgroups, after clearing what dead services left."""
+        """Remove dead services' cgroups, and return a directory for this service's cgroups."""
         if self.hierarchy is None:
             return None
         cgroups.remove_stale(self.hierarchy)
@@ -74,7 +75,10 @@ class _Interpreter:
 
 
 def make_plan(settings: Settings) -> Plan:
-    """Looks at the machine. Raises StartError only when the sandboxes' interpreter is not there."""
+    """Inspect the machine and return the plan.
+
+    Raises StartError only when the sandboxes' interpreter is missing.
+    """
     interpreter = _interpreter(settings)
     hierarchy, why_not = cgroups.find()
     walls, user_namespace = _namespaces(settings.sandbox_uid)
@@ -116,7 +120,7 @@ def make_plan(settings: Settings) -> Plan:
 
 
 def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
-    """Raises StartError when a required protection is missing and nobody said to go on without."""
+    """Raise StartError when a required protection is missing, unless `allow_degraded`."""
     missing = [check for check in plan.checks if check.required and not check.ok]
     if missing and not allow_degraded:
         lines = "; ".join(f"{check.name}: {check.detail} ({check.mend})" for check in missing)
@@ -156,7 +160,7 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
 
 
 def _tool_paths() -> dict[str, str]:
-    """Where a sandbox finds the packages that the pytest grader needs: target to source."""
+    """Return the mounts of packages needed by the pytest grader: target to source."""
     found = {}
     for name in _TOOL_PACKAGES:
         spec = importlib.util.find_spec(name)
@@ -195,7 +199,10 @@ def _can_unshare(flags: int) -> bool:
 
 
 def _can_become(uid: int) -> bool:
-    """Whether this process may take that user's id: root may, with the capabilities, if it is mapped."""
+    """Return True if this process may switch to user `uid`.
+
+    Requires root, the capabilities, and a mapping of `uid` in the user namespace.
+    """
     ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
     mapped = any(int(start) <= uid < int(start) + int(count) for start, _, count in ranges)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -204,7 +211,7 @@ def _can_become(uid: int) -> bool:
 
 
 def _namespaces(uid: int) -> tuple[list[Check], bool]:
-    """The checks of namespaces and seccomp, and whether a user namespace is needed."""
+    """Return the checks of namespaces and seccomp, and True if a user namespace is needed."""
     wanted = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
     as_root = _can_become(uid) and _can_unshare(wanted)
     as_user = not as_root and _can_unshare(wanted | kernel.NEWUSER)
@@ -299,7 +306,7 @@ def _open_files_check(settings: Settings) -> Check:
 
 
 def _languages(settings: Settings) -> dict[str, str]:
-    """Installed languages and where their first program is."""
+    """Return installed languages, each with the path of its first program."""
     found = {}
     for name, language in settings.languages.items():
         programs = [shutil.which(need, path=SANDBOX_PATH) for need in language.needs]

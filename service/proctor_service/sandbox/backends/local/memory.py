@@ -1,13 +1,14 @@
-"""How much memory a sandbox's processes hold, where no cgroup counts it.
+"""Memory held by a sandbox's processes, where no cgroup counts memory.
 
-The cheap sums are of what each process has resident, which counts pages that a fork shares once for
-each, and of what it has mapped. What may be over the limit by them is looked at again: private pages
-divided among their holders, and mappings that processes share once for all, as large as they are,
-since pages of those stay when no process has them resident any more. Sockets count by number, as full
-as they may get: their buffers are the kernel's memory, and nobody's.
+Two cheap sums come first: the resident memory of each process, in which pages shared by a fork
+count once per process, and the mapped memory. If a sum is above the limit, an exact measurement
+follows. Private pages are divided among their holders. Shared mappings count once and at full size,
+since their pages stay allocated even when resident in no process. Sockets count by number and with
+the largest possible buffers, which are kernel memory and appear in no process.
 
-A process that nobody may look into counts with all its address space, or it would hide there. The first
-process of a stateful sandbox is such a one, and is ours; so is, for a moment, each command it starts.
+A process with unreadable memory maps counts with its whole address space; otherwise memory could be
+hidden there. Exceptions are the first process of a stateful sandbox, which belongs to the service,
+and, for a moment, each command started by this process.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from proctor_service.sandbox.backends.local.procfs import pieces, read
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
-_SOCKET_BYTES = 256 << 10  # see `jail.settle_namespaces` and `seccomp.outer`, which see to it
+_SOCKET_BYTES = 256 << 10  # enforced by `jail.settle_namespaces` and `seccomp.outer`
 _FEW_SOCKETS = 128
 _YOUNG_SECONDS = 0.5
-_MOST_SECONDS = 0.5  # of CPU time; 64 processes of an honest program take a fifth of it
-_ANONYMOUS = b"/dev/zero (deleted)"  # how maps names what is shared and is no file
+_MOST_SECONDS = 0.5  # of CPU time; 64 processes of an honest program take a fifth
+_ANONYMOUS = b"/dev/zero (deleted)"  # name of a shared mapping without a file in /proc/PID/maps
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """How much a sandbox's processes may hold together; `ours` is one that we started.
+    """Memory limit of a sandbox's processes together; `ours`: a process started by the service.
 
-    `own_network`: they have a network namespace, and all sockets in it are theirs.
+    `own_network`: the processes have their own network namespace, and own all its sockets.
     """
 
     megabytes: float
@@ -40,7 +41,7 @@ class MemoryLimit:
 
 
 def may_exceed(pids: list[int], limit: MemoryLimit) -> bool:
-    """Whether the cheap sums are over the limit; for each process it takes one read of constant size."""
+    """Return True if a cheap sum is above the limit; a single small read per process."""
     most = limit.megabytes * (1 << 20)
     spaces = [_space(pid) for pid in pids]
     resident = sum(resident for _, resident, _ in spaces)
@@ -49,10 +50,10 @@ def may_exceed(pids: list[int], limit: MemoryLimit) -> bool:
 
 
 def exceeds(pids: list[int], limit: MemoryLimit) -> bool:
-    """Whether these processes together hold more than the limit. Not for an event loop.
+    """Return True if these processes together hold more than the limit. Too slow for an event loop.
 
-    How long it takes, the processes choose. After half a second of CPU time what is not yet looked at
-    counts as what it has resident.
+    The sandbox controls the duration. After half a second of CPU time, the remaining processes
+    count with their resident memory.
     """
     if not may_exceed(pids, limit):
         return False
@@ -79,7 +80,7 @@ def _buffers(pids: list[int], limit: MemoryLimit) -> int:
 
 
 def _space(pid: int) -> tuple[int, int, int]:
-    """Bytes of a process: its address space, what is resident, what is mapped and not its own data."""
+    """Return bytes of (address space, resident memory, address space without data segments)."""
     words = [int(word) * _PAGE_BYTES for word in read(f"/proc/{pid}/statm").split()]
     if len(words) < 6:
         return 0, 0, 0
@@ -87,7 +88,7 @@ def _space(pid: int) -> tuple[int, int, int]:
 
 
 def _private_bytes(pid: int) -> int | None:
-    """What is no shared memory, pages that forks share divided among them; None when it is hidden."""
+    """Return the proportional share without shared memory; None if unreadable."""
     found = {}
     for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
         name, _, rest = line.partition(b":")
@@ -99,9 +100,9 @@ def _private_bytes(pid: int) -> int | None:
 
 
 def _shared(pid: int, until: float) -> dict[bytes, int]:
-    """Shared memory that has no name, by inode; files in memory count against the disk.
+    """Return the size of anonymous shared memory by inode; files in memory count as disk use.
 
-    As far as it is read when this thread has used `until` seconds of CPU time.
+    Stops reading when this thread has used `until` seconds of CPU time.
     """
     found: dict[bytes, int] = {}
     for lines in pieces(f"/proc/{pid}/maps"):
@@ -119,7 +120,7 @@ def _shared(pid: int, until: float) -> dict[bytes, int]:
 def _hidden_bytes(pid: int, ours: int | None) -> int:
     size = _space(pid)[0]
     if ours is not None and _age_seconds(pid) < _YOUNG_SECONDS:
-        return max(0, size - _space(ours)[0])  # a command that is being started
+        return max(0, size - _space(ours)[0])  # a command being started
     return size
 
 
@@ -131,6 +132,6 @@ def _age_seconds(pid: int) -> float:
 
 
 def _sockets(pid: int) -> int:
-    """All in the network namespace of a process, also those that nobody has accepted yet."""
+    """Return the number of sockets in a process's network namespace, even if unaccepted."""
     words = read(f"/proc/{pid}/net/sockstat").split(None, 3)
     return int(words[2]) if words[:2] == [b"sockets:", b"used"] else 0

@@ -1,8 +1,8 @@
-"""The nursery: starts the zygote, and has it fork a forkserver for each slot.
+"""Service side of the zygote: starts the zygote, which forks a fork server for each slot.
 
-One interpreter is started and warmed for the whole pool; a forkserver costs a fork and its walls, and
-shares its memory with all others. A zygote that dies is replaced when the next forkserver is wanted;
-those that it has forked live on.
+A single interpreter is started and warmed for the whole pool. A fork server costs a fork and its
+isolation, and shares its memory with all others. A dead zygote is replaced when the next fork
+server is needed; its fork servers live on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from proctor_service.sandbox.backends.local.bundle import BOOT, start_message
 
 _START_SECONDS = 20.0
 _END_SECONDS = 5.0
-_USERS = 4000  # user ids in use, from the first on
+_USERS = 4000  # number of user ids in use, counted from the first
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How forkservers are started: their interpreter, environment, configuration, and limits."""
+    """Start parameters of fork servers: interpreter, environment, configuration, and limits."""
 
     python: str
     environment: dict[str, str]
@@ -39,7 +39,7 @@ class Launch:
 
 
 class Nursery:
-    """Implements `slot.Births` with one zygote at a time."""
+    """Starts the zygote and orders fork servers; a single zygote at a time."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -49,33 +49,33 @@ class Nursery:
 
     @property
     def ready(self) -> bool:
-        """Whether a zygote waits for orders, as far as is known."""
+        """True if a zygote is believed to wait for orders."""
         return self._orders is not None
 
     @property
     def pid(self) -> int:
-        """Of the zygote. Raises LookupError when there is none."""
+        """PID of the zygote. Raises LookupError without a zygote."""
         if self._process is None:
             raise LookupError("no zygote")
         return self._process.pid
 
     async def open(self) -> None:
-        """Starts a zygote unless there is one. Raises StartError when none comes up."""
+        """Start a zygote if none runs. Raises StartError on failure."""
         async with self._starting:
             if not self.ready:
                 await asyncio.to_thread(self._start)
 
     async def close(self) -> None:
-        """Ends the zygote; forkservers are ended by their slots."""
+        """Kill the zygote; each slot ends its own fork server."""
         async with self._starting:
             await asyncio.to_thread(self._end)
 
     def give_birth(self, number: int, control: socket.socket, entrances: list[int]) -> None:
-        """Orders the forkserver of slot `number`, which speaks on `control`.
+        """Order the fork server of slot `number`, which communicates over `control`.
 
-        It enters the cgroups whose files are `entrances` before it does anything. Each has a user id
-        of its own: where rlimits count processes, they count by user. Raises OSError when there is
-        no zygote, and BlockingIOError when it has too many orders to take another.
+        The fork server first enters the cgroups of the files `entrances`. Each fork server has its
+        own user id, because process rlimits count per user. Raises OSError without a zygote, and
+        BlockingIOError when the zygote's queue of orders is full.
         """
         if self._orders is None:
             raise ConnectionError("no zygote")
@@ -90,7 +90,7 @@ class Nursery:
             raise
 
     def _start(self) -> None:
-        """Blocks until the zygote has said that it is up."""
+        """Start the zygote and block until it reports readiness."""
         self._end()
         launch = self._launch
         orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -100,7 +100,7 @@ class Nursery:
                 env=launch.environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.PIPE,
-                # Pipes, as in a sandbox: Python looks once whether its streams can seek.
+                # Pipes, as in a sandbox: Python checks only once if its streams can seek.
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd="/",
@@ -121,7 +121,7 @@ class Nursery:
         self._orders = orders
 
     def _end(self) -> str:
-        """Ends the zygote and waits for it; what it wrote on stderr."""
+        """Kill the zygote, wait for its exit, and return its stderr output."""
         orders, self._orders = self._orders, None
         if orders is not None:
             orders.close()
@@ -136,6 +136,6 @@ class Nursery:
         with contextlib.suppress(OSError):
             process.stdin.close()
         process.stdout.close()
-        os.set_blocking(process.stderr.fileno(), False)  # forkservers may still hold its other end
+        os.set_blocking(process.stderr.fileno(), False)  # fork servers may still hold the other end
         with process.stderr as stream:
             return (stream.read() or b"").decode("utf-8", "replace").strip()[-500:]

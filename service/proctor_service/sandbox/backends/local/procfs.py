@@ -1,7 +1,8 @@
-"""What /proc says of a sandbox's processes, seen from the service.
+"""Reads of /proc about a sandbox's processes, from the service's side.
 
-Every read may find that its process is gone; then it says nothing. Formats: proc(5), and for schedstat
-the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run, nanoseconds waited for a core).
+A process may end during any read; the read then returns an empty result. Formats: proc(5), and for
+schedstat the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run, nanoseconds waited
+for a core).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CHUNK = 1 << 16
 _EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
-_LEAST_OF_MORE = 1 << 11  # the kernel gives a page at a time, cut between two lines or words
-_MOST_BYTES = 1 << 20  # of what is read as a whole; see `pieces` for what may be longer
+_LEAST_OF_MORE = 1 << 11  # a shorter piece is the last: the kernel returns about a page per read
+_MOST_BYTES = 1 << 20  # limit of `read`; see `pieces` for longer files
 
 
 def read(path: str) -> bytes:
-    """What a file of /proc holds now; nothing when its process is gone, or keeps it to itself."""
-    # Without a file object: thousands are read a second where many sandboxes run.
+    """Return the content of a /proc file; empty if its process is gone or access is denied."""
+    # os.read instead of a file object, for speed: many sandboxes need thousands of reads a second.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -37,7 +38,7 @@ def read(path: str) -> bytes:
 
 
 def pieces(path: str) -> Iterator[bytes]:
-    """A long file of /proc, some whole lines at a time."""
+    """Yield a long /proc file in blocks of whole lines."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -55,7 +56,7 @@ def pieces(path: str) -> Iterator[bytes]:
 
 
 def pid_of(pidfd: int) -> int | None:
-    """The pid that a pidfd has in this pid namespace; None when its process is gone."""
+    """Return the pid of a pidfd in this PID namespace; None if its process is gone."""
     for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
@@ -64,7 +65,7 @@ def pid_of(pidfd: int) -> int | None:
 
 
 def is_exiting(pidfd: int) -> bool:
-    """Whether the process of a pidfd has begun to end, or is gone; False where that cannot be known."""
+    """Return True if a pidfd's process is exiting or gone; False if the state is unknown."""
     for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
@@ -74,14 +75,14 @@ def is_exiting(pidfd: int) -> bool:
 
 
 def tree(pid: int) -> list[int]:
-    """`pid` and all that descend from it; orphans of a sandbox hang below its first process."""
+    """Return `pid` and its descendants; orphans in a sandbox are children of its first process."""
     return list(walk(pid) or ())
 
 
 def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
-    """The threads of `pid` and of all that descend from it, by process.
+    """Return the threads of `pid` and of all its descendants, by process.
 
-    None when there are more than `most` threads; finding that out takes no longer than reading `most`.
+    Returns None if there are more than `most` threads, in the time of reading `most` threads.
     """
     found: dict[int, list[int]] = {}
     todo = [pid]
@@ -100,7 +101,7 @@ def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
 
 
 def threads(pid: int) -> list[int]:
-    """Thread ids of a process."""
+    """Return the thread ids of a process."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
@@ -108,25 +109,26 @@ def threads(pid: int) -> list[int]:
 
 
 def scheduled_seconds(thread: int) -> float:
-    """Seconds that a thread has run or waited for a core."""
+    """Return seconds in which a thread ran or waited for a core."""
     return sum(schedule(thread))
 
 
 def schedule(thread: int) -> tuple[float, float]:
-    """Seconds that a thread has run, and that it has waited for a core."""
+    """Return (seconds run, seconds waited for a core) of a thread."""
     words = read(f"/proc/{thread}/schedstat").split()
     return (int(words[0]) / 1e9, int(words[1]) / 1e9) if len(words) >= 2 else (0.0, 0.0)
 
 
 def any_is_runnable(pids: list[int]) -> bool:
-    """Whether a thread of these processes runs, or waits for a core."""
+    """Return True if a thread of these processes runs or waits for a core."""
     return _any_is(b"R", pids)
 
 
 def any_is_blocked(pids: list[int]) -> bool:
-    """Whether a thread of these processes waits for the kernel itself, and not of its own will.
+    """Return True if a thread of these processes is in uninterruptible sleep (state D).
 
-    For a disk, for memory, or for a lock that all processes share. A parent in vfork(2) seems to, too.
+    The thread waits for a disk, for memory, or for a lock shared by all processes. A parent in
+    vfork(2) is in this state, too.
     """
     return _any_is(b"D", pids)
 
@@ -136,13 +138,13 @@ def _any_is(state: bytes, pids: list[int]) -> bool:
 
 
 def states(of: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """The state of each of these threads, given as process and thread: `R`, `S`, `D`, …"""
+    """Yield the state of each (process, thread) pair: `R`, `S`, `D`, …"""
     for pid, thread in of:
         yield from read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()[:1]
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """CPU time of these processes and of the children that they have reaped."""
+    """Return CPU seconds of these processes and of their reaped children."""
     total = 0
     for pid in pids:
         fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
@@ -152,11 +154,11 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
-    """Whether these processes together hold more than `limit_mb`.
+    """Return True if these processes together hold more than `limit_mb`.
 
-    Pages that a fork shares count once for each process in the cheap sum, so what is over the limit by
-    it is looked at again, with shared pages divided among their holders (smaps_rollup). Where that is
-    not ours to read, the cheap sum counts.
+    The cheap sum counts pages shared by a fork once per process. If this sum is above the limit,
+    smaps_rollup gives the exact sum, in which shared pages are divided among their holders. The
+    cheap sum is final where smaps_rollup is unreadable.
     """
     resident = sum(_resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
@@ -173,7 +175,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def _proportional_bytes(pid: int) -> int | None:
-    """None when it cannot be known; 0 once the process is gone."""
+    """Return the proportional set size; None if unreadable, 0 once the process is gone."""
     for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10

@@ -1,7 +1,7 @@
-"""How long the service's cgroup was throttled: held back by a quota on CPU time.
+"""Throttled time of the service's cgroup under a CPU quota.
 
-A thread that is throttled would run, and the kernel says so (state R); but it adds this time to no
-thread's wait for a core. The cgroups that hold the service and its sandboxes know it, each its own.
+The kernel reports a throttled thread as runnable (state R), but adds this time to no thread's
+run-queue wait. Only the cgroups of the service and its sandboxes count the time, each for itself.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ _MOST_BYTES = 4096
 
 
 class Throttling:
-    """Reads the throttled time of this process' cgroup and of those above it."""
+    """Reads the throttled time of this process' cgroup and of its ancestors."""
 
     def __init__(self) -> None:
         self._files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in _stat_files()]
 
     def seconds(self) -> float:
-        """So far. The kernel sums it over cores, so that it may grow faster than time passes."""
+        """Return the throttled seconds so far.
+
+        The kernel sums over cores, so the value may grow faster than wall time.
+        """
         return sum(map(_throttled, self._files))
 
     def close(self) -> None:
-        """Closes the files."""
+        """Close the files."""
         for descriptor in self._files:
             os.close(descriptor)
         self._files = []
@@ -44,7 +47,7 @@ def _throttled(descriptor: int) -> float:
 
 
 def _stat_files() -> list[Path]:
-    """`cpu.stat` of each group from this process' own up to the root, where there is a quota to have."""
+    """Return the `cpu.stat` files from this process' cgroup up to the root, if quotas exist."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -54,7 +57,7 @@ def _stat_files() -> list[Path]:
         if controllers and "cpu" not in controllers.split(","):
             continue
         top = (_ROOT / "cpu").resolve() if controllers else _ROOT
-        # In a container without a cgroup namespace the path is the host's, and the top is its own.
+        # In a container without a cgroup namespace, the path is the host's, `top` the container's.
         own = top / path.lstrip("/")
         groups = [own, *own.parents] if own.is_dir() else [top]
         groups = groups[: groups.index(top) + 1]

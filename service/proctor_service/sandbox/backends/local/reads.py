@@ -1,8 +1,9 @@
-"""Reads of /proc whose size a sandbox chooses, in a thread of their own.
+"""Thread for reads of /proc with sandbox-controlled size.
 
-The event loop may read what is constant in size, or bounded: a few processes. What may be larger, such as
-the mappings of a process or the threads of a crowd, is read here. One read at a time for each sandbox
-and purpose; then that rests for a while, so that a hostile sandbox takes a part of a core at most.
+The event loop performs only reads of constant or bounded size, for a few processes. Larger reads,
+such as the memory mappings of a process or thousands of threads, run here. Each sandbox has at most
+a single read per purpose at a time, followed by a pause. So a hostile sandbox occupies at most a
+fraction of a core.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _THREADS = 1  # more would contend with the loop for the interpreter, and for cores
-_REST = 3  # times as long as it took
+_REST = 3  # pause after a read, in multiples of its duration
 
 
 class Reads:
-    """Runs reads in threads, and hands what they found to the event loop."""
+    """Runs reads in a thread and passes their results to the event loop."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="procfs")
@@ -35,7 +36,10 @@ class Reads:
     def start(
         self, owner: object, purpose: str, read: Callable[[], T], then: Callable[[T], None]
     ) -> None:
-        """Reads in a thread, and calls `then` on the loop; nothing, while the last one runs or rests."""
+        """Run `read` in a thread, then call `then` on the loop.
+
+        Does nothing while the previous read of this owner and purpose runs or its pause lasts.
+        """
         key = (owner, purpose)
         now = time.monotonic()
         self._rests_until = {k: until for k, until in self._rests_until.items() if until > now}
@@ -45,11 +49,11 @@ class Reads:
         self._tasks[key] = task
 
     async def run(self, read: Callable[[], T]) -> T:
-        """Reads in a thread, for who waits for it."""
+        """Run `read` in the thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, read)
 
     async def close(self) -> None:
-        """Ends; what is being read is thrown away."""
+        """Stop, and discard the results of running reads."""
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -70,12 +74,12 @@ class Reads:
 
 
 def left_running(pid: int, limit: MemoryLimit) -> tuple[bool, bool]:
-    """Whether a process has no descendants, and whether all together hold more than the limit."""
+    """Return (no descendants, memory above the limit) for a process and its descendants."""
     pids = procfs.tree(pid)
     return len(pids) == 1, exceeds(pids, limit)
 
 
 def background(pid: int) -> tuple[float, bool]:
-    """CPU time of a process and its descendants, in seconds, and whether one of them would run."""
+    """Return CPU seconds of a process and its descendants, and True if a thread is runnable."""
     pids = procfs.tree(pid)
     return procfs.cpu_seconds(pids), procfs.any_is_runnable(pids)

@@ -1,7 +1,7 @@
-"""One sandbox as the service sees it: a channel, two output streams, and how it ended.
+"""Service side of a sandbox: a channel, two output streams, and the ending.
 
-All of it happens on the event loop, in callbacks that read what is there and never wait. What comes
-out of a sandbox is hostile: it is bounded here, and understood elsewhere.
+All work happens on the event loop, in callbacks which read the available data and never block. Data
+from a sandbox is hostile: this module only bounds the data, and other modules parse the lines.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from proctor_service.sandbox.backends.local.watch import UNSEEN_TIMES, Look
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 
 _CHUNK = 1 << 16
-_INTERPRETER_MB = 64  # address space that a bare interpreter takes up
-_FORKSERVER_PROCESSES = 1  # it counts against the same user's number
+_INTERPRETER_MB = 64  # address space of a bare interpreter
+_FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit
 _DESCRIPTORS = 1024
-_DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts what the kernel keeps for them
+_DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
 
 
 class LocalSandbox:
-    """Implements `sandbox.interface.Sandbox` over the descriptors that a forkserver handed out."""
+    """Implements `sandbox.interface.Sandbox` over the descriptors from a fork server."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class LocalSandbox:
         self._cpu_before = 0.0
         self._kills_before = 0
 
-    # ------------------------------------------------------------ what the judge calls
+    # ------------------------------------------------------------ called by the judge
 
     @property
     def descriptors(self) -> int:
-        """How many a process of a sandbox may have."""
+        """Limit on open descriptors per process in a sandbox."""
         return _DESCRIPTORS if self._memory_is_counted else _DESCRIPTORS_UNCOUNTED
 
     def begin(self, job: Job, descriptors: int | None = None) -> None:
-        """Starts the program; see `Sandbox.begin`. `descriptors`: how many it may have."""
+        """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         self._limits = job.limits
         if self._group is not None:
             self._cpu_before = self._group.cpu_seconds() or 0.0
@@ -92,7 +92,7 @@ class LocalSandbox:
         self.send(limits_line + job.message)
 
     def _limits_line(self, limits: Limits, descriptors: int) -> bytes:
-        """What the sandbox sets for itself: rlimits, behind or instead of the cgroup's."""
+        """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
         uncounted = not self._memory_is_counted
         words = (
             max(8, min(64, limits.memory_mb // 4)),
@@ -103,7 +103,7 @@ class LocalSandbox:
         return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
 
     def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends a line, with `descriptors`, which are closed once they are on their way."""
+        """Send a line and `descriptors`, which the channel closes after sending."""
         self._channel.send(line, descriptors)
 
     async def drain(self) -> None:
@@ -119,94 +119,94 @@ class LocalSandbox:
         return await self._channel.receive()
 
     async def ended(self) -> Ended:
-        """How it ended, once all its processes are gone."""
+        """Return the ending once all processes are gone."""
         return await asyncio.shield(self._ended)
 
     def kill(self) -> None:
-        """Ends it: nobody needs it any more."""
+        """Stop the sandbox as no longer needed."""
         self.stop("killed")
 
-    # ------------------------------------------------------------ what the slot calls
+    # ------------------------------------------------------------ called by slot and monitor
 
     def stop(self, reason: Ending) -> None:
-        """Kills all its processes; `reason` stands as its ending unless the kernel knows better.
+        """Kill all processes; `reason` becomes the ending unless the kernel reports another cause.
 
-        Where it is ending already, and we were not told yet, it ends as it does: a busy machine must
-        not decide which of two reasons comes first.
+        A sandbox already exiting keeps its own ending, even before the service is notified: load on
+        the machine must not decide between two reasons.
         """
         if self._pidfd < 0:
-            return  # gone already; its number may be another's by now
+            return  # already gone; the descriptor number may be in use for another file
         if self._stopped_for is None and not procfs.is_exiting(self._pidfd):
             self._stopped_for = reason
-        self.take_core(True)  # dying takes some, too
+        self.take_core(True)  # exiting needs CPU time, too
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def host_pid(self) -> int | None:
-        """Its first process, as the service's own pid namespace names it."""
+        """Return the first process's PID in the service's PID namespace."""
         if self._host_pid is None and self._pidfd >= 0:
             self._host_pid = procfs.pid_of(self._pidfd)
         return self._host_pid
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended."""
+        """True after the sandbox ended."""
         return self._ended.done()
 
     @property
     def resting(self) -> bool:
-        """Whether it does nothing of which its limits count the time."""
+        """True before `begin`, while no time limit applies."""
         return self._limits is None
 
     @property
     def turns(self) -> Turns | None:
-        """Whose turn it is, where it takes turns with somebody."""
+        """Turn clock of a sandbox with a peer, else None."""
         return self._channel.turns
 
     def counted_seconds(self) -> float | None:
-        """CPU time so far, where a cgroup counts it."""
+        """Return CPU seconds so far, or None where no cgroup counts."""
         counted = None if self._group is None else self._group.cpu_seconds()
         return None if counted is None else counted - self._cpu_before
 
     def cpu_seconds(self, summed: float) -> float:
-        """CPU time so far; `summed` where no cgroup counts it."""
+        """Return CPU seconds so far; `summed` where no cgroup counts."""
         counted = self.counted_seconds()
         return summed if counted is None else counted
 
     @property
     def is_counted(self) -> bool:
-        """Whether a cgroup counts its CPU time."""
+        """True if a cgroup counts the CPU time."""
         return self._group is not None and self._group.cpu_seconds() is not None
 
     @property
     def memory_limit(self) -> MemoryLimit | None:
-        """What its processes may hold, where no cgroup sees to it."""
+        """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
         if self._memory_is_counted or self._limits is None:
             return None
         return MemoryLimit(self._limits.memory_mb, own_network=self._contained)
 
     def out_of_memory_kills(self) -> int:
-        """How many of its processes the kernel has killed for memory."""
+        """Return the number of processes killed by the kernel for memory."""
         kills = 0 if self._group is None else self._group.out_of_memory_kills()
         return kills - self._kills_before
 
     def at_memory_limit(self) -> bool:
-        """Whether it has met its own limit, and not only one of its surroundings."""
+        """Return True if the sandbox reached its own memory limit, not just a limit above."""
         return self._group is not None and self._group.at_memory_limit()
 
     def take_core(self, whether: bool) -> None:
-        """Whether it gets its part of the cores, or what all others leave."""
+        """Give the sandbox its full share of the cores, or only otherwise unused time."""
         if self._group is not None and not self.is_over:
             self._group.set_weight(AWAKE if whether else RESTING)
 
     def forget_kills(self) -> None:
-        """What the kernel killed until now is told, and says nothing of how the sandbox will end."""
+        """Reset the count of out-of-memory kills, so past kills do not affect the ending."""
         if self._group is not None:
             self._kills_before = self._group.out_of_memory_kills()
             self._group.forget_memory_limit()
 
     def on_look(self, look: Look) -> None:
-        """Stops it when it is over a limit."""
+        """Stop the sandbox if a time limit is exceeded."""
         limits = self._limits
         if limits is None:
             return
@@ -220,11 +220,11 @@ class LocalSandbox:
             self.stop("wall_limit")
 
     def on_memory_exceeded(self) -> None:
-        """Stops it."""
+        """Stop the sandbox."""
         self.stop("memory_limit")
 
     def on_exit(self, status: int, cpu_seconds: float, max_rss_kb: int) -> None:
-        """All its processes are gone: reads what is left, and says how it ended."""
+        """Read the remaining output and set the ending, after all processes are gone."""
         if self._ended.done():
             return
         if self._limits is not None:
@@ -275,7 +275,7 @@ class LocalSandbox:
         )
 
     def on_lost(self, why: str) -> None:
-        """Its forkserver died. For memory that is an ending; else it is a failure of ours."""
+        """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""
         if self._ended.done():
             return
         if self.out_of_memory_kills() > 0 and self.at_memory_limit():
@@ -288,10 +288,10 @@ class LocalSandbox:
 
     def _fail(self, why: str) -> None:
         self._ended.set_exception(SandboxLost(why))
-        self._ended.exception()  # retrieved here, so that an unwatched sandbox does not warn
+        self._ended.exception()  # retrieved here, or asyncio would log a warning
 
     def close(self) -> None:
-        """Closes every descriptor; may be called again."""
+        """Close every descriptor; idempotent."""
         if self._pidfd >= 0:
             self._channel.close()
             for stream in self._streams:
@@ -300,10 +300,10 @@ class LocalSandbox:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    # ------------------------------------------------------------ callbacks of the loop
+    # ------------------------------------------------------------ event loop callbacks
 
     def _on_output(self, stream: Stream) -> bool:
-        """Reads once; whether there may be more to read at once."""
+        """Read a chunk; True if more may be readable at once."""
         try:
             data = os.read(stream.descriptor, _CHUNK)
         except BlockingIOError:

@@ -1,10 +1,10 @@
-"""A slot: one forkserver, and the one sandbox that it has made at a time.
+"""A slot: a fork server and its current sandbox.
 
     starting ──▶ ready ──▶ leased ──▶ recycling ──▶ ready …        (any) ──▶ dead
 
-A slot is `ready` while a fresh sandbox waits in it, locked down and with nothing to do; that is what
-makes a lease cheap. It forks the next one as soon as the last is gone. A forkserver that dies takes its
-sandbox along, and the slot is replaced.
+In state `ready`, a fresh, locked-down and idle sandbox waits in the slot, so a lease is cheap. The
+fork server forks the next sandbox as soon as the last is gone. When a fork server dies, its sandbox
+dies too, and the pool replaces the slot.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
 
 class Slot:
-    """Has a forkserver forked and speaks with it; calls `on_change` whenever its state changes.
+    """Owns a fork server and talks to it; calls `on_change` after every change of state.
 
-    Raises OSError when the nursery cannot take the order.
+    Raises OSError when the zygote cannot accept the order.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Slot:
         self.state: State = "starting"
         self.error = ""
         self.closed = False
-        self.has_served = False  # a sandbox came up in it once
+        self.has_served = False  # a sandbox was ready here before
         self.sandbox: LocalSandbox | None = None
         self.disk_mb = launch.disk_mb
         self.group = group
@@ -74,10 +74,10 @@ class Slot:
         self._order_next()
         self._loop.add_reader(self._control.fileno(), self._on_control)
 
-    # ------------------------------------------------------------ for the pool
+    # ------------------------------------------------------------ called by the pool
 
     def lease(self) -> LocalSandbox:
-        """The sandbox that waits here; the caller must end it and wait for it."""
+        """Return the waiting sandbox; the caller must kill the sandbox and wait for its end."""
         if self.state != "ready" or self.sandbox is None:
             raise SandboxUnavailable(f"slot is {self.state}")
         self._change("leased")
@@ -85,13 +85,13 @@ class Slot:
         return self.sandbox
 
     def give_back(self, sandbox: LocalSandbox) -> None:
-        """Ends a sandbox that was lent, unless it has ended by itself."""
+        """Kill a leased sandbox, unless the sandbox has already ended."""
         if self.sandbox is sandbox:
             self._change("recycling")
             sandbox.kill()
 
     def refit(self, disk_mb: int) -> None:
-        """Throws the waiting sandbox away for one with another disk size."""
+        """Replace the waiting sandbox by a sandbox with another disk size."""
         self.disk_mb = disk_mb
         if self.sandbox is not None:
             self._change("recycling")
@@ -99,15 +99,15 @@ class Slot:
             self.sandbox.kill()
 
     def close(self) -> None:
-        """Ends the forkserver; the kernel ends all below it."""
+        """Kill the fork server; the kernel kills its descendants."""
         self.closed = True
         self._die("closed")
 
     def wait_closed(self) -> None:
-        """Blocks until the processes are gone (they have been killed), then removes the group."""
+        """Block until the killed processes are gone, then remove the cgroup."""
         if self._pidfd >= 0:
             if not _wait_gone(self._pidfd, _END_SECONDS):
-                # Without namespaces it cleans up by itself first, and was not killed.
+                # Without namespaces, the fork server was not killed and cleans up first.
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
                 _wait_gone(self._pidfd, _END_SECONDS)
             os.close(self._pidfd)
@@ -115,7 +115,7 @@ class Slot:
         if self.group is not None:
             self.group.close()
 
-    # ------------------------------------------------------------ the conversation
+    # ------------------------------------------------------------ messages with the fork server
 
     def _order_next(self) -> None:
         self._command(f"fork {self.disk_mb}\n".encode())
@@ -182,7 +182,7 @@ class Slot:
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
             if self.group is not None:
-                self.group.set_weight(AWAKE)  # the next one is being forked
+                self.group.set_weight(AWAKE)  # the next sandbox is being forked
             if self.state != "dead":
                 self._change("recycling")
             status, cpu_seconds, max_rss_kb = rest.split()
@@ -213,7 +213,7 @@ class Slot:
 
 
 def _wait_gone(pidfd: int, seconds: float) -> bool:
-    """Blocks until the process of a pidfd has ended; False when it did not in time."""
+    """Block until a pidfd's process has ended; False on timeout."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

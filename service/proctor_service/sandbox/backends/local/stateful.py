@@ -1,9 +1,9 @@
-"""A stateful sandbox as the service sees it: orders to the process that lives in it, and their ends.
+"""Service side of a stateful sandbox: orders to the session process inside, and command endings.
 
-It is a sandbox like any other whose program (`inside/session.py`) starts commands. A command's output
-comes straight from its own pipes, and how it ended from that program, which the sandbox's other
-processes cannot reach. A command is timed by the sweep (`watch.py`): its time is wall time less the
-time in which the sandbox only waited for a core.
+The sandbox is an ordinary sandbox whose program (`inside/session.py`) starts commands. A command's
+output comes straight from its own pipes, and its ending from the session process, which is out of
+reach of the sandbox's other processes. The monitor (`watch.py`) measures the time of a command:
+wall time minus the sandbox's run-queue wait.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job,
 log = logging.getLogger(__name__)
 
 _UNTIMED_SECONDS = 1e8
-_DESCRIPTORS = 8192  # of its program: three for each command under way
+_DESCRIPTORS = 8192  # limit for the session process, which needs three for each running command
 _ERRAND_SECONDS = 10.0
-_ERRAND_SECONDS_PER_MB = 0.05  # of the disk, for all its files
-_MARGIN_SECONDS = 5  # of CPU time, for what all pauses between commands use together
-_KILL_SECONDS = 10.0  # then its program does not answer, and the whole sandbox goes
-_ARCHIVE_OVERHEAD = 1.5  # of a tar archive over the files in it, for many small ones
+_ERRAND_SECONDS_PER_MB = 0.05  # per megabyte of disk, for all files
+_MARGIN_SECONDS = 5  # CPU time allowed for background processes over all periods between commands
+_KILL_SECONDS = 10.0  # after this time without an answer, the whole sandbox is killed
+_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
 _ARCHIVE_BYTES = 16 << 20
 
 
@@ -63,14 +63,14 @@ class LocalStatefulSandbox:
         self._commands = 0
         self._cpu_base = 0.0
         self._background_base: float | None = None
-        self._background_used = 0.0  # between commands, before the last one
-        self._background_busy = 0  # looks, a second apart
-        self._is_alone = True  # its program, as far as is known
+        self._background_used = 0.0  # between earlier commands
+        self._background_busy = 0  # samples with a runnable process, a second apart
+        self._is_alone = True  # only the session process is known to run
 
-    # ------------------------------------------------------------ its life
+    # ------------------------------------------------------------ lifecycle
 
     async def open(self) -> None:
-        """Starts the program inside. Raises SandboxLost when it does not come up."""
+        """Start the session process. Raises SandboxLost on failure."""
         untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
         job = {"kind": "session", "descriptors": self._sandbox.descriptors}
         self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
@@ -83,7 +83,7 @@ class LocalStatefulSandbox:
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
-        """Ends it and all that runs in it, and waits until it is gone."""
+        """Kill the sandbox with all its processes, and wait until they are gone."""
         self._sandbox.kill()
         with contextlib.suppress(SandboxLost):
             await self._sandbox.ended()
@@ -98,7 +98,7 @@ class LocalStatefulSandbox:
         """See `StatefulSandbox.kill`."""
         self._sandbox.kill()
 
-    # ------------------------------------------------------------ what it does
+    # ------------------------------------------------------------ commands and files
 
     async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
         """See `StatefulSandbox.exec`."""
@@ -171,7 +171,7 @@ class LocalStatefulSandbox:
             report = await execution.reported
         except asyncio.CancelledError:
             self._tell_kill(execution, "killed")
-            raise  # it is finished with once it has ended
+            raise  # `_listen` finishes the execution after its end
         if report is None:
             self._finish(execution)
             raise await self._over()
@@ -227,7 +227,7 @@ class LocalStatefulSandbox:
         )
 
     async def _listen(self) -> None:
-        """Hears how runs ended, until the sandbox is gone."""
+        """Read the endings of commands until the sandbox is gone."""
         while (line := await self._sandbox.receive()) is not None:
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 word, number, status, cpu_seconds, peak_kb = json.loads(line)
@@ -236,40 +236,40 @@ class LocalStatefulSandbox:
                     execution.on_exit((int(status), float(cpu_seconds), int(peak_kb)))
                     if execution.abandoned:
                         self._finish(execution)
-        # Its program ended, or has hung up and is of no more use.
+        # The session process ended, or closed its channel and is of no more use.
         self._sandbox.stop("signalled")
         for execution in list(self._running.values()):
             execution.on_exit(None)
             self._finish(execution)
 
     async def _over(self) -> SandboxEnded:
-        """How it ended, for who still wants something of it. Raises SandboxLost."""
+        """Return the error for a call to an ended sandbox. Raises SandboxLost."""
         ended = await self._sandbox.ended()
         return SandboxEnded(OVER.get(ended.ending, "the sandbox ended by its own act"))
 
-    # ------------------------------------------------------------ what the sweep calls
+    # ------------------------------------------------------------ callbacks of the monitor
 
     @property
     def resting(self) -> bool:
-        """Whether no command runs."""
+        """True while no command runs."""
         return not self._running
 
     @property
     def turns(self) -> None:
-        """It takes turns with nobody."""
+        """None: a stateful sandbox has no peer."""
         return None
 
     def host_pid(self) -> int | None:
-        """Its first process."""
+        """Return the PID of the sandbox's first process."""
         return self._sandbox.host_pid()
 
     def cpu_seconds(self, summed: float) -> float:
-        """CPU time since the first of the commands that run now began."""
+        """Return CPU seconds since the first of the running commands began."""
         return self._sandbox.cpu_seconds(summed) - self._cpu_base
 
     @property
     def memory_limit(self) -> MemoryLimit | None:
-        """What its processes may hold, where no cgroup sees to it; its first one is ours."""
+        """Memory limit, unless a cgroup enforces the limit; `ours` is the first process."""
         limit = self._sandbox.memory_limit
         if limit is None:
             return None
@@ -277,11 +277,11 @@ class LocalStatefulSandbox:
 
     @property
     def is_counted(self) -> bool:
-        """Whether a cgroup counts its CPU time."""
+        """True if a cgroup counts the CPU time."""
         return self._sandbox.is_counted
 
     def on_look(self, look: Look) -> None:
-        """Ends the commands whose time is up."""
+        """Stop the commands over their time limit."""
         share = 1 / len(self._running)
         for execution in list(self._running.values()):
             execution.on_look(look, share)
@@ -292,11 +292,11 @@ class LocalStatefulSandbox:
                 self._sandbox.stop("wall_limit")
 
     def on_memory_exceeded(self) -> None:
-        """Ends the sandbox."""
+        """Stop the sandbox."""
         self._sandbox.stop("memory_limit")
 
     def look_at_memory(self) -> None:
-        """Between commands, where nobody else counts: of what was left running, if anything was."""
+        """Check the memory of background processes between commands, if no cgroup counts."""
         pid, limit = self._sandbox.host_pid(), self.memory_limit
         if limit is None or self._running or self._is_alone or pid is None:
             return
@@ -311,10 +311,11 @@ class LocalStatefulSandbox:
             self._is_alone = alone
 
     def look_at_background(self) -> None:
-        """Between commands, what was left running may use as much CPU time as one command.
+        """Limit the CPU time of background processes between commands.
 
-        Between all of them together it may use little more. Where that is summed, it may be in processes
-        that come and go: then looks at which one ran count.
+        Between two commands, background processes may use as much CPU time as a command. Over all
+        such periods together the total may be only slightly larger. Without a cgroup, short-lived
+        processes escape the sum, so samples with a runnable process count, too.
         """
         if self._running or self._sandbox.is_over:
             return

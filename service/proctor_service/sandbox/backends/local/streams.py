@@ -1,10 +1,10 @@
-"""One of a sandbox's output streams, as far as it is kept."""
+"""Bounded storage for an output stream of a sandbox."""
 
 from __future__ import annotations
 
 
 class Stream:
-    """Keeps the first bytes of an output stream, counts the rest, and keeps draining."""
+    """Stores the first bytes of an output stream, counts the rest, and continues to drain."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -15,16 +15,16 @@ class Stream:
 
     @property
     def cut(self) -> bool:
-        """Whether more came than is kept."""
+        """True if more bytes arrived than are stored."""
         return self.total > sum(map(len, self.kept))
 
     def add(self, data: bytes) -> None:
-        """Takes what was read."""
+        """Count `data`, and store as many bytes as still fit."""
         self.total += len(data)
         if self.room > 0:
             self.kept.append(data[: self.room])
             self.room -= len(data)
 
     def text(self) -> bytes:
-        """What is kept."""
+        """Return the stored bytes."""
         return b"".join(self.kept)

@@ -1,7 +1,7 @@
-"""Numbers of the system calls that the filter speaks of, for x86_64 and aarch64.
+"""System call numbers for the seccomp filter, for x86_64 and aarch64.
 
-From the kernel's own headers (`asm/unistd_64.h`, `asm-generic/unistd.h`). A call that an architecture
-lacks is not in its table.
+Source: the kernel's headers (`asm/unistd_64.h`, `asm-generic/unistd.h`). Each table holds only the
+system calls of its architecture.
 """
 
 from __future__ import annotations

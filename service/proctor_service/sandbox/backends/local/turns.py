@@ -1,19 +1,20 @@
-"""Whose turn it is, where a program and somebody else take turns: what a program waits for is not its own.
+"""Turn clock: tracks which side must speak next, so waiting for the peer is not idle time.
 
-A line that the program says ends its turn, unless it is said aside; a line that it is given begins its
-next. Who has not taken yet what it was given ends no turn, and who is given no more has no other. So of
-two that speak with each other it is always the one's turn or the other's, whatever either says or leaves
-unread, and nobody idles in the other's time. Standard library only; this file goes into remote sandboxes.
+A line from the program ends its turn, except for an out-of-band message. A line to the program
+begins its next turn. A program with unread input cannot end its turn, and after the last input the
+program keeps the turn. So at any time exactly one side of a conversation has the turn, whatever
+each side writes or leaves unread, and the peer's turn never counts as idle time. Standard library
+only; this file is also copied into remote sandboxes.
 """
 
 import time
 
 ASIDE = b"!"
-"""How a line begins that ends no turn."""
+"""First byte of an out-of-band message, which does not end the turn."""
 
 
 class Turns:
-    """Of one program, whose turn is the first."""
+    """Turn clock of a program, which has the first turn."""
 
     def __init__(self) -> None:
         self.ended = 0
@@ -21,10 +22,10 @@ class Turns:
         self._taken_seconds = 0.0
         self._since: float | None = None
         self._alone = False
-        self._begun = b""  # how the line that it is saying began
+        self._begun = b""  # first byte of the unfinished line
 
     def heard(self, data: bytes, *, behind: bool) -> None:
-        """Told of what the program says, as it comes; `behind`: it was given more than it has taken."""
+        """Record data from the program; `behind`: the program has unread input."""
         stays = behind or self._alone
         *whole, rest = data.split(b"\n")
         for line in whole:
@@ -35,23 +36,23 @@ class Turns:
         self._begun = self._begun or rest[:1]
 
     def given(self) -> None:
-        """Told that the program is given a line."""
+        """Record a line sent to the program."""
         if self._since is not None:
             self._rested_seconds += time.monotonic() - self._since
         self._since = None
 
     def left_alone(self) -> None:
-        """Told that the program is given no more: it waits for nobody from now on."""
+        """Record the end of input: from now on the program waits for no peer."""
         self.given()
         self._alone = True
 
     def rested_seconds(self) -> float:
-        """How long it was somebody else's turn so far. May be asked in any thread."""
+        """Return total seconds of the peer's turns so far. Callable from any thread."""
         since = self._since
         return self._rested_seconds + (0.0 if since is None else time.monotonic() - since)
 
     def take_rested_seconds(self) -> float:
-        """How long it was somebody else's turn since this was last asked."""
+        """Return seconds of the peer's turns since the previous call."""
         rested = self.rested_seconds() - self._taken_seconds
         self._taken_seconds += rested
         return rested

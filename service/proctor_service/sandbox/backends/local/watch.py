@@ -1,12 +1,13 @@
-"""Who runs too long: CPU time, and wall time in which a program idles by itself.
+"""Monitor of running sandboxes: CPU time, and wall time in which a program is idle by itself.
 
-A moment counts as idle when the sandbox neither ran nor waited for a core in it, nor was throttled by a
-quota: time on a busy machine's run queue is nobody's timeout (see `idle.py`). A wait for the kernel
-itself, in which an overloaded machine leaves everybody now and then, counts for a part: hostile code can
-bring it about. Where two sandboxes take turns, each idles in its own turns alone, and the service's own
-delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
-instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
-take long to look at: that is done in a thread, with rests, and there are fewer looks.
+Time counts as idle when the sandbox neither ran, nor waited for a core, nor was throttled by a CPU
+quota: run-queue wait on a busy machine never causes a timeout (see `idle.py`). Uninterruptible
+sleep in the kernel, which an overloaded machine now and then causes for every process, counts in
+part, because hostile code can cause this state. When two sandboxes take turns, each is idle only in
+its own turns, and delays of the service count for neither. Without a cgroup, CPU time and memory
+are summed over the sandbox's processes at each sample. Each sandbox decides itself how to react to
+a sample. Sampling many processes takes long: a thread then reads /proc, with pauses, and samples
+become less frequent.
 """
 
 from __future__ import annotations
@@ -26,29 +27,30 @@ from proctor_service.sandbox.backends.local.quota import Throttling
 from proctor_service.sandbox.backends.local.reads import Reads
 from proctor_service.sandbox.backends.local.turns import Turns
 
-_MOMENT_SECONDS = 0.04  # what ends within it is never looked at
+_MOMENT_SECONDS = 0.04  # a sandbox ending sooner is never sampled
 _MOST_THREADS = 10_000
-_FEW_THREADS = 32  # so many are looked at on the event loop: some 2 ms
+_FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
-_SLICE_SECONDS = 0.004  # so long the loop is held up
-_REST = 3  # times as long it is left alone after that
+_SLICE_SECONDS = 0.004  # longest time of sampling without a pause
+_REST = 3  # pause afterwards, in multiples of this time
 UNSEEN_TIMES = 3
-"""So many times its limits of time may be spent in ways of which nobody can tell whose they were.
+"""Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
 
-An honest program on a busy machine has such times too, so it is more than once.
+Greater than 1, because an honest program on a busy machine has unattributed time, too.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was seen of a sandbox since the look before, and what is settled now of the time before.
+    """Resource use of a sandbox since the previous sample, and the newly settled time before.
 
-    `interval_seconds` of wall time have passed, in which it `used_seconds` of CPU time, over all cores;
-    `cpu_seconds` since it was first watched. `contended`: something waited for a core lately. Of
-    `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
-    `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
-    either: nobody can tell whose they were.
+    `interval_seconds`: wall time since the previous sample. `used_seconds`: CPU time in this
+    interval, over all cores. `cpu_seconds`: CPU time since monitoring began. `contended`: a thread
+    recently waited for a core. `settled_seconds`: wall time with final figures, following the
+    settled time of earlier samples without a gap. Of the settled time, the sandbox was idle for
+    `idle_seconds` and active (running or idle) for `active_seconds`; `unseen_seconds` cannot be
+    attributed.
     """
 
     interval_seconds: float
@@ -62,45 +64,46 @@ class Look:
 
 
 class Watched(Protocol):
-    """A sandbox, as far as it is watched."""
+    """Interface of a sandbox for the monitor."""
 
     started_at: float
 
     @property
     def resting(self) -> bool:
-        """Whether it does nothing of which its limits count the time."""
+        """True while the sandbox does nothing subject to time limits."""
 
     def host_pid(self) -> int | None:
-        """Its first process, in the service's pid namespace."""
+        """Return the first process's PID in the service's PID namespace."""
 
     def cpu_seconds(self, summed: float) -> float:
-        """CPU time since it is watched. `summed`: its processes' times, for where no cgroup counts it.
+        """Return CPU seconds since monitoring began.
 
-        Called from any thread.
+        `summed`: sum over the processes, used where no cgroup counts CPU time. Called from any
+        thread.
         """
 
     @property
     def turns(self) -> Turns | None:
-        """Whose turn it is, where it takes turns with somebody."""
+        """Turn clock of a sandbox with a peer, else None."""
 
     @property
     def is_counted(self) -> bool:
-        """Whether a cgroup counts it."""
+        """True if a cgroup counts the CPU time."""
 
     @property
     def memory_limit(self) -> MemoryLimit | None:
-        """What it may hold, where no cgroup sees to it."""
+        """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
 
     def on_look(self, look: Look) -> None:
-        """Told what was seen, unless it rests."""
+        """Handle a new sample, unless the sandbox rests."""
 
     def on_memory_exceeded(self) -> None:
-        """Told that it holds more than its limit."""
+        """Handle memory use above the limit."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was known of a sandbox at the last look."""
+    """State of a sandbox at its last sample."""
 
     clock: IdleClock
     looked_at: float
@@ -112,13 +115,13 @@ class _Seen:
     ran_seconds: float = 0.0
 
     def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
-        """CPU time, where no cgroup counts it: what the processes' sum says, and never less than was seen.
+        """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
 
-        The sum forgets processes that nobody waited for. A thread that a look has missed is remembered,
-        or all that it ever ran would count once more.
+        The sum forgets processes without a waiting parent. Threads missing from a sample stay
+        remembered; otherwise their whole run time would count again.
         """
         if not self.ran:
-            self.ran_seconds = cpu_seconds  # what ran before it was watched is not in it
+            self.ran_seconds = cpu_seconds  # excludes run time from before the first sample
         else:
             for thread, times in threads.items():
                 self.ran_seconds += max(0.0, times.ran - self.ran.get(thread, 0.0))
@@ -128,7 +131,7 @@ class _Seen:
         return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
 
     def is_contended(self, interval: float, threads: Mapping[int, ThreadTimes]) -> bool:
-        """Whether its threads waited for a core lately. Those that are new waited in another time."""
+        """Return True if threads recently waited for a core; the first sample sets the baseline."""
         if self.threads:
             self.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
             for thread, times in threads.items():
@@ -138,13 +141,13 @@ class _Seen:
 
 
 class Pace:
-    """Keeps work that is never urgent from holding up the loop."""
+    """Limits the share of event loop time spent on background work."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
 
     async def rest(self) -> None:
-        """Between two pieces of the work: gives way when it is time."""
+        """Sleep if the work since the last pause took long; call between two pieces of work."""
         spent_seconds = time.monotonic() - self._since
         if spent_seconds > _SLICE_SECONDS:
             await asyncio.sleep(spent_seconds * _REST)
@@ -153,7 +156,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What /proc and the cgroup said of a sandbox, by process and thread."""
+    """Values of a sandbox from /proc and the cgroup."""
 
     pids: list[int]
     sample: Sample
@@ -162,7 +165,7 @@ class _Reading:
 def _read(
     sandbox: Watched, pid: int, service: int, throttling: Throttling, most_threads: int | None
 ) -> _Reading | None:
-    """Reads all in one go; None when it has more than `most_threads`. `service`: the loop's thread."""
+    """Take a sample; None with more than `most_threads`. `service`: the event loop's thread."""
     begun = time.monotonic()
     turns = sandbox.turns
     rested = 0.0 if turns is None else turns.rested_seconds()
@@ -186,48 +189,52 @@ def _read(
 
 
 def _times(process: int, thread: int) -> ThreadTimes:
-    """The state first: a thread that sleeps then, and waits after, waits after the look."""
+    """Return a thread's times.
+
+    The state is read first: a thread asleep then, and waiting later, began its wait after the
+    sample.
+    """
     state = next(iter(procfs.states([(process, thread)])), b"")
     ran, waited = procfs.schedule(thread)
     return ThreadTimes(ran, waited, state == b"R", state == b"D")
 
 
 class Watch:
-    """Looks at running sandboxes, and tells them what it saw."""
+    """Samples running sandboxes and reports to them."""
 
     def __init__(self) -> None:
         self.reads = Reads()
         self._throttling = Throttling()
         self._seen: dict[Watched, _Seen] = {}
-        self._running: dict[Watched, float] = {}  # and how long it was throttled before
+        self._running: dict[Watched, float] = {}  # throttled seconds before monitoring began
 
     def add(self, sandbox: Watched) -> None:
-        """Begins to look at a sandbox."""
+        """Start monitoring a sandbox."""
         self._running[sandbox] = self._throttling.seconds()
 
     def remove(self, sandbox: Watched) -> None:
-        """Forgets it."""
+        """Stop monitoring a sandbox."""
         self._running.pop(sandbox, None)
         self._seen.pop(sandbox, None)
 
     def rest(self) -> tuple[int, int]:
-        """How many sandboxes used no core at the last look, and how many there are."""
+        """Return (sandboxes using no core at the last sample, all monitored sandboxes)."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
     async def close(self) -> None:
-        """Ends what is being read."""
+        """Stop the reads in progress."""
         await self.reads.close()
         self._throttling.close()
 
     async def cpu_total(self, pid: int) -> float:
-        """CPU time of a process and its descendants, and of children that they have reaped."""
+        """Return CPU seconds of a process, its descendants, and all their reaped children."""
         processes = procfs.walk(pid, _FEW_THREADS)
         if processes is not None:
             return procfs.cpu_seconds(list(processes))
         return await self.reads.run(lambda: procfs.cpu_seconds(procfs.tree(pid)))
 
     async def look(self) -> None:
-        """One sweep over what has run for more than a moment."""
+        """Sample every sandbox older than `_MOMENT_SECONDS` once."""
         pace = Pace()
         service = threading.get_native_id()
         for sandbox in list(self._running):
@@ -260,7 +267,7 @@ class Watch:
         return _Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
 
     def _tell(self, sandbox: Watched, seen: _Seen, reading: _Reading | None) -> None:
-        """Tells a sandbox what was seen, unless it was forgotten meanwhile, or has been looked at."""
+        """Report a reading to its sandbox, unless monitoring stopped or a later sample exists."""
         if self._seen.get(sandbox) is not seen or sandbox.resting or reading is None:
             return
         if reading.sample.begun <= seen.looked_at:
@@ -285,7 +292,7 @@ def _look_at(sandbox: Watched, seen: _Seen, sample: Sample) -> Look:
     if not sandbox.is_counted:
         cpu = seen.run_at_least(cpu, sample.threads)
     rested = sample.rested_seconds
-    if sandbox.turns is not None:  # a read in a thread takes a while
+    if sandbox.turns is not None:  # reading in a thread takes a while
         rested = rested[0], sandbox.turns.rested_seconds()
     settled = seen.clock.settle(replace(sample, cpu_seconds=cpu, rested_seconds=rested))
     interval = sample.begun - seen.looked_at

@@ -1,9 +1,9 @@
-"""The zygote: the one interpreter that is started and warmed; every forkserver is a fork of it.
+"""The zygote: a single warm interpreter, the parent of every fork server.
 
-It never reads a job and never forks a sandbox itself. For each line on its socket (`fork UID`, with the
-forkserver's control socket and the cgroup files that it is to enter) it clones a forkserver into
-namespaces of its own, says `born PID` on that control socket with a pidfd, and forgets it: forkservers
-outlive their zygote. Standard library only.
+The zygote never reads a job and never forks a sandbox itself. For each line on its socket (`fork
+UID`, with the fork server's control socket and the files of its cgroups) the zygote clones a fork
+server into new namespaces, sends `born PID` with a pidfd on the control socket, and keeps no
+record: fork servers outlive their zygote. Standard library only.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def main(
     inside_main: Callable[[int], None],
     warm_up: Callable[[], None],
 ) -> None:
-    """Forks forkservers until the service hangs up; returns only inside a sandbox."""
+    """Fork fork servers until the service closes the socket; returns only inside a sandbox."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
     gc.collect()
     kernel.give_memory_back()
-    gc.freeze()  # a collection further down must not touch, and so copy, our pages
+    gc.freeze()  # a collection in a child must not touch, and thereby copy, these pages
     orders.sendall(b"up\n")
     flags = _flags(config)
     while True:
@@ -48,7 +48,7 @@ def main(
             try:
                 uid = int(order.split()[1])
                 for descriptor in descriptors[1:]:
-                    os.write(descriptor, b"0")  # this process, whatever its number is where
+                    os.write(descriptor, b"0")  # 0 means this process, in any PID namespace
                     os.close(descriptor)
                 forkserver.main(control, {**config, "uid": uid}, inside_main, warm_up)
             except BaseException as error:
@@ -71,13 +71,13 @@ def _flags(config: dict[str, object]) -> int:
 
 
 def _tell(control: socket.socket, message: str, pid: int = 0) -> None:
-    """Speaks in the place of a forkserver, with its pidfd if there is one."""
+    """Send a message in place of a fork server, with its pidfd if available."""
     pidfds: list[int] = []
     try:
         if pid:
             pidfds.append(os.pidfd_open(pid))
         socket.send_fds(control, [f"{message}\n".encode()], pidfds)
     except OSError:
-        pass  # it died at once, or the service hung up: its control socket tells
+        pass  # the fork server died or the service hung up; both show on the control socket
     for pidfd in pidfds:
         os.close(pidfd)

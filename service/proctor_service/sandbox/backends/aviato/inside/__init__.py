@@ -1,1 +1,1 @@
-"""What goes into a remote sandbox: the warden, and the cell that it forks. Standard library only."""
+"""Code for a remote sandbox: the supervisor, and its forked child. Standard library only."""

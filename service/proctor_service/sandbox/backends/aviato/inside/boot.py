@@ -1,13 +1,13 @@
-"""Loads what a sandbox was furnished with, and becomes the warden.
+"""Loads the code file of a remote sandbox, and runs the supervisor.
 
-Given to the image's interpreter as `-c`, for each submission; its arguments are `fresh` or `kept`, the
-program's user id, and the file. The modules leave `sys.modules` before a program runs, so that none can
-import them.
+Passed to the image's interpreter as `-c`, for each submission; the arguments are `fresh` or `kept`,
+the program's user id, and the code file. The modules leave `sys.modules` before a program runs, so
+a program cannot import them.
 """
 
 import sys
 
-sys.path[:] = [path for path in sys.path if path]  # not the directory we happen to be in
+sys.path[:] = [path for path in sys.path if path]  # excludes the current directory
 
 import builtins  # noqa: E402
 import importlib  # noqa: E402
@@ -21,11 +21,11 @@ from typing import Any  # noqa: E402
 
 
 class Codes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds modules among the compiled code."""
+    """Importer for the compiled modules."""
 
     def __init__(self, codes: dict[str, CodeType], packages: list[str]) -> None:
         self.codes, self.packages = codes, packages
-        self.builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
+        self.builtins = dict(vars(builtins))  # submissions cannot patch this copy
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         """See importlib."""
@@ -44,7 +44,7 @@ class Codes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def main(how: str, uid: str, place: str) -> None:
-    """Never returns."""
+    """Load the code and run the supervisor. Never returns."""
     with open(place, "rb") as file:
         config = json.loads(file.readline())
         codes = marshal.load(file)

@@ -1,9 +1,9 @@
-"""The program's side of a remote sandbox: closes all doors behind itself, then becomes the program.
+"""Child process of a remote sandbox: sets up its own isolation, then runs the program.
 
-Forked by the warden before that has read a job or its word, so nothing secret is in this memory. Runs
-in the remote sandbox: standard library only. What a local sandbox gets from namespaces comes from the
-remote one, which holds nothing else; what is done here is a user of its own, no capability, a system
-call filter, and rlimits.
+The supervisor forks the child before reading a job or its secret word, so the child's memory holds
+no secret. Runs in the remote sandbox: standard library only. The remote sandbox, which holds
+nothing else, replaces the namespaces of a local sandbox. The child adds a separate user, no
+capabilities, a system call filter, and rlimits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 from .....inside import becoming, errands, program, snippet
 from ...local import kernel
 
-CHANNEL = 300  # out of the way of what a program opens, and of those that close 3 to 255
+CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
 LIMITS_BYTES = 64
-LOCKED = b"+"  # a program's first word, before anything hostile can speak
-UNFILTERED = b"~"  # the same, where the kernel takes no system call filter
+LOCKED = b"+"  # first byte from the child, sent before hostile code can run
+UNFILTERED = b"~"  # the same, if the kernel accepts no system call filter
 _DESCRIPTORS = 1024
 _CHUNK = 1 << 16
 
@@ -28,7 +28,7 @@ _CHUNK = 1 << 16
 def become(
     ends: tuple[int, int, int], uid: int | None, box: str, fresh: bool, walls: Any
 ) -> NoReturn:
-    """In the child: `ends` are its channel, stdout and stderr. Never returns."""
+    """Set up the isolation in the child; never returns. `ends`: channel, stdout and stderr."""
     try:
         os.dup2(ends[0], CHANNEL, inheritable=False)
         filtered = _lock_down(ends, uid, box, walls["seccomp"])
@@ -45,16 +45,16 @@ def become(
 
 
 def _lock_down(ends: tuple[int, int, int], uid: int | None, box: str, filters: list[str]) -> bool:
-    """Whether there is a system call filter. Raises OSError for what else does not come up."""
+    """Return True with a system call filter. Raises OSError if another protection fails."""
     _, out, err = ends
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # else /proc/self is root's
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # otherwise root owns /proc/self
     null = os.open("/dev/null", os.O_RDWR)
     for source, target in ((null, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
     os.closerange(3, CHANNEL)
     os.setsid()
     with open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # the first to go when the remote sandbox's memory is used up
+        file.write("1000")  # killed first when the remote sandbox's memory is used up
     for name, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, _DESCRIPTORS),
@@ -91,26 +91,26 @@ def _tmp(box: str) -> str:
 
 
 def limits_line(limits: dict[str, Any], fresh: bool) -> bytes:
-    """The limits that a program sets for itself, behind those that the warden watches."""
+    """Return the rlimits for the child to set, in addition to the limits of the supervisor."""
     words = (
         int(limits["timeout_seconds"] or limits["cpu_seconds"]) + 2,
         max(8, min(64, limits["memory_mb"] // 4)),
-        limits["memory_mb"] + 64,  # a bare interpreter takes some
+        limits["memory_mb"] + 64,  # for a bare interpreter
         limits["processes"],
-        limits["disk_mb"] if fresh else 1 << 20,  # files with holes are larger than they are
+        limits["disk_mb"] if fresh else 1 << 20,  # the size of a sparse file exceeds its disk use
     )
     return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
 
 
 def _apply_limits() -> bool:
-    """Waits for the job's own limits, a line of fixed length; False when there is no job."""
+    """Read the job's limits, a line of fixed length, and apply them; False without a job."""
     line = _read(LIMITS_BYTES)
     if len(line) < LIMITS_BYTES:
         return False
     cpu_seconds, stack_mb, data_mb, processes, file_mb = (int(word) for word in line.split())
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # left as it is: contest programs raise it
+    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # unchanged: contest programs raise it
     resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
-    # Of a process's memory what it may write to, and not what it merely reserves, as Java and Go do.
+    # Limits writable memory, but not address space merely reserved, as by Java and Go.
     for name, value in (
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_DATA, data_mb << 20),
@@ -136,7 +136,7 @@ def _read(size: int) -> bytes:
 
 
 def _obey() -> None:
-    """Does what a stateful sandbox is asked: eight digits of length, the order, then its stdin."""
+    """Run an order of a stateful sandbox: eight digits of length, the order, then its stdin."""
     order = json.loads(_read(int(_read(8))))
     _feed_stdin(order["stdin_bytes"])
     for name, value in order["environment"].items():
@@ -156,7 +156,7 @@ def _obey() -> None:
 
 
 def _feed_stdin(size: int) -> None:
-    """Makes the next bytes on the channel the standard input, without a pipe that could fill."""
+    """Use the next bytes on the channel as stdin, through a file, since a pipe could fill up."""
     try:
         descriptor = os.memfd_create("stdin", 0)
     except OSError:

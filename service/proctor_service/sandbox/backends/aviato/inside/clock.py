@@ -1,7 +1,7 @@
-"""How long a program has run: CPU time, and time in which it idled by itself.
+"""Run time of a program: CPU time, and time in which the program is idle by itself.
 
-Runs in the remote sandbox, in the warden: standard library only. A moment counts as idle when the
-program neither ran nor waited for a core in it.
+Runs in the remote sandbox, in the supervisor: standard library only. Time counts as idle when the
+program neither ran nor waited for a core.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...local.turns import Turns
 
 
 class Clock:
-    """Where a program takes `turns`, what passes in somebody else's is no idling of its own."""
+    """Measures CPU and idle time; with `turns`, the peer's turns do not count as idle time."""
 
     def __init__(self) -> None:
         self.turns: Turns | None = None
@@ -24,21 +24,21 @@ class Clock:
         self._at = 0.0
 
     def start(self, now: float) -> None:
-        """Time counts from here."""
+        """Start counting time."""
         self._at = now
 
     def look(self, pids: list[int], now: float) -> None:
-        """Takes note of what these processes, and those already gone, have used."""
+        """Add the time used by these processes and by all ended processes."""
         self.looks += 1
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
         threads = [thread for pid in pids for thread in procfs.threads(pid)]
         scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
-        # Threads that ended since the last look took their times along; the CPU time did not go.
+        # The counters of recently ended threads are gone; their CPU time is still in the total.
         ran = max(0.0, cpu - self.cpu_seconds)
         progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
         interval = now - self._at
-        # The kernel adds up a wait for a core only when it is over.
+        # The kernel adds a wait for a core only after the wait.
         idle = 0.0 if procfs.any_is_runnable(pids) else min(interval, max(0.0, interval - progress))
         if self.turns is not None:
             idle = max(0.0, idle - self.turns.take_rested_seconds())
@@ -48,7 +48,7 @@ class Clock:
         self._scheduled, self._at = scheduled, now
 
     def over(self, limits: dict[str, Any]) -> str | None:
-        """The limit that is passed, if one is."""
+        """Return the exceeded limit, or None."""
         timeout = limits["timeout_seconds"]
         if timeout is not None:
             return "wall_limit" if self.used_seconds > timeout else None

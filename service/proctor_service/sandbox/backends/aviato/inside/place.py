@@ -1,7 +1,7 @@
-"""Where a program lives in a remote sandbox: /box, with work/, home/ and tmp/, and an empty /tmp.
+"""Workdir of a program in a remote sandbox: /box, with work/, home/ and tmp/, and an empty /tmp.
 
-Runs in the remote sandbox, as the warden: standard library only. There is no mount to be had there, so
-no tmpfs with a size of its own; how much is written is counted instead.
+Runs in the remote sandbox, in the supervisor: standard library only. Mounts are unavailable there,
+and with them a tmpfs of limited size; instead, the supervisor counts the written bytes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ import stat
 BOX = "/box"
 _OWN = ("work", "home")
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm")
-_ENTRIES = 16_384  # more than this in a box is too much, whatever its size
-_BLOCK_BYTES = 512  # of st_blocks, see stat(2)
+_ENTRIES = 16_384  # limit on the number of files, for any size
+_BLOCK_BYTES = 512  # unit of st_blocks, see stat(2)
 
 
 def prepare(uid: int | None, fresh: bool) -> str:
-    """Makes the box for `uid` (None: for whoever we are), or finds it; its path. Raises OSError."""
+    """Create or find the workdir for `uid`, and return its path. Raises OSError.
+
+    `uid` is None for the current user.
+    """
     box = BOX
     try:
         os.mkdir(box, 0o755)
     except FileExistsError:
         pass
-    except OSError:  # not root, or a read-only root
+    except OSError:  # not root, or a read-only root file system
         box = f"/var/tmp/box-{os.geteuid()}"
         os.makedirs(box, 0o755, exist_ok=True)
     if fresh:
@@ -41,7 +44,7 @@ def prepare(uid: int | None, fresh: bool) -> str:
 
 
 def exceeds(box: str, disk_mb: int) -> bool:
-    """Whether more than that is written in the box."""
+    """Return True if the workdir holds more than `disk_mb`, or too many files."""
     left, entries, todo = disk_mb << 20, _ENTRIES, [box]
     while todo:
         try:
@@ -60,17 +63,17 @@ def exceeds(box: str, disk_mb: int) -> bool:
 
 
 def _claim_tmp(box: str) -> None:
-    """Makes /tmp the box's own, as long as nobody has put anything there."""
+    """Replace /tmp by a link to the workdir's tmp/, if /tmp is empty."""
     try:
         if not os.path.islink("/tmp") and not os.listdir("/tmp"):
             os.rmdir("/tmp")
             os.symlink(f"{box}/tmp", "/tmp")
     except OSError:
-        pass  # a mount of its own, or not ours: TMPDIR says where to write
+        pass  # a mount point, or owned by another user: TMPDIR names the directory for writing
 
 
 def _wipe(box: str) -> None:
-    """Removes what an earlier program left, wherever all may write. Raises OSError when it cannot."""
+    """Remove an earlier program's files from all writable places. Raises OSError on failure."""
     for name in (*_OWN, "tmp"):
         if os.path.lexists(f"{box}/{name}"):
             shutil.rmtree(f"{box}/{name}")

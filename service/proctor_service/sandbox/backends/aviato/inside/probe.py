@@ -1,7 +1,7 @@
-"""Asks an image what it holds, and has its interpreter compile what every sandbox gets.
+"""Reports the content of an image, and compiles the code for every sandbox.
 
-Given to the image's own interpreter as `-c`, once. Reads eight digits of length and then a JSON object:
-sources to compile, and programs to look for. Writes a line of JSON, and after it the code.
+Passed to the image's own interpreter as `-c`, once. Reads eight digits of length and then a JSON
+object: sources to compile, and programs to find. Writes a line of JSON, then the code.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ import sys
 
 
 def read(size: int) -> bytes:
-    """So much of stdin, whose end is not always told."""
+    """Read `size` bytes of stdin, whose end is not always signalled."""
     data = b""
     while len(data) < size:
         piece = os.read(0, size - len(data))
@@ -24,7 +24,7 @@ def read(size: int) -> bytes:
 
 
 def main() -> None:
-    """Answers."""
+    """Read the question and write the answer."""
     order = json.loads(read(int(read(8))))
     codes = {
         name: compile(text, "<sandbox>", "exec", dont_inherit=True, optimize=2)

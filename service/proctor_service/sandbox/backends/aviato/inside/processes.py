@@ -1,8 +1,8 @@
-"""The processes of a remote sandbox, and how to end them.
+"""Processes of a remote sandbox, and functions to kill them.
 
-Runs in the remote sandbox, in the warden: standard library only. There is no pid namespace whose first
-process takes all others along, so what belongs to a program is found by descent, session or user, and
-looked for again until nothing is left.
+Runs in the remote sandbox, in the supervisor: standard library only. There is no PID namespace
+whose first process takes all others along. So a program's processes are found by descent, session
+or user, and the search is repeated until none is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OUT_OF_MEMORY = (
 
 
 def _stats() -> dict[int, tuple[int, int]]:
-    """pid to (parent, session), of all that is no zombie."""
+    """Return pid to (parent, session), for all processes except zombies."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -36,7 +36,7 @@ def _stats() -> dict[int, tuple[int, int]]:
 
 
 def below(root: int) -> list[int]:
-    """All that descend from a process."""
+    """Return all descendants of a process."""
     return _descendants(_stats(), {root})
 
 
@@ -50,9 +50,10 @@ def _descendants(stats: dict[int, tuple[int, int]], found: set[int]) -> list[int
 
 
 def of_session(leader: int) -> list[int]:
-    """A command's processes: its session, and what descends from it.
+    """Return a command's processes: its session, and their descendants.
 
-    What made a session of its own and lost its parent is in the background, and stays.
+    Processes with a session of their own and without their parent are background processes, and
+    stay.
     """
     stats = _stats()
     own = {pid for pid, (_, session) in stats.items() if leader in (pid, session)}
@@ -60,12 +61,12 @@ def of_session(leader: int) -> list[int]:
 
 
 def of_user(uid: int) -> list[int]:
-    """All that run as this user."""
+    """Return all processes of this user."""
     return [pid for pid in _stats() if _owner(pid) == uid]
 
 
 def end_strangers(uid: int | None) -> None:
-    """Before a fresh box: nothing that an earlier program left may run on. Raises OSError."""
+    """Kill all processes of an earlier program, before a fresh workdir. Raises OSError."""
     if uid is None:
         return
     for _ in range(_ROUNDS):
@@ -86,7 +87,7 @@ def _owner(pid: int) -> int | None:
 
 
 def signal_user(uid: int, number: int) -> None:
-    """All of a user's at once, or a fork bomb would be quicker: as it, to all that it may signal."""
+    """Signal all processes of a user at once, as this user; a loop would lose to a fork bomb."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -98,10 +99,11 @@ def signal_user(uid: int, number: int) -> None:
 
 
 def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
-    """Whether these processes together hold more than `limit_mb`.
+    """Return True if these processes together hold more than `limit_mb`.
 
-    What they share can only be seen by their own user, where root has not all of its rights: it is looked
-    at as that user, once they seem to be over the limit. Who prevents that, shares nothing.
+    Where root lacks some capabilities, only the processes' own user can read their shared memory.
+    So a child with this user id measures again when the cheap sum is above the limit. If hostile
+    processes prevent this measurement, shared pages count once per process.
     """
     if uid is None:
         return procfs.exceeds_memory(pids, limit_mb)
@@ -128,7 +130,7 @@ def _resident_bytes(pid: int) -> int:
 
 
 def kill(pid: int) -> None:
-    """Kills a process that may be gone already, or be another's."""
+    """Kill a process, ignoring errors (already gone, or owned by another user)."""
     try:
         os.kill(pid, signal.SIGKILL)
     except OSError:
@@ -136,7 +138,7 @@ def kill(pid: int) -> None:
 
 
 def out_of_memory_kills() -> int:
-    """How often the kernel has killed something in this remote sandbox for memory."""
+    """Return the number of out-of-memory kills in this remote sandbox."""
     for path in _OUT_OF_MEMORY:
         try:
             with open(path) as file:

@@ -1,13 +1,16 @@
-"""Runs one program in a remote sandbox: stands beside it, limits it, and says how it ended.
+"""The supervisor: runs a program in a remote sandbox, limits the program, and reports its ending.
 
-One exec of the SDK is one warden. It forks the program's process before it has read anything, so that
-neither the job nor the word that proves its own report is in the program's memory. It is another user's
-process, and cannot be traced. Standard library only; this file goes into the remote sandbox.
+Each exec of the SDK starts a supervisor. The supervisor forks the program's process before reading
+any input, so the program's memory holds neither the job nor the secret word which proves the
+report. The supervisor belongs to another user and cannot be traced. Standard library only; this
+file is copied into the remote sandbox.
 
-From the service, a line each:   c configuration   l a line for the program   b bytes for it, base64
-                                 h no more lines   k, f end it: nobody needs it, it floods
-To the service, base64 behind:   + ready           - not to be had            l what it says on its channel
-                                 o its stdout      e its stderr              . how it ended
+From the service, a line each:
+    c configuration   l a line for the program   b bytes for the program, base64
+    h no more lines   k kill: no longer needed   f kill: too much output
+To the service, a line each, with base64 data:
+    + ready   - failed    l data of the program's channel
+    o its stdout          e its stderr     . its ending
 """
 
 from __future__ import annotations
@@ -30,13 +33,16 @@ from .clock import Clock
 
 _CHUNK = 1 << 16
 _LOOK_SECONDS = 0.05
-_GOODBYE_SECONDS = 2.0  # the service hangs up once it has the report; that is not always told
-_DISK_LOOKS = 10  # so many looks to one at the disk
+_GOODBYE_SECONDS = 2.0  # the service hangs up after the report, which is not always signalled
+_DISK_LOOKS = 10  # number of samples per check of the disk
 _ROUNDS = 200
 
 
 def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
-    """Never returns. `fresh`: in an emptied box, and nothing of the program stays."""
+    """Run a supervisor; never returns.
+
+    `fresh`: in an emptied workdir, with all the program's processes killed at the end.
+    """
     try:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
         own_user = uid if _may_become(uid) else None
@@ -57,14 +63,14 @@ def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
 
 
 def _may_become(uid: int) -> bool:
-    """Whether we are root, and of more users than root."""
+    """Return True if this process is root and `uid` is mapped in its user namespace."""
     with open("/proc/self/uid_map") as file:
         ranges = [[int(word) for word in line.split()] for line in file]
     return os.geteuid() == 0 and any(first <= uid < first + count for first, _, count in ranges)
 
 
 class _Stream:
-    """One of the program's outputs: the first bytes go to the service, the rest is counted."""
+    """Output stream of the program: the first bytes go to the service, the rest is counted."""
 
     def __init__(self, kind: bytes, descriptor: int) -> None:
         self.kind = kind
@@ -94,7 +100,7 @@ class _Warden:
         self.oom_kills = processes.out_of_memory_kills()
 
     def fork(self, walls: dict[str, Any]) -> None:
-        """Makes the program's process, and waits until its walls stand. Raises OSError."""
+        """Fork the program's process, and wait until its isolation is set up. Raises OSError."""
         ours, theirs = socket.socketpair()
         out, out_end = os.pipe()
         err, err_end = os.pipe()
@@ -123,11 +129,11 @@ class _Warden:
         _say(b"+", json.dumps(report).encode())
 
     def serve(self) -> None:
-        """From the configuration to the report; at once over when the service goes away."""
+        """Serve from the configuration to the report; stop at once when the service disconnects."""
         for descriptor in (0, self.wake, *(stream.descriptor for stream in self.streams)):
             self.poll.register(descriptor, select.POLLIN)
         look_at = time.monotonic() + _LOOK_SECONDS
-        while self.status is None or not self.word:  # it may end before it was told what to do
+        while self.status is None or not self.word:  # the child may end before `configure`
             pause = max(0.0, look_at - time.monotonic()) if self.limits else None
             for descriptor, event in self.poll.poll(None if pause is None else pause * 1000):
                 if descriptor == 0:
@@ -187,7 +193,7 @@ class _Warden:
         self.pass_on(cell.limits_line(self.limits, self.fresh))
 
     def pass_on(self, data: bytes = b"") -> None:
-        """To the program, as far as it takes it."""
+        """Send queued data to the program, as much as its socket accepts."""
         if data:
             if self.clock.turns is not None:
                 self.clock.turns.given()
@@ -201,7 +207,7 @@ class _Warden:
         except BlockingIOError:
             pass
         except OSError:
-            self.unsent.clear()  # it no longer listens, and how it ended will say why
+            self.unsent.clear()  # the program closed its end; the ending will show the reason
         if self.hung_up and not self.unsent:
             try:
                 self.channel.shutdown(socket.SHUT_WR)
@@ -214,7 +220,7 @@ class _Warden:
     # ------------------------------------------------------------ from the program
 
     def relay(self, descriptor: int) -> bool:
-        """Reads once; whether there may be more."""
+        """Read a chunk; True if more may be readable at once."""
         stream = next(s for s in self.streams if s.descriptor == descriptor)
         try:
             data = os.read(descriptor, _CHUNK)
@@ -241,10 +247,10 @@ class _Warden:
         data, self.frames = b"".join(self.frames), []
         _write(data)
 
-    # ------------------------------------------------------------ limits and ends
+    # ------------------------------------------------------------ limits and ending
 
     def pids(self) -> list[int]:
-        """The program's processes."""
+        """Return the program's processes."""
         return processes.below(os.getpid()) if self.fresh else processes.of_session(self.child)
 
     def look(self) -> None:
@@ -267,7 +273,7 @@ class _Warden:
         self.end_all()
 
     def end_all(self) -> None:
-        """Kills what belongs to the program, until nothing of it is left."""
+        """Kill the program's processes until none is left."""
         for _ in range(_ROUNDS):
             if self.fresh and self.uid is not None:
                 processes.signal_user(self.uid, signal.SIGKILL)
@@ -326,10 +332,10 @@ class _Warden:
 
 
 def _leave_behind(descriptors: list[int]) -> None:
-    """A process that reads what background processes still write, or they would end by SIGPIPE."""
+    """Fork a process to drain the output of background processes, or SIGPIPE would kill them."""
     pid = os.fork()
     if pid:
-        os.setpgid(pid, pid)  # so that who ends this command's processes does not end it
+        os.setpgid(pid, pid)  # so killing this command's processes spares this process
         return
     try:
         for descriptor in (0, 1, 2):
