@@ -43,7 +43,7 @@ class Address:
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError("url: it must begin with http:// or https:// and name a host")
         if self.url.userinfo:
-            # httpx would send user info as Basic auth instead of the token, and errors would show the URL.
+            # httpx would send user info as Basic auth, without the token, and show it in errors.
             raise ValueError("url: it must hold no user name or password; use `token`")
         if isinstance(token, SecretStr):
             token = token.get_secret_value()

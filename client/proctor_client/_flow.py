@@ -306,8 +306,8 @@ def _read_results(
                 return from_problem(item, status=None, secrets=(policy.secret,))
             if isinstance(item, wire.Summary):
                 check_complete(seen | back.keys(), count)
-                # Reading to the end keeps the connection for the next call, and the service does not
-                # take this client for disconnected. The reply to this step does not matter.
+                # Reading to the end keeps the connection for the next call, and the service sees no
+                # disconnect. The reply to this step does not matter.
                 yield Read()
                 return item
             check_index(item, count)

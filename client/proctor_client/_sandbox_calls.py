@@ -51,8 +51,7 @@ class SandboxOptions(TypedDict, total=False):
     ttl_seconds: float
     """The service stops a sandbox that is idle for this long; default: 600."""
     limits: AnyLimits | None
-    """Memory, processes and disk of all commands, time of each; None selects the server's limits.
-    """
+    """Memory, processes and disk of all commands, time of each; None: the server's limits."""
     files: Mapping[str, str]
     """Initial files, as path to text; default: none."""
     job: str

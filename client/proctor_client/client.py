@@ -99,7 +99,7 @@ class Client:
 
         A task is a wire.RolloutTask or a dict of its fields; `policy` is a wire.Policy or a dict of
         its fields. `options` are the other fields of wire.RolloutRequest, with its defaults: see
-        RolloutOptions. A rollout that may have begun is not retried, so an exception says nothing
+        RolloutOptions. A rollout that may have begun is not retried. An exception says nothing
         about the policy. A failed trajectory has `error` set, and raises no exception.
         """
         return self._driver.finish(self._rollout_calls.rollout(tasks, policy, options))
