@@ -84,8 +84,7 @@ class Rollouts:
         """A fatal error, such as a wrong token, which would affect every other rollout too."""
 
     def group(self, problem: Problem) -> Awaitable[art.TrajectoryGroup]:
-        """Begin the rollouts of a problem. Await the group in ART's gather, which counts failures.
-        """
+        """Begin the rollouts of a problem. Await the group in ART's gather, to count failures."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[art.Trajectory]] = [
             loop.create_future() for _ in range(self._order.trajectories_per_problem)

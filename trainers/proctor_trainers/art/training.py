@@ -146,8 +146,7 @@ class TrainingLoop:
         self._rollouts: Rollouts | None = None
 
     async def run(self) -> None:
-        """Run all remaining steps. Raises TooManyFailures, ProctorError and the backend's errors.
-        """
+        """Run all remaining steps. Raises TooManyFailures, ProctorError, and backend errors."""
         begun = await self._model.get_step()
         if begun:
             self._say(f"{begun} steps of {self._plan.order.run_name} are trained already")

@@ -1,7 +1,7 @@
 """Tools for a policy. TRL describes them to the policy by their docstrings and types.
 
-Tools return errors as text. Only a call with wrong arguments raises, and TRL tells the policy
-itself.
+Tools return errors as text. Only a call with wrong arguments raises, and TRL reports the call to
+the policy.
 """
 
 from __future__ import annotations
