@@ -5,11 +5,9 @@ and receives the reply to each step. `Client` and `AsyncClient` only carry out t
 rules prevent known faults:
 
 - A retry must not start the work again. Each call has one Idempotency-Key, the same on every
-  attempt;
-  a call without a key that may have begun is not sent again.
+  attempt; an unrepeatable call is sent again only if the earlier attempt surely did not begin.
 - A service that shuts down returns its queued items unjudged. The flow asks for these items once
-  more,
-  with the same key, from the replica that serves then.
+  more, with the same key, from the replica that serves then.
 - A series of short random waits could end before a restart does. So the unused rest of each random
   window is added to the next wait, and each attempt falls into its own part of the outage.
 """
