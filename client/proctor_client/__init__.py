@@ -6,11 +6,11 @@
         answer = proctor.reward(completions, grader={"kind": "asserts", "tests": tests})
         rewards = [result.reward for result in answer.results]  # None where `error` is set
 
-    with proctor.sandbox(tags=["run-7"]) as sandbox:  # one that keeps its state
-        print(sandbox.exec(["ls", "-l"]).stdout)
+        with proctor.sandbox(tags=["run-7"]) as sandbox:  # a stateful sandbox
+            print(sandbox.exec(["ls", "-l"]).stdout)
 
-The models of the wire are in `proctor_client.wire`, a fake service for tests of one's own in
-`proctor_client.testing`. Needs httpx and pydantic, and imports nothing else.
+`proctor_client.wire` holds the models of requests and responses. `proctor_client.testing` holds a
+fake service for your own tests. The package needs only httpx and pydantic.
 """
 
 from proctor_client import wire

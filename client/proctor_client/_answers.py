@@ -1,7 +1,8 @@
-"""What the service's answers say, and the refusal to guess when they say something else.
+"""Parsing of the service's answers. Any answer outside the contract raises ProtocolError.
 
-JSON strings may hold U+2028 and its like unescaped, which `str.splitlines` and httpx's `iter_lines`
-take for the end of a line. In NDJSON only b"\\n" ends one, so the lines are cut here.
+JSON strings may contain an unescaped U+2028 or similar characters, which `str.splitlines` and
+httpx's `iter_lines` treat as line ends. In NDJSON only b"\\n" ends a line, so this module splits
+the lines.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ M = TypeVar("M", bound=wire.Response)
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. A last line without its end counts if it is whole JSON."""
+    """Splitter of a byte stream into lines. An unterminated last line counts if it is JSON."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def feed(self, chunk: bytes | None) -> Iterator[bytes]:
-        """The lines, not blank, that `chunk` completes; None means that nothing more comes."""
+        """Yield the non-blank lines completed by `chunk`; None marks the end of the stream."""
         if chunk is None:
             rest = b"".join(self._parts)
             self._parts = []
@@ -44,9 +45,9 @@ class Lines:
 
 
 def parse_line(line: bytes) -> wire.Result | wire.Summary | wire.Problem:
-    """What a line of the stream says: a result, the summary, or a problem of the service.
+    """Parse a line of the stream: a result, the summary, or a problem of the service.
 
-    Raises ProtocolError for anything else.
+    Raises ProtocolError for any other line.
     """
     try:
         value = json.loads(line)
@@ -62,7 +63,7 @@ def parse_line(line: bytes) -> wire.Result | wire.Summary | wire.Problem:
 
 
 def parse_reward_response(body: bytes, count: int) -> wire.RewardResponse:
-    """The answer of POST /reward, checked to hold `count` results in order.
+    """Parse the answer of POST /reward, and check for `count` results in order.
 
     Raises ProtocolError otherwise: a trainer pairs rewards with completions by position.
     """
@@ -73,7 +74,10 @@ def parse_reward_response(body: bytes, count: int) -> wire.RewardResponse:
 
 
 def parse_exec_line(line: bytes) -> wire.ExecLine | wire.Problem:
-    """A line of an execution's stream, or a problem. Raises ProtocolError for anything else."""
+    """Parse a line of an execution's stream, or a problem.
+
+    Raises ProtocolError for any other line.
+    """
     value = _object(line)
     try:
         if value.get("error") is not None:
@@ -84,13 +88,13 @@ def parse_exec_line(line: bytes) -> wire.ExecLine | wire.Problem:
 
 
 class TrajectoryLines:
-    """Reads the lines of a rollout's stream, and keeps count of whose they are."""
+    """Parser of a rollout's stream, which counts the trajectories of each task."""
 
     def __init__(self, request: wire.RolloutRequest) -> None:
         self._missing = Counter(_task_ids(request))
 
     def parse(self, line: bytes) -> wire.Trajectory | wire.RolloutSummary | wire.Problem:
-        """What a line says. Raises ProtocolError for a trajectory too many or too few."""
+        """Parse a line. Raises ProtocolError for a surplus or a missing trajectory."""
         value = _object(line)
         try:
             if "summary" in value:
@@ -109,7 +113,7 @@ class TrajectoryLines:
 
 
 def parse_rollout_response(body: bytes, request: wire.RolloutRequest) -> wire.RolloutResponse:
-    """The answer of POST /rollout, checked to hold every trajectory in the order of the tasks.
+    """Parse the answer of POST /rollout, and check for every trajectory in the order of the tasks.
 
     Raises ProtocolError otherwise.
     """
@@ -120,7 +124,7 @@ def parse_rollout_response(body: bytes, request: wire.RolloutRequest) -> wire.Ro
 
 
 def parse_model(model: type[M], body: bytes) -> M:
-    """`body` as a `model`. Raises ProtocolError if it is none."""
+    """Parse `body` as a `model`. Raises ProtocolError for an invalid body."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -128,7 +132,7 @@ def parse_model(model: type[M], body: bytes) -> M:
 
 
 def handed_back(results: Iterable[wire.Result]) -> ProctorError | None:
-    """Why to ask once more: some were not judged because the service stopped."""
+    """Return the reason to ask again, if the service stopped before it judged some results."""
     count = sum(is_back(result) for result in results)
     if not count:
         return None
@@ -136,18 +140,18 @@ def handed_back(results: Iterable[wire.Result]) -> ProctorError | None:
 
 
 def is_back(result: wire.Result) -> bool:
-    """Whether it was not judged because the service stopped."""
+    """Return True if the submission was not judged because the service stopped."""
     return result.error is not None and result.error.reason == "cancelled"
 
 
 def check_index(result: wire.Result, count: int) -> None:
-    """Raises ProtocolError for a result that belongs to none of `count` submissions."""
+    """Raise ProtocolError if the result belongs to none of the `count` submissions."""
     if not 0 <= result.index < count:
         raise ProtocolError(f"result {result.index} of a request with {count} submissions")
 
 
 def check_complete(seen: set[int], count: int) -> None:
-    """Raises ProtocolError unless each of `count` results was seen before the summary."""
+    """Raise ProtocolError unless each of `count` results was seen before the summary."""
     if len(seen) != count:
         raise ProtocolError(f"the stream ended with {len(seen)} of {count} results")
 

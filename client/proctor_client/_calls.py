@@ -1,4 +1,4 @@
-"""The calls about rewards, and those around them, each as a flow that a client drives."""
+"""Calls about rewards, capacity and health, each as a flow that a client drives."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
 from proctor_client._requests import checked, encode, plain
 from proctor_client.errors import InvalidRequestError
 
-# The service ends a batch at its deadline by itself; this is for its last words and the way back.
+# The service ends a batch at its deadline; the grace covers the last results and the transfer.
 GRACE_SECONDS = 30.0
 
 AnySubmission: TypeAlias = wire.Submission | Mapping[str, Any] | str
 
 
 class RewardOptions(TypedDict, total=False):
-    """The fields of wire.RewardRequest beside the submissions, with that model's defaults."""
+    """Fields of wire.RewardRequest except the submissions, with the model's defaults."""
 
     grader: wire.Grader | Mapping[str, Any] | None
-    """For every submission that has none of its own."""
+    """Grader of every submission without its own grader."""
     limits: wire.Limits | Mapping[str, Any] | None
-    """For every submission that has none of its own; None is the server's."""
+    """Limits of every submission without its own limits; None selects the server's limits."""
     scoring: wire.Scoring
     """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
     extract: wire.Extract
-    """How code is taken out of a completion; `auto` by default."""
+    """Method for extracting code from a completion; default: `auto`."""
     tags: Iterable[str]
-    """Carried to the sandboxes, the logs and the journal; none by default."""
+    """Labels for the sandboxes, the logs and the journal; default: none."""
     job: str
-    """The training run, by which the service shares itself out; "default" by default."""
+    """Name of the training run, used for fair sharing of the service; default: "default"."""
     priority: wire.Priority
-    """`evaluation` comes before the tenant's `training`, which is the default."""
+    """`evaluation` runs before the tenant's `training`, which is the default."""
     deadline_seconds: float
-    """After it, what is not judged comes back with the error `deadline`; 600 by default."""
+    """Submissions unjudged by then return with the error `deadline`; default: 600."""
     cache: bool
-    """Whether identical work may be judged once; True by default."""
+    """True (the default) lets the service judge identical work once."""
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What is needed to make the flows."""
+    """Builder of the flows."""
 
     policy: Policy
     clock: Clock
@@ -55,7 +55,10 @@ class Calls:
     def reward(
         self, submissions: Iterable[AnySubmission], options: RewardOptions
     ) -> Flow[wire.RewardResponse]:
-        """POST /reward for one answer. Raises InvalidRequestError at once."""
+        """Build the flow of POST /reward with one JSON answer.
+
+        Raises InvalidRequestError at once.
+        """
         request = reward_request(submissions, options)
         count = len(request.submissions)
         return answer_flow(
@@ -69,20 +72,23 @@ class Calls:
     def reward_stream(
         self, submissions: Iterable[AnySubmission], options: RewardOptions
     ) -> Flow[wire.Result | wire.Summary]:
-        """POST /reward for a line each. Raises InvalidRequestError at once."""
+        """Build the flow of POST /reward with one line per result.
+
+        Raises InvalidRequestError at once.
+        """
         request = reward_request(submissions, options)
         call = self._reward_call(request, accept="application/x-ndjson")
         return stream_flow(call, len(request.submissions), self.policy, self.clock)
 
     def capacity(self) -> Flow[wire.Capacity]:
-        """GET /capacity."""
+        """Build the flow of GET /capacity."""
         call = Call("GET", "/capacity", self.policy.timeout_seconds)
         return answer_flow(
             call, lambda body: parse_model(wire.Capacity, body), self.policy, self.clock
         )
 
     def health(self) -> Flow[wire.Health]:
-        """GET /healthz."""
+        """Build the flow of GET /healthz."""
         call = Call("GET", "/healthz", self.policy.timeout_seconds)
         return answer_flow(
             call, lambda body: parse_model(wire.Health, body), self.policy, self.clock
@@ -97,9 +103,9 @@ class Calls:
 def reward_request(
     submissions: Iterable[AnySubmission], options: RewardOptions
 ) -> wire.RewardRequest:
-    """The request on the wire's own model. Raises InvalidRequestError that names the field."""
+    """Build the wire.RewardRequest. Raises InvalidRequestError, which names the wrong field."""
     if isinstance(submissions, str | Mapping | BaseModel):
-        # Each of these can be iterated over, into nonsense that would be judged.
+        # These types are iterable too, and their parts would be judged as submissions.
         raise InvalidRequestError("submissions: a list is wanted, of one submission or more")
     listed = [
         {"completion": each} if isinstance(each, str) else plain(each) for each in submissions

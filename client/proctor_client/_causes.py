@@ -1,4 +1,4 @@
-"""What a transport's error came of."""
+"""Classification of transport errors by their causes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def is_name_or_tls(error: BaseException) -> bool:
-    """Whether a name was not resolved or TLS was refused; not where the other end just went away."""
+    """Return True if a name was not resolved or TLS failed, unless the peer only disconnected."""
     gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
     return any(
         isinstance(each, socket.gaierror | ssl.SSLError) and not isinstance(each, gone)
@@ -17,7 +17,7 @@ def is_name_or_tls(error: BaseException) -> bool:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it came of."""
+    """Yield the error and its chain of causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""Time and chance, as one object that a test replaces, so that no test ever waits."""
+"""Time and randomness as one object, which tests replace in order to avoid waits."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Self
 
 
 class Clock:
-    """The real time and real chance. `testing.FakeClock` stands in for it."""
+    """Real time and real randomness. Tests use `testing.FakeClock` instead."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return the seconds since a fixed moment; the value never decreases."""
         return time.monotonic()
 
     def wall(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return time.time()
 
     def chance(self) -> float:
-        """A number in [0, 1) from the system's own source.
+        """Return a random number in [0, 1) from the operating system.
 
-        Trainers seed `random`, often alike on every rank: drawing from it would change their runs
-        and make all ranks retry at the same moment.
+        Trainers seed `random`, often with the same seed on every rank. Draws from `random` would
+        change their runs, and all ranks would retry at the same moment.
         """
         return random.SystemRandom().random()
 
     def sleep(self, seconds: float) -> None:
-        """Wait in this thread."""
+        """Sleep in this thread."""
         time.sleep(seconds)
 
     def __deepcopy__(self, memo: object) -> Self:
-        """A copied client goes by the same clock."""
+        """Return the same clock: a copied client shares its clock."""
         return self
 
     async def sleep_async(self, seconds: float) -> None:
-        """Wait in this task."""
+        """Sleep in this task."""
         await asyncio.sleep(seconds)

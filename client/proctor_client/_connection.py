@@ -1,4 +1,4 @@
-"""What both clients share besides the flows: the address, the token, and the settings for httpx."""
+"""Settings that both clients share: the address, the token and the connection pool limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Token: TypeAlias = str | SecretStr | None
 
 
 class ClientOptions(TypedDict, total=False):
-    """The constructor's arguments beside the address and the token."""
+    """Constructor arguments except the address and the token."""
 
     timeout_seconds: float
     connect_timeout_seconds: float
@@ -31,10 +31,11 @@ class ClientOptions(TypedDict, total=False):
 
 
 class Address:
-    """Where the service is and how to be let in. The token shows in no repr.
+    """URL of the service and its access token. The repr hides the token.
 
-    Raises ValueError for a URL that is not http(s) or holds a user name or password, and for a
-    token that no header can carry. White space around the token, a file's last newline, is dropped.
+    Raises ValueError for a URL without an http(s) scheme or a host, for a URL with a user name or
+    password, and for a token with characters other than visible ASCII. White space around the
+    token, such as the last newline of a file, is removed.
     """
 
     def __init__(self, url: str, token: Token) -> None:
@@ -42,7 +43,7 @@ class Address:
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError("url: it must begin with http:// or https:// and name a host")
         if self.url.userinfo:
-            # httpx would make Basic auth of it, in place of the token, and it would show in errors.
+            # httpx would send user info as Basic auth, without the token, and show it in errors.
             raise ValueError("url: it must hold no user name or password; use `token`")
         if isinstance(token, SecretStr):
             token = token.get_secret_value()
@@ -53,14 +54,14 @@ class Address:
 
     @classmethod
     def from_env(cls) -> Address:
-        """The address in PROCTOR_URL and the token in PROCTOR_TOKEN, each optional."""
+        """Read the address from PROCTOR_URL and the token from PROCTOR_TOKEN; both are optional."""
         return cls(os.environ.get("PROCTOR_URL") or DEFAULT_URL, os.environ.get("PROCTOR_TOKEN"))
 
     def __repr__(self) -> str:
         return f"{str(self.url)!r}, token={'set' if self.token else None}"
 
     def headers(self) -> Mapping[str, str]:
-        """The headers of every request."""
+        """Return the headers of every request."""
         headers = {"User-Agent": USER_AGENT}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -68,7 +69,7 @@ class Address:
 
 
 def policy_of(address: Address, **fields: Any) -> Policy:
-    """The policy with `fields`. Raises ValueError for one that makes no sense."""
+    """Build the retry policy from `fields`. Raises ValueError for a value out of range."""
     policy = Policy(**fields, secret=address.token, url=str(address.url))
     if policy.max_attempts < 1:
         raise ValueError("max_attempts: it must be 1 or more")
@@ -80,5 +81,5 @@ def policy_of(address: Address, **fields: Any) -> Policy:
 
 
 def limits() -> httpx.Limits:
-    """The pool. Its connections are dropped before the 5 s after which uvicorn drops them."""
+    """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s."""
     return httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4.0)

@@ -1,4 +1,4 @@
-"""The connections of a client: made when they are needed, for one process and one event loop."""
+"""Connections of a client, opened on first use, for one process and one event loop."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from proctor_client.errors import ClientClosedError, ProctorConnectionError
 
 
 class Connector:
-    """How to connect: where to, by which token, and in tests over which transport. Never changes.
+    """Immutable connection settings: address, token, TLS, and in tests a transport.
 
-    The settings of TLS are read here, once: a child that was forked while another thread did so
-    could not, since the locks of that are held for good.
+    The constructor loads the TLS settings once. Loading in a forked child could deadlock, if
+    another thread of the parent held the locks of the TLS library during the fork.
     """
 
     def __init__(self, address: Address, transport: Any = None) -> None:
@@ -28,7 +28,7 @@ class Connector:
         self._pid = os.getpid()
 
     def client(self) -> httpx.Client:
-        """Connections for threads. Raises ProctorConnectionError, see `_check_transport`."""
+        """Return connections for threads. Raises ProctorConnectionError, as `_check_transport`."""
         self._check_transport()
         return httpx.Client(
             base_url=self.address.url,
@@ -39,7 +39,7 @@ class Connector:
         )
 
     def async_client(self) -> httpx.AsyncClient:
-        """Connections for an event loop. Raises ProctorConnectionError, see `_check_transport`."""
+        """Return connections for an event loop. Raises ProctorConnectionError."""
         self._check_transport()
         return httpx.AsyncClient(
             base_url=self.address.url,
@@ -50,7 +50,7 @@ class Connector:
         )
 
     def _check_transport(self) -> None:
-        """Raises ProctorConnectionError in a fork for a transport that was given and has sockets."""
+        """Raise ProctorConnectionError in a forked child if the caller's transport has sockets."""
         has_sockets = isinstance(self._transport, httpx.HTTPTransport | httpx.AsyncHTTPTransport)
         if has_sockets and self._pid != os.getpid():
             raise ProctorConnectionError(
@@ -61,15 +61,16 @@ class Connector:
         return type(self), (self.address, self._transport)
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Itself: a test's transport is to hear of the copy's requests, too."""
+        """Return the same object, so that a test's transport also receives the copy's requests."""
         return self
 
 
 class _Service:
-    """What is known of the service at the other end.
+    """State of the service as seen by this client.
 
-    `has_answered`: whether it ever answered this client, here or in the process that this one was
-    forked from. `inherited` are exchanges of such a process, kept so that nothing ends them here.
+    `has_answered` is true if the service ever answered this client, here or in the process from
+    which this process was forked. `inherited` keeps exchanges of a parent process alive, so that
+    they are not finalized here.
     """
 
     def __init__(self, connector: Connector) -> None:
@@ -80,7 +81,7 @@ class _Service:
         self.inherited: list[object] = []
 
     def check_open(self) -> None:
-        """Raises ClientClosedError after the end."""
+        """Raise ClientClosedError if the client is closed."""
         if self.is_closed:
             raise ClientClosedError("this client is closed")
 
@@ -89,20 +90,20 @@ class _Service:
 
 
 class Connections(_Service):
-    """For threads. A copy has the same address and token, and no connection yet."""
+    """Connections for threads. A copy keeps address and token, and opens its own connections."""
 
     def __init__(self, connector: Connector) -> None:
         super().__init__(connector)
         self._http = PerProcess(connector.client)
-        self._http.get()  # what it imports is not to be imported while another thread forks
+        self._http.get()  # created here, so that its imports cannot run while another thread forks
 
     def http(self) -> httpx.Client:
-        """This process's connections. Raises ClientClosedError."""
+        """Return this process's connections. Raises ClientClosedError."""
         self.check_open()
         return self._http.get()
 
     def renew(self, http: httpx.Client) -> None:
-        """Trust none of these any more. Other calls that use them end undisturbed."""
+        """Replace these connections for later calls. Calls in progress finish undisturbed."""
         self._http.renew(http)
 
     def close(self) -> None:
@@ -122,14 +123,14 @@ class _Loops:
 
 
 class AsyncConnections(_Service):
-    """For event loops: in another loop than the one that made them, connections fail or hang."""
+    """Connections for event loops, separate for each loop: in another loop they fail or hang."""
 
     def __init__(self, connector: Connector) -> None:
         super().__init__(connector)
         self._loops = PerProcess(_Loops)
 
     def http(self) -> httpx.AsyncClient:
-        """This process's connections of the running loop. Raises ClientClosedError."""
+        """Return this process's connections for the running loop. Raises ClientClosedError."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             self.check_open()
@@ -141,7 +142,7 @@ class AsyncConnections(_Service):
             return known[loop]
 
     def renew(self, http: httpx.AsyncClient) -> None:
-        """As Connections.renew."""
+        """Replace these connections for later calls, as Connections.renew."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             if loops.http_by_loop.get(loop) is http:

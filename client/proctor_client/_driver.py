@@ -1,6 +1,6 @@
-"""The drivers: they run a flow against httpx, in a thread or in an event loop.
+"""Drivers: run a flow against httpx, in a thread or in an event loop.
 
-`finish` is for flows that emit one thing, `drive` for those that emit many.
+`finish` is for flows with one emitted item, `drive` for flows with many.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Driver:
-    """For threads; one serves many."""
+    """Driver for threads. Many threads may share a driver."""
 
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
@@ -26,16 +26,16 @@ class Driver:
 
     @property
     def has_answered(self) -> bool:
-        """Whether the service ever answered."""
+        """True if the service ever answered."""
         return self._connections.has_answered
 
     def finish(self, flow: Flow[T]) -> T:
-        """The one thing that the flow emits."""
+        """Return the only item of the flow."""
         [item] = self.drive(flow)
         return item
 
     def drive(self, flow: Flow[T]) -> Generator[T, None, None]:
-        """What the flow emits, as it comes."""
+        """Yield the items of the flow as they arrive."""
         self._connections.check_open()
         exchange = Exchange(self._connections, self._clock)
         reply: Reply = None
@@ -61,7 +61,7 @@ class Driver:
 
 
 class AsyncDriver:
-    """For event loops; one serves many."""
+    """Driver for event loops. Many event loops may share a driver."""
 
     def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
         self._connections = connections
@@ -69,16 +69,16 @@ class AsyncDriver:
 
     @property
     def has_answered(self) -> bool:
-        """As Driver.has_answered."""
+        """True if the service ever answered."""
         return self._connections.has_answered
 
     async def finish(self, flow: Flow[T]) -> T:
-        """As Driver.finish."""
+        """Async version of Driver.finish."""
         [item] = [each async for each in self.drive(flow)]
         return item
 
     async def drive(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
-        """As Driver.drive."""
+        """Async version of Driver.drive."""
         self._connections.check_open()
         exchange = AsyncExchange(self._connections, self._clock)
         reply: Reply = None
@@ -99,12 +99,12 @@ class AsyncDriver:
             await exchange.aclose()
 
     async def aclose(self) -> None:
-        """Close this loop's connections, and have other loops that still run close theirs."""
+        """Close this loop's connections, and have other running loops close theirs."""
         await self._connections.aclose()
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns. A cancellation that comes meanwhile waits until it is done."""
+    """Return the result of `work`. A cancellation takes effect only after `work` ends."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -113,6 +113,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.cancelled() or task.exception()  # taken note of: nobody will ask any more
+        task.cancelled() or task.exception()  # read, or asyncio logs an error
         raise cancelled
     return task.result()

@@ -1,4 +1,4 @@
-"""The I/O of both clients: carries out what a flow asks for, and knows nothing of why."""
+"""I/O of both clients: carries out the steps of a flow, and makes no decisions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from proctor_client.errors import ProctorConnectionError, from_transport
 
 
 class Exchange:
-    """Carries out the steps of one flow, one answer open at a time, in the process that began it."""
+    """I/O of one flow, with one open answer at a time, in the process that began the flow."""
 
     def __init__(self, connections: Connections, clock: Clock) -> None:
         self._connections = connections
@@ -33,7 +33,7 @@ class Exchange:
         self._chunks: Iterator[bytes] = iter(())
 
     def perform(self, step: Send | Read | Sleep) -> Reply:
-        """The reply to `step`; what the transport raises is one too, as a ProctorError.
+        """Carry out `step` and return the reply; a transport error is returned as a ProctorError.
 
         Raises ClientClosedError.
         """
@@ -46,15 +46,15 @@ class Exchange:
             known = self._connections.has_answered
             return from_transport(error, url=self._connections.url, known=known)
         except RuntimeError:
-            self._connections.check_open()  # it was closed just now
+            self._connections.check_open()  # raises ClientClosedError if closed just now
             raise
 
     def check_process(self) -> None:
-        """Raises ProctorConnectionError in a child of its process, which has no part in it."""
+        """Raise ProctorConnectionError in a forked child: the exchange belongs to its parent."""
         _check_process(self._pid, self._connections.url)
 
     def close(self) -> None:
-        """Close the answer that is open, if there is one and it is this process's."""
+        """Close the open answer, if there is one and if this process opened it."""
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
         elif self._response is not None:
@@ -66,7 +66,7 @@ class Exchange:
         request = _request(http, step)
         self._response = response = http.send(request, stream=True)
         if not _is_answer_to(step, response.headers):
-            self.close()  # unread, so that the connection is not used again
+            self.close()  # unread, so that httpx does not reuse the connection
             self._connections.renew(http)
             return _another_answer(self._connections.url)
         self._connections.has_answered |= REQUEST_ID in response.headers
@@ -76,7 +76,7 @@ class Exchange:
 
 
 class AsyncExchange:
-    """As Exchange, for an event loop."""
+    """Async version of Exchange."""
 
     def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
         self._connections = connections
@@ -86,7 +86,7 @@ class AsyncExchange:
         self._chunks: AsyncIterator[bytes] | None = None
 
     async def perform(self, step: Send | Read | Sleep) -> Reply:
-        """As Exchange.perform."""
+        """Async version of Exchange.perform."""
         if isinstance(step, Sleep):
             await self._clock.sleep_async(step.seconds)
             return None
@@ -103,11 +103,11 @@ class AsyncExchange:
             raise
 
     def check_process(self) -> None:
-        """As Exchange.check_process."""
+        """Raise ProctorConnectionError in a forked child, as Exchange.check_process."""
         _check_process(self._pid, self._connections.url)
 
     async def aclose(self) -> None:
-        """As Exchange.close."""
+        """Async version of Exchange.close."""
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
         elif self._response is not None:
@@ -130,7 +130,7 @@ class AsyncExchange:
 
 
 def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
-    # Waiting for a free connection is waiting for an answer: the pool is this side's business.
+    # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
     return http.build_request(
         step.method,
         step.path,
@@ -141,7 +141,7 @@ def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Reques
 
 
 def _is_answer_to(step: Send, headers: Mapping[str, str]) -> bool:
-    """Whether the answer repeats the request's id. Services before 0.2 repeat none."""
+    """Return True if the answer repeats the request's id. Services before 0.2 repeat no id."""
     return headers.get(REQUEST_ID, step.headers[REQUEST_ID]) == step.headers[REQUEST_ID]
 
 

@@ -1,4 +1,4 @@
-"""What the fake service answers: whole bodies, lines, and connections that break as ordered."""
+"""Answers of the fake service: whole bodies, lines, and connections that break as ordered."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pydantic import BaseModel
 from proctor_client import wire
 
 Judged: TypeAlias = float | str | wire.ItemError | wire.Result
-"""What a judge says: a reward, a verdict, why there is none, or a whole result but its index."""
+"""Answer of a test's judge: a reward, a verdict, an error, or a whole result without its index."""
 
 
 @dataclass(frozen=True)
 class Plain:
-    """An answer that may be given several times; an httpx.Response is used up by one."""
+    """A reusable answer; an httpx.Response can be sent only once."""
 
     status: int
     headers: dict[str, str]
     content: bytes
 
     def build(self) -> httpx.Response:
-        """The answer, once."""
+        """Return a new httpx.Response of this answer."""
         return httpx.Response(self.status, headers=self.headers, content=self.content)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """An answer of results a line each, and the last words after them."""
+    """An answer with one line per result, and final lines after them."""
 
     results: list[bytes]
     last: list[bytes]
@@ -39,7 +39,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Order:
-    """What is to happen to one request: this answer, or a connection that breaks."""
+    """Planned outcome of one request: this answer, or a broken connection."""
 
     response: Plain | None = None
     after_results: int | None = None
@@ -47,7 +47,7 @@ class Order:
 
 @dataclass
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Lines, and a break after them if one was ordered."""
+    """Lines, followed by a broken connection if `breaks`."""
 
     lines: list[bytes]
     breaks: bool = False
@@ -63,7 +63,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def deliver(answer: Plain | Lines, order: Order | None) -> httpx.Response:
-    """The answer, or as much of it as was ordered. Raises httpx.ReadError when it is nothing."""
+    """Build the answer, cut as the order says. Raises httpx.ReadError for a dropped answer."""
     if isinstance(answer, Plain):
         if order is not None:
             raise dropped()
@@ -78,23 +78,23 @@ def deliver(answer: Plain | Lines, order: Order | None) -> httpx.Response:
 
 
 def dropped() -> httpx.ReadError:
-    """What a transport raises when the connection breaks."""
+    """Return the error of a transport for a broken connection."""
     return httpx.ReadError("the connection was dropped, as ordered")
 
 
 def problem(status: int, reason: str, message: str) -> Plain:
-    """A refusal in the contract's form."""
+    """Return an error response in the contract's form."""
     return as_json(wire.ProblemBody(error=wire.Problem(reason=reason, message=message)), status)
 
 
 def as_json(model: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Plain:
-    """A whole answer."""
+    """Return a whole JSON answer."""
     headers = {"Content-Type": "application/json", **(headers or {})}
     return Plain(status, headers, model.model_dump_json().encode())
 
 
 def as_line(value: BaseModel | dict[str, BaseModel]) -> bytes:
-    """A line of NDJSON."""
+    """Return a line of NDJSON."""
     if isinstance(value, dict):
         plain: object = {name: each.model_dump(mode="json") for name, each in value.items()}
     else:
@@ -103,7 +103,7 @@ def as_line(value: BaseModel | dict[str, BaseModel]) -> bytes:
 
 
 def result_of(index: int, submission: wire.Submission, judged: Judged) -> wire.Result:
-    """What the judge said, as a result. Raises ValueError for a verdict that is none."""
+    """Return the judge's answer as a result. Raises ValueError for an unknown verdict."""
     if isinstance(judged, wire.Result):
         return judged.model_copy(update={"index": index})
     blank = wire.Result(
@@ -118,12 +118,12 @@ def result_of(index: int, submission: wire.Submission, judged: Judged) -> wire.R
 
 
 def stands(result: wire.Result) -> bool:
-    """Whether asking again would not change it."""
+    """Return True if the result is final: a repeated request would return the same result."""
     return result.error is None or not result.error.retryable
 
 
 def said_of(judged: float | str | wire.ItemError) -> dict[str, object]:
-    """The fields of a result, or of a trajectory, that the judge's word decides."""
+    """Return the fields of a result or a trajectory defined by the judge's answer."""
     if isinstance(judged, wire.ItemError):
         return {"error": judged}
     if isinstance(judged, str):
@@ -134,7 +134,7 @@ def said_of(judged: float | str | wire.ItemError) -> dict[str, object]:
 
 
 def summary_of(results: Iterable[wire.Result]) -> wire.Summary:
-    """The batch in one line."""
+    """Return the summary of the batch."""
     results = list(results)
     rewards = [each.reward for each in results if each.reward is not None]
     return wire.Summary(

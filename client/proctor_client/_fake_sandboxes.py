@@ -1,4 +1,4 @@
-"""The fake service's sandboxes: files in memory, and commands that do what the test says."""
+"""Sandboxes of the fake service: files in memory, and commands with results defined by the test."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from proctor_client.errors import from_validation
 from proctor_client.stats import Tally, outcome_of
 
 Executed: TypeAlias = wire.ExecResult | str | int | wire.ItemError
-"""What a command did: a whole result, its stdout, its exit code, or why it has no result."""
+"""Result of a command: a whole wire.ExecResult, its stdout, its exit code, or an error."""
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass
 class FakeSandbox:
-    """One sandbox. Its `files` are there to look at and to change, by paths without `./`."""
+    """One sandbox. Tests may read and change its `files`, whose paths omit `./`."""
 
     id: str
     order: wire.SandboxRequest
@@ -40,7 +40,7 @@ Execute: TypeAlias = Callable[[FakeSandbox, wire.ExecRequest], Executed]
 
 
 class FakeSandboxes:
-    """All of them. A command runs outside the lock, so that a test may hold it up."""
+    """All fake sandboxes. A command runs outside the lock, so a test may block it."""
 
     def __init__(
         self, execute: Execute, judge: Callable[[wire.Submission], Judged], clock: Clock
@@ -54,7 +54,7 @@ class FakeSandboxes:
         self._tally = Tally()
 
     def all(self) -> list[FakeSandbox]:
-        """Every one that was made, in that order; what is past its time is stopped first."""
+        """Return every sandbox in order of creation, after stopping the expired sandboxes."""
         with self._lock:
             for each in self._by_id.values():
                 if each.status == "running" and self._clock.monotonic() >= each.expires_seconds:
@@ -62,14 +62,14 @@ class FakeSandboxes:
             return list(self._by_id.values())
 
     def handle(self, request: httpx.Request) -> Plain | Lines:
-        """The answer to a request whose path begins with /sandboxes."""
+        """Answer a request whose path begins with /sandboxes."""
         try:
             return self._route(request)
         except ValidationError as error:
             return problem(422, "invalid_request", from_validation(error).message)
 
     def told(self, sandbox: FakeSandbox) -> wire.Sandbox:
-        """As the service tells of it."""
+        """Return the sandbox as the wire's model."""
         return wire.Sandbox(
             id=sandbox.id,
             status=sandbox.status,

@@ -1,14 +1,15 @@
-"""The protocol once, without I/O: what to send, how long to wait, when to give up.
+"""The protocol without I/O: requests to send, times to wait, and the decision to give up.
 
-A flow is a generator. It yields steps (send this, read on, sleep, hand this to the caller) and gets
-the reply of each; `Client` and `AsyncClient` only carry the steps out. What bit others:
+A flow is a generator. It yields steps (send a request, read on, sleep, emit an item to the caller)
+and receives the reply to each step. `Client` and `AsyncClient` only carry out the steps. Three
+rules prevent known faults:
 
-- A retry must not start the work again: one Idempotency-Key per call, the same on every attempt;
-  and what has no key and may have begun is not sent again.
-- A service that stops hands back what waits in it, item by item: those are asked for once more,
-  with the same key, of whoever serves then.
-- Waits that are all drawn small end before a restart does. What a draw leaves of its window is
-  added to the next wait, so each attempt falls at a random moment of its own part of the outage.
+- A retry must not start the work again. Each call has one Idempotency-Key, the same on every
+  attempt; an unrepeatable call is sent again only if the earlier attempt surely did not begin.
+- A service that shuts down returns its queued items unjudged. The flow asks for these items once
+  more, with the same key, from the replica that serves then.
+- A series of short random waits could end before a restart does. So the unused rest of each random
+  window is added to the next wait, and each attempt falls into its own part of the outage.
 """
 
 from __future__ import annotations
@@ -44,48 +45,52 @@ LONGEST_WINDOW_SECONDS = 15.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
 SOUND_STATUSES = (200, 201, 204)
 REQUEST_ID = "proctor-request-id"
-"""The header that every answer repeats. Not `X-Request-Id`, which proxies set to ids of their own."""
+"""Header repeated by every answer. `X-Request-Id` is unsuitable: proxies replace its value."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How long a client waits and how often it tries.
+    """Timeouts and retry limits of a client.
 
-    `max_attempts` counts the attempts of one call, `retry_budget_seconds` bounds the waits between
-    them together. A call ends for good after the time that its answer may take plus that budget.
-    With the defaults, seven waits come to 45 to 60 s: a service that restarts is outlived.
+    `max_attempts` bounds the attempts of one call; `retry_budget_seconds` bounds the sum of the
+    waits between them. A call ends for good after its answer time plus that budget. With the
+    defaults, the seven waits add up to 45 to 60 s, which is longer than a restart of the service.
     """
 
     max_attempts: int = 8
     retry_budget_seconds: float = 60.0
     timeout_seconds: float = 30.0
     connect_timeout_seconds: float = 10.0
-    secret: str = field(default="", repr=False)  # kept out of every message
+    secret: str = field(default="", repr=False)  # removed from every message
     url: str = ""  # for messages
 
 
 @dataclass(frozen=True)
 class Call:
-    """One logical request. `answer_seconds` is how long a sound service may take to answer it.
+    """One logical request. A healthy service answers within `answer_seconds`.
 
-    `key` is its Idempotency-Key. `repeatable` says that sending it twice does no harm, thanks to
-    the key or by its nature; other calls are sent again only when they surely did not begin.
+    `key` is the Idempotency-Key. `repeatable` is true if sending the request twice does no harm,
+    either because of the key or by the nature of the request. Other calls are sent again only if
+    the earlier attempt surely did not begin.
     """
 
     method: str
     path: str
     answer_seconds: float
-    content: bytes | None = field(default=None, repr=False)  # a policy's key may be in it
+    content: bytes | None = field(default=None, repr=False)  # may contain a policy's key
     content_type: str = "application/json"
     accept: str = "application/json"
     key: str | None = None
     repeatable: bool = True
-    secret: str = field(default="", repr=False)  # kept out of every message, as the policy's
+    secret: str = field(default="", repr=False)  # removed from every message, as Policy.secret
 
 
 @dataclass(frozen=True)
 class Send:
-    """Send this; the reply is an `Answer`, with an empty body if it is a 200 that `streams`."""
+    """Step: send this request. The reply is an `Answer`.
+
+    The answer's body is empty if `streams` is set and the status is a success: `Read` steps follow.
+    """
 
     method: str
     path: str
@@ -98,26 +103,26 @@ class Send:
 
 @dataclass(frozen=True)
 class Read:
-    """Read on in the answer; the reply is bytes, cut anywhere, or None at the end."""
+    """Step: read on in the answer. The reply is a chunk of any length, or None at the end."""
 
 
 @dataclass(frozen=True)
 class Sleep:
-    """Wait; the reply is None."""
+    """Step: wait. The reply is None."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Emit(Generic[T]):
-    """Hand this to the caller; the reply is None."""
+    """Step: emit `item` to the caller. The reply is None."""
 
     item: T
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer's status, headers (looked up in lower case) and body."""
+    """Status, headers (looked up in lower case) and body of an answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -129,7 +134,7 @@ Flow: TypeAlias = Generator[Send | Read | Sleep | Emit[T], Reply, None]
 
 
 class Patience:
-    """What is left of one call's attempts and time."""
+    """Remaining attempts and time of one call."""
 
     def __init__(self, call: Call, policy: Policy, clock: Clock) -> None:
         self._call = call
@@ -139,19 +144,19 @@ class Patience:
         self._start_anew()
 
     def attempt_seconds(self) -> float:
-        """How long the next attempt may wait for its answer."""
+        """Return the maximum wait of the next attempt for its answer, in seconds."""
         return min(self._call.answer_seconds, self._end - self._clock.monotonic())
 
     def note_progress(self) -> None:
-        """The attempt brought something new: the next failure is a new outage."""
+        """Restart the retry limits after new data: the next failure counts as a new outage."""
         self._start_anew()
 
     def wait_after(self, error: ProctorError) -> float:
-        """Seconds to wait before the next attempt; raises `error` when there is to be none."""
+        """Return the seconds to wait before the next attempt; raise `error` if none is left."""
         self._failures += 1
         budget = self._policy.retry_budget_seconds - self._waited
         asked = min(error.retry_after_seconds or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-        # On top of what the service asked for, or all that it turned away come back at once.
+        # The random wait is added to the requested wait, or all rejected clients return at once.
         wait = min(asked + self._draw(), budget)
         if (
             not error.retryable
@@ -171,7 +176,7 @@ class Patience:
         return wait
 
     def if_any(self, error: ProctorError | None) -> float | None:
-        """The same, where going without is no error: None when there is to be no other attempt."""
+        """Return the wait before an optional retry, or None if no further attempt is due."""
         try:
             return None if error is None else self.wait_after(error)
         except ProctorError:
@@ -198,9 +203,10 @@ def answer_flow(
     clock: Clock,
     lacking: Callable[[T], ProctorError | None] = lambda item: None,
 ) -> Flow[T]:
-    """Emits one thing: what `parse` makes of the body of a sound answer.
+    """Emit one item: the result of `parse` for the body of a success answer.
 
-    `lacking`: why it is worth asking once more, as long as there is patience for it.
+    `lacking` returns an error if the item is incomplete; the flow then asks again within the retry
+    limits.
     """
     patience = Patience(call, policy, clock)
     while True:
@@ -220,7 +226,7 @@ def lines_flow(
     policy: Policy,
     clock: Clock,
 ) -> Flow[T]:
-    """Emits what `parse` makes of each line of one answer, which nothing resumes when it breaks."""
+    """Emit the result of `parse` for each line of one answer. A broken answer is not resumed."""
     yield from _answered(call, policy, clock, Patience(call, policy, clock), streams=True)
     lines = Lines()
     while True:
@@ -233,7 +239,7 @@ def lines_flow(
             if isinstance(item, wire.Problem):
                 raise from_problem(item, status=None, secrets=(policy.secret, call.secret))
             if is_last(item):
-                yield Read()  # to the end, as in _read_results
+                yield Read()  # read to the end, as in _read_results
                 yield Emit(item)
                 return
             yield Emit(item)
@@ -244,7 +250,7 @@ def lines_flow(
 def _answered(
     call: Call, policy: Policy, clock: Clock, patience: Patience, *, streams: bool
 ) -> Generator[Send | Sleep, Reply, Answer]:
-    """The first sound answer, over as many attempts as it takes."""
+    """Return the first success answer, after as many attempts as needed."""
     while True:
         reply = yield _send(call, policy, patience, streams=streams)
         failure = _failure(reply, call, policy, clock)
@@ -257,7 +263,7 @@ def _answered(
 def stream_flow(
     call: Call, count: int, policy: Policy, clock: Clock
 ) -> Flow[wire.Result | wire.Summary]:
-    """Emits each of `count` results once, over however many connections; then the summary."""
+    """Emit each of `count` results once, over any number of connections; then the summary."""
     patience = Patience(call, policy, clock)
     seen: set[int] = set()
     while True:
@@ -282,9 +288,9 @@ def stream_flow(
 def _read_results(
     seen: set[int], back: dict[int, wire.Result], count: int, policy: Policy, patience: Patience
 ) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | wire.Summary]:
-    """Emits what is new on one connection; those handed back go to `back`.
+    """Emit the new results of one connection, and collect results returned unjudged in `back`.
 
-    Returns what broke it, or the summary.
+    Returns the error that ended the connection, or the summary.
     """
     lines = Lines()
     while True:
@@ -298,8 +304,8 @@ def _read_results(
                 return from_problem(item, status=None, secrets=(policy.secret,))
             if isinstance(item, wire.Summary):
                 check_complete(seen | back.keys(), count)
-                # Reading to the end keeps the connection for the next call, and the service does not
-                # take us for a client that went away. What that read brings no longer matters.
+                # Reading to the end keeps the connection for the next call, and the service sees no
+                # disconnect. The reply to this step does not matter.
                 yield Read()
                 return item
             check_index(item, count)

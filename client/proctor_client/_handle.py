@@ -1,8 +1,9 @@
-"""What the handles of both kinds know of their sandbox, without I/O.
+"""State of a sandbox handle, shared by both handle classes, without I/O.
 
-A handle stands for one sandbox: its creation always has the same key, so that one which was broken
-off can be found again, and stopped. The process that made a sandbox is the one that leaving a block
-stops it in: a forked child, and whoever gets a copy of the handle, only uses it.
+A handle represents one sandbox. Its creation always uses the same Idempotency-Key, so that an
+interrupted creation can be found again, and stopped. Leaving a `with` block stops the sandbox only
+in the process that created the sandbox. Forked children and copies of the handle only use the
+sandbox.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from proctor_client.stats import Outcome, Tally, outcome_of
 
 
 class Observer:
-    """Is told what handles do, maybe from several threads. This one does not care."""
+    """Callbacks for events of handles, possibly from several threads. This base does nothing."""
 
     def on_start(self, sandbox: Handle) -> None:
-        """Its creation begins; what this raises prevents it."""
+        """Called before the creation of the sandbox; an exception prevents the creation."""
 
     def on_created(self, sandbox: Handle) -> None:
-        """It runs."""
+        """Called when the sandbox runs."""
 
     def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
-        """An execution ended, or was lost."""
+        """Called when an execution ended or was lost."""
 
     def on_end(self, sandbox: Handle) -> None:
-        """It is gone, or was not made."""
+        """Called when the sandbox is gone, or its creation failed."""
 
 
 class Handle:
-    """One sandbox, as far as is known here. Without an `order` it was made elsewhere."""
+    """Local state of one sandbox. Without an `order`, the sandbox was created elsewhere."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Handle:
     ) -> None:
         self._calls = calls
         self._order = order
-        self._key = PerProcess(_new_key)  # a child that starts this handle gets its own sandbox
+        self._key = PerProcess(_new_key)  # a forked child's start() gets its own sandbox
         self._id = None if sandbox_id is None else check_id(sandbox_id)
         self._known: wire.Sandbox | None = None
         self._maker_pid: int | None = None
@@ -57,20 +58,20 @@ class Handle:
 
     @property
     def id(self) -> str:
-        """Its name at the service. Raises RuntimeError before it was started."""
+        """Id of the sandbox at the service. Raises RuntimeError before the start."""
         if self._id is None:
             raise RuntimeError("this sandbox was not started: use `with`, or start()")
         return self._id
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Its tags; of one made elsewhere they are known after a refresh()."""
+        """Tags of the sandbox. For a sandbox created elsewhere, refresh() loads the tags."""
         known = self._known or self._order
         return () if known is None else tuple(known.tags)
 
     @property
     def status(self) -> wire.SandboxStatus | str:
-        """As it was last heard of; refresh() asks."""
+        """Last known status of the sandbox; refresh() asks the service."""
         if self._is_stopped:
             return "stopped"
         if self._known is not None:
@@ -79,23 +80,23 @@ class Handle:
 
     @property
     def exec_stats(self) -> wire.ExecStats:
-        """The executions by this handle; refresh().exec_stats has those of everybody."""
+        """Counts of this handle's executions; refresh().exec_stats covers all handles."""
         return self._tally.stats().by_sandbox.get(self._id or "", wire.ExecStats())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy knows: it uses the same sandbox, and leaves its end to this handle."""
+        """Return the state of a copy, which uses the same sandbox and never stops it by itself."""
         return {**self.__dict__, "_maker_pid": None, "_observer": Observer()}
 
     @property
     def _is_ours(self) -> bool:
-        """Whether to stop it when its block is left: this process made it, by this handle."""
+        """True if leaving the block must stop the sandbox: this handle and process created it."""
         return self._maker_pid == os.getpid()
 
     def _begins(self) -> bool:
-        """Whether it is to be made now. Raises RuntimeError for one that was stopped."""
+        """Return True if the sandbox must be created now. Raises RuntimeError after a stop."""
         if self._is_stopped:
             raise RuntimeError("this sandbox was stopped: make another one")
         if self._id is None:

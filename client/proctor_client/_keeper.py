@@ -1,4 +1,4 @@
-"""What sessions of both kinds keep: the defaults, the counts, and the sandboxes that live."""
+"""Shared state of both session classes: default options, execution counts, live sandboxes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ H = TypeVar("H", bound=Handle)
 
 
 class Keeper(Observer, Generic[H]):
-    """The part of a session that needs no I/O."""
+    """Part of a session without I/O."""
 
     def __init__(self, tags: Iterable[str], reporter: Reporter, **defaults: object) -> None:
         self._tags = strings("tags", tags)
@@ -34,42 +34,43 @@ class Keeper(Observer, Generic[H]):
 
     @property
     def stats(self) -> SessionStats:
-        """What was done since the session began, or since the last reset."""
+        """Counts since the session began, or since the last reset."""
         return self._tally.stats()
 
     @property
     def execution_stats(self) -> Mapping[str, wire.ExecStats]:
-        """The same for each sandbox, by its id."""
+        """Execution counts of each sandbox for the same period, by sandbox id."""
         return self._tally.stats().by_sandbox
 
     def reset_stats(self) -> SessionStats:
-        """The counts so far; they begin at nothing again."""
+        """Return the counts so far, and reset them to zero."""
         return self._tally.reset()
 
     def log_metrics(self, step: int | None = None, *, reset: bool = True) -> bool:
-        """Report the counts to wandb, at the training step `step`; whether they were reported.
+        """Report the counts to wandb at training step `step`; return True if they were reported.
 
-        Without a step they get a row of their own. They begin at nothing again, with `reset`. Where
-        nothing was reported, since nothing was done or no run is active, they go on.
+        Without `step`, the counts get a history row of their own. With `reset`, the counts restart
+        at zero after a report. Without a report, because all counts are zero or because no run is
+        active, they continue.
         """
         return self._report(step, reset=reset, commit=step is None)
 
     def on_start(self, sandbox: Handle) -> None:
-        """From here on it is ours to stop. Raises RuntimeError after the end."""
+        """Add a sandbox to the sandboxes to stop. Raises RuntimeError after the session's end."""
         with self._lock.get():
             self._check_open()
             self._live[cast(H, sandbox)] = None
 
     def on_created(self, sandbox: Handle) -> None:
-        """Counts it."""
+        """Count the new sandbox."""
         self._tally.created(sandbox.id)
 
     def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
-        """Counts it."""
+        """Count the execution by its outcome."""
         self._tally.executed(sandbox.id, outcome)
 
     def on_end(self, sandbox: Handle) -> None:
-        """Nothing is left to stop."""
+        """Remove the sandbox from the sandboxes to stop."""
         with self._lock.get():
             self._live.pop(cast(H, sandbox), None)
 
@@ -79,12 +80,12 @@ class Keeper(Observer, Generic[H]):
         return cast(SandboxOptions, {**self._defaults, **options, "tags": tags})
 
     def _next_number(self) -> int:
-        """The number of the next execution that is done; under the lock of whoever counts."""
+        """Return the number of the next finished execution. Callers prevent concurrent calls."""
         self._finished_count += 1
         return self._finished_count
 
     def _end(self) -> list[H]:
-        """The sandboxes that are to be stopped; no other one begins after this."""
+        """Close the session to new sandboxes, and return the sandboxes to stop."""
         with self._lock.get():
             self._is_closed = True
             return list(self._live)
@@ -102,7 +103,7 @@ class Keeper(Observer, Generic[H]):
         return is_reported
 
     def _report_end(self) -> None:
-        """Reports what was not reported yet; the counts stay, for who looks at them afterwards."""
+        """Report the counts not yet reported, once. The counts remain readable afterwards."""
         if not self._has_reported_end:
             self._has_reported_end = True
             self._report(None, reset=False, commit=False)
@@ -110,8 +111,11 @@ class Keeper(Observer, Generic[H]):
     def _beside_the_last(
         self, step: int | None, stats: SessionStats
     ) -> tuple[int | None, SessionStats]:
-        """What to report at which step: with what was reported last, if W&B still takes values for
-        that step, since the new ones would take the place of those."""
+        """Return the step and the counts to report.
+
+        As long as W&B accepts values for the last reported step, the counts include the last
+        report, because new values replace the earlier values of the same step.
+        """
         last_step, last = self._last_told
         if last_step is None or step not in (None, last_step):
             return step, stats

@@ -1,7 +1,8 @@
-"""What must not be shared with a forked child: connections, locks and threads.
+"""Objects that a forked child must not share with its parent: connections, locks, threads.
 
-A fork copies them all. Two processes on one connection read each other's answers, a lock that
-another thread held is never released, and a pool of threads has none. So each process makes its own.
+A fork copies all of them. Two processes on one connection read each other's answers; a lock held by
+another thread is never released; a copied thread pool has no threads. So each process creates its
+own.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """A value that each process makes for itself, by `make`, when it first asks for it.
+    """A value that each process creates for itself with `make`, on first use.
 
-    What an ancestor made is kept and left alone: the ancestor goes on with it, and to finalize it
-    here might tell the other end, or wait for a lock. Copies, pickled ones too, begin without a
-    value. May be used from several threads.
+    An ancestor's value is kept and left alone: the ancestor still uses the value, and its finalizer
+    might send data to the peer or wait for a lock. Copies and pickles start without a value.
+    Thread-safe.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -26,18 +27,18 @@ class PerProcess(Generic[T]):
         self._by_pid: dict[int, T] = {}
 
     def get(self) -> T:
-        """This process's value."""
+        """Return this process's value; create it on first use."""
         pid = os.getpid()
         if pid not in self._by_pid:
             self._by_pid.setdefault(pid, self._make())
         return self._by_pid[pid]
 
     def peek(self) -> T | None:
-        """This process's value, None if it has none yet."""
+        """Return this process's value, or None if there is no value yet."""
         return self._by_pid.get(os.getpid())
 
     def renew(self, old: T) -> None:
-        """Make this process's value anew, unless that was done since it was `old`."""
+        """Replace this process's value, unless another call has already replaced `old`."""
         if self.peek() is old:
             self._by_pid[os.getpid()] = self._make()
 

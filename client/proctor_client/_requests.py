@@ -1,7 +1,7 @@
-"""What the caller's arguments become on the wire: checked by the wire's models, then JSON.
+"""Conversion of the caller's arguments: validation by the wire's models, then JSON.
 
-Whatever they refuse is an InvalidRequestError here, before anything is sent. Values stay out of its
-message: they may be whole programs, or a policy's key.
+An invalid argument raises InvalidRequestError before anything is sent. The message omits the
+values, because they may be whole programs, or a policy's key.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ R = TypeVar("R", bound=wire.Request)
 
 
 def checked(model: type[R], fields: Mapping[str, object]) -> R:
-    """`fields` as a `model`. Raises InvalidRequestError that names the field."""
+    """Return `fields` as a `model`. Raises InvalidRequestError with the name of the wrong field."""
     try:
         return model.model_validate({name: plain(value) for name, value in fields.items()})
     except ValidationError as error:
-        # The cause would print the values themselves.
+        # Without the cause, which would print the values.
         raise from_validation(error) from None
 
 
 def plain(value: object) -> object:
-    """Mappings as dict, which pydantic wants; and what is iterable but no list, as a list."""
+    """Convert a mapping to a dict, as pydantic requires, and any other iterable to a list."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | BaseModel):
@@ -37,7 +37,11 @@ def plain(value: object) -> object:
 
 
 def strings(name: str, value: Iterable[str]) -> list[str]:
-    """The strings. Raises InvalidRequestError for a lone one, which would pass for its letters."""
+    """Return the strings as a list.
+
+    Raises InvalidRequestError for a single string, whose letters would pass for a list, and for
+    other types.
+    """
     found = [] if isinstance(value, str) else list(value)
     if isinstance(value, str) or not all(isinstance(each, str) for each in found):
         raise InvalidRequestError(f"{name}: a list of strings is wanted")
@@ -45,10 +49,13 @@ def strings(name: str, value: Iterable[str]) -> list[str]:
 
 
 def encode(request: wire.Request) -> bytes:
-    """The request as JSON in UTF-8. Raises InvalidRequestError for what neither of them has."""
+    """Encode the request as JSON in UTF-8.
+
+    Raises InvalidRequestError for a number outside JSON and for a string outside UTF-8.
+    """
     sent = wire.dump(request)
     try:
-        # Not pydantic's own JSON: it turns an infinite expected value into null without a word.
+        # Not pydantic's JSON encoder, which silently turns an infinite expected value into null.
         return json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         where = _surrogate(sent) or "request"
@@ -58,7 +65,7 @@ def encode(request: wire.Request) -> bytes:
 
 
 def _surrogate(value: object, where: str = "") -> str | None:
-    """Where the first string is that is no Unicode: `submissions.3.completion`."""
+    """Return the location of the first string with a lone surrogate: `submissions.3.completion`."""
     if isinstance(value, str):
         return None if _is_unicode(value) else where
     pairs: Iterable[tuple[object, object]] = ()

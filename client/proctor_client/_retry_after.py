@@ -1,4 +1,4 @@
-"""The header `Retry-After`."""
+"""Parser of the header `Retry-After`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds to wait by `Retry-After`, which is a number of seconds or an HTTP date."""
+    """Return the wait in seconds. `Retry-After` is a number of seconds or an HTTP date."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return float(value)

@@ -1,4 +1,4 @@
-"""The call about rollouts, as a flow. It may have begun after anything but a refusal: no retry then."""
+"""Rollout calls as flows. A rollout is retried only if the request surely did not begin."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ AnyPolicy: TypeAlias = wire.Policy | Mapping[str, Any]
 
 
 class RolloutOptions(TypedDict, total=False):
-    """The fields of wire.RolloutRequest beside the tasks and the policy, with that model's defaults."""
+    """Fields of wire.RolloutRequest except the tasks and the policy, with the model's defaults."""
 
     agent: wire.Agent | Mapping[str, Any]
-    """How the policy acts: {"kind": "tools", …} (the default) or {"kind": "refine", …}."""
+    """Agent type and its settings: {"kind": "tools", …} (the default) or {"kind": "refine", …}."""
     trajectories_per_task: int
-    """1 by default."""
+    """Default: 1."""
     limits: wire.Limits | Mapping[str, Any] | None
-    """Of each sandbox; None is the server's."""
+    """Limits of each sandbox; None selects the server's limits."""
     scoring: wire.Scoring
     """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
     extract: wire.Extract
-    """How code is taken out of what the policy submits; `auto` by default."""
+    """Method for extracting code from the policy's submissions; default: `auto`."""
     tags: Iterable[str]
-    """Carried to the sandboxes, the logs and the journal; none by default."""
+    """Labels for the sandboxes, the logs and the journal; default: none."""
     job: str
-    """The training run, by which the service shares itself out; "default" by default."""
+    """Name of the training run, used for fair sharing of the service; default: "default"."""
     priority: wire.Priority
-    """`evaluation` comes before the tenant's `training`, which is the default."""
+    """`evaluation` runs before the tenant's `training`, which is the default."""
     deadline_seconds: float
-    """After it, what is not done comes back with the error `deadline`; 3,600 by default."""
+    """Trajectories unfinished by then return with the error `deadline`; default: 3,600."""
 
 
 @dataclass(frozen=True)
 class RolloutCalls:
-    """What is needed to make the flows."""
+    """Builder of the rollout flows."""
 
     policy: Policy
     clock: Clock
@@ -53,7 +53,10 @@ class RolloutCalls:
     def rollout(
         self, tasks: Iterable[AnyTask], policy: AnyPolicy, options: RolloutOptions
     ) -> Flow[wire.RolloutResponse]:
-        """POST /rollout for one answer. Raises InvalidRequestError at once."""
+        """Build the flow of POST /rollout with one JSON answer.
+
+        Raises InvalidRequestError at once.
+        """
         request = rollout_request(tasks, policy, options)
         return answer_flow(
             self._call(request, accept="application/json"),
@@ -65,7 +68,10 @@ class RolloutCalls:
     def rollout_stream(
         self, tasks: Iterable[AnyTask], policy: AnyPolicy, options: RolloutOptions
     ) -> Flow[wire.Trajectory | wire.RolloutSummary]:
-        """POST /rollout for a line each. Raises InvalidRequestError at once."""
+        """Build the flow of POST /rollout with one line per trajectory.
+
+        Raises InvalidRequestError at once.
+        """
         request = rollout_request(tasks, policy, options)
         return lines_flow(
             self._call(request, accept="application/x-ndjson"),
@@ -76,7 +82,7 @@ class RolloutCalls:
         )
 
     def _call(self, request: wire.RolloutRequest, *, accept: str) -> Call:
-        # Without a key: with one, the service would work on for a while after we went away.
+        # No Idempotency-Key: with a key, the service works on for a while after a disconnect.
         key = request.policy.api_key
         return Call(
             "POST",
@@ -92,7 +98,7 @@ class RolloutCalls:
 def rollout_request(
     tasks: Iterable[AnyTask], policy: AnyPolicy, options: RolloutOptions
 ) -> wire.RolloutRequest:
-    """The request on the wire's own model. Raises InvalidRequestError that names the field."""
+    """Build the wire.RolloutRequest. Raises InvalidRequestError, which names the wrong field."""
     if isinstance(tasks, str | Mapping | BaseModel):
         raise InvalidRequestError("tasks: a list is wanted, of one task or more")
     fields = {**options, "tasks": [plain(each) for each in tasks], "policy": policy}

@@ -1,7 +1,7 @@
-"""The calls about stateful sandboxes, each as a flow that a client drives.
+"""Calls about stateful sandboxes, each as a flow that a client drives.
 
-A path with `..` in it is refused: whatever reads a URL takes it out, and another route would be
-meant by what is left. An execution may have run after anything but a refusal: no retry then.
+A path with `..` is rejected, because URL parsers resolve `..`, and the result would be another
+route. An execution is sent again only if the earlier attempt surely did not begin.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ AnyGrader: TypeAlias = wire.Grader | Mapping[str, Any]
 AnyLimits: TypeAlias = wire.Limits | Mapping[str, Any]
 
 CREATE_SECONDS = 120.0
-# Waiting for a core counts against no command, so the client waits for it as long as for a batch.
+# Waiting for a core counts against no command. The client allows the same wait as for a batch.
 QUEUE_SECONDS = 630.0
 UNLIMITED_EXEC_SECONDS = 120.0
 ACTIVE: tuple[wire.SandboxStatus, ...] = ("pending", "running")
 
 
 class SandboxOptions(TypedDict, total=False):
-    """The fields of wire.SandboxRequest, with that model's defaults."""
+    """Fields of wire.SandboxRequest, with the model's defaults."""
 
     tags: Iterable[str]
-    """To find it by, and for the logs; none by default."""
+    """Labels for searches and for the logs; default: none."""
     ttl_seconds: float
-    """The service stops it when it was not used for so long; 600 by default."""
+    """The service stops a sandbox that is idle for this long; default: 600."""
     limits: AnyLimits | None
-    """Memory, processes and disk over all its commands, time for each; None is the server's."""
+    """Memory, processes and disk of all commands, time of each; None: the server's limits."""
     files: Mapping[str, str]
-    """Path to text, written into it first; none by default."""
+    """Initial files, as path to text; default: none."""
     job: str
-    """The training run, by which the service shares itself out; "default" by default."""
+    """Name of the training run, used for fair sharing of the service; default: "default"."""
 
 
 def sandbox_request(options: SandboxOptions) -> wire.SandboxRequest:
-    """The request on the wire's own model. Raises InvalidRequestError that names the field."""
+    """Build the wire.SandboxRequest. Raises InvalidRequestError, which names the wrong field."""
     return checked(wire.SandboxRequest, options)
 
 
 def exec_request(
     command: Sequence[str] | None, code: str | None, stdin: str, timeout_seconds: float | None
 ) -> wire.ExecRequest:
-    """As sandbox_request. The fields at their default are left out."""
+    """Build the wire.ExecRequest, without fields at their default. Raises InvalidRequestError."""
     if isinstance(command, str):
         raise InvalidRequestError('command: an argv is wanted, such as ["bash", "-c", "…"]')
     fields = {"command": command, "code": code, "timeout_seconds": timeout_seconds}
@@ -76,14 +76,14 @@ def exec_request(
 
 @dataclass(frozen=True)
 class SandboxCalls:
-    """What is needed to make the flows."""
+    """Builder of the flows."""
 
     policy: Policy
     clock: Clock
     create_seconds: float = CREATE_SECONDS
 
     def hasty(self) -> SandboxCalls:
-        """The same calls for one who is leaving: a few attempts within seconds."""
+        """Return the same calls with short limits, for clean-up: a few attempts within seconds."""
         policy = replace(
             self.policy,
             max_attempts=min(self.policy.max_attempts, 3),
@@ -93,50 +93,50 @@ class SandboxCalls:
         return replace(self, policy=policy, create_seconds=policy.timeout_seconds)
 
     def create(self, request: wire.SandboxRequest, key: str) -> Flow[wire.Sandbox]:
-        """POST /sandboxes. The same `key` always means the same sandbox."""
+        """Build the flow of POST /sandboxes. The same `key` always refers to the same sandbox."""
         seconds = max(self.policy.timeout_seconds, self.create_seconds)
         call = Call("POST", "/sandboxes", seconds, content=encode(request), key=key)
         return self._model(call, wire.Sandbox)
 
     def get(self, sandbox_id: str) -> Flow[wire.Sandbox]:
-        """GET /sandboxes/{id}."""
+        """Build the flow of GET /sandboxes/{id}."""
         return self._model(self._call("GET", _path(sandbox_id)), wire.Sandbox)
 
     def find(self, tags: Iterable[str], statuses: str | Iterable[str]) -> Flow[list[wire.Sandbox]]:
-        """GET /sandboxes."""
+        """Build the flow of GET /sandboxes."""
         asked = [statuses] if isinstance(statuses, str) else strings("status", statuses)
         query = urlencode({"tag": strings("tags", tags), "status": asked}, doseq=True)
         call = self._call("GET", f"/sandboxes?{query}" if query else "/sandboxes")
         return self._answer(call, lambda body: _whole(wire.SandboxList, body).sandboxes)
 
     def count(self, tags: Iterable[str]) -> Flow[ActiveCount]:
-        """GET /sandboxes, counted."""
+        """Build the flow of GET /sandboxes, which counts the sandboxes by status."""
         query = urlencode({"tag": strings("tags", tags), "status": ACTIVE}, doseq=True)
         return self._answer(self._call("GET", f"/sandboxes?{query}"), _count)
 
     def exec(
         self, sandbox_id: str, request: wire.ExecRequest, limits: wire.Limits | None
     ) -> Flow[wire.ExecResult]:
-        """POST …/exec for one answer."""
+        """Build the flow of POST …/exec with one JSON answer."""
         call = self._exec_call(sandbox_id, request, limits, accept="application/json")
         return self._model(call, wire.ExecResult)
 
     def stream(
         self, sandbox_id: str, request: wire.ExecRequest, limits: wire.Limits | None
     ) -> Flow[wire.ExecLine]:
-        """POST …/exec for the output as it comes."""
+        """Build the flow of POST …/exec with streamed output."""
         call = self._exec_call(sandbox_id, request, limits, accept="application/x-ndjson")
         return lines_flow(
             call, parse_exec_line, lambda line: line.result is not None, self.policy, self.clock
         )
 
     def read_file(self, sandbox_id: str, path: str) -> Flow[bytes]:
-        """GET …/files/{path}."""
+        """Build the flow of GET …/files/{path}."""
         call = replace(self._call("GET", _file_path(sandbox_id, path)), accept="*/*")
         return _file_flow(self._answer(call, bytes))
 
     def write_file(self, sandbox_id: str, path: str, data: bytes | str) -> Flow[None]:
-        """PUT …/files/{path}."""
+        """Build the flow of PUT …/files/{path}."""
         call = self._call("PUT", _file_path(sandbox_id, path))
         call = replace(call, content=_bytes(data), content_type="application/octet-stream")
         return _file_flow(self._answer(call, lambda body: None))
@@ -148,7 +148,7 @@ class SandboxCalls:
         scoring: wire.Scoring,
         limits: AnyLimits | None,
     ) -> Flow[wire.Result]:
-        """POST …/grade. Raises InvalidRequestError at once."""
+        """Build the flow of POST …/grade. Raises InvalidRequestError at once."""
         own = {} if limits is None else {"limits": limits}
         request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **own})
         seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)
@@ -156,13 +156,16 @@ class SandboxCalls:
         return self._model(Call("POST", path, seconds, content=encode(request)), wire.Result)
 
     def stop(self, sandbox_id: str, *, missing_ok: bool) -> Flow[bool]:
-        """DELETE /sandboxes/{id}: whether this call stopped it."""
+        """Build the flow of DELETE /sandboxes/{id}; it emits True if this call stopped it."""
         call = self._call("DELETE", _path(sandbox_id, "?missing_ok=true" if missing_ok else ""))
         flow = self._answer(call, lambda body: parse_model(wire.StopResponse, body).stopped > 0)
         return _stopped_once(flow)
 
     def stop_tagged(self, tags: Iterable[str]) -> Flow[int]:
-        """DELETE /sandboxes?tag=…: how many were stopped. Raises InvalidRequestError for no tag."""
+        """Build the flow of DELETE /sandboxes?tag=…, which emits the number of stopped sandboxes.
+
+        Raises InvalidRequestError for an empty `tags`.
+        """
         listed = strings("tags", tags)
         if not listed:
             raise InvalidRequestError(
@@ -196,9 +199,9 @@ class SandboxCalls:
 def followed(
     flow: Flow[E], request: wire.ExecRequest, note: Callable[[wire.ExecResult | None], None]
 ) -> Flow[E]:
-    """The flow of an execution; `note` is told once of its result, None if it brought none.
+    """Wrap an execution's flow; call `note` once, with the result or with None.
 
-    Raises SandboxTimeoutError at its end when a time limit ended the command.
+    Raises SandboxTimeoutError at the end if a time limit ended the command.
     """
     result: wire.ExecResult | None = None
     reply: Reply = None
@@ -220,7 +223,7 @@ def followed(
 
 
 def _stopped_once(flow: Flow[bool]) -> Flow[bool]:
-    """The flow; what is gone was stopped by it when the answer to an attempt was lost."""
+    """Wrap a stop's flow: after a lost answer, a missing sandbox counts as stopped by this call."""
     lost = False
     reply: Reply = None
     while True:
@@ -238,7 +241,7 @@ def _stopped_once(flow: Flow[bool]) -> Flow[bool]:
 
 
 def check_id(sandbox_id: str) -> str:
-    """The id. Raises InvalidRequestError for what would be another path."""
+    """Return the id. Raises InvalidRequestError for an id that would change the URL's path."""
     if not sandbox_id or quote(sandbox_id, safe="") != sandbox_id or set(sandbox_id) <= {"."}:
         raise InvalidRequestError("sandbox_id: it is not the id of a sandbox")
     return sandbox_id
@@ -249,7 +252,7 @@ def _path(sandbox_id: str, rest: str = "") -> str:
 
 
 def _file_path(sandbox_id: str, path: str) -> str:
-    """The route of a file. Raises SandboxFileError for a path that no URL can carry."""
+    """Return the route of a file. Raises SandboxFileError for a path impossible in a URL."""
     parts = path.split("/")
     if ".." in parts:
         raise _refused("path: it has .. in it; give it without, or from the root")
@@ -257,7 +260,7 @@ def _file_path(sandbox_id: str, path: str) -> str:
         raise _refused("path: it names no file")
     kept = "/".join(part for part in parts if part not in ("", "."))
     try:
-        # The slash of an absolute path is quoted, since two of them are made one on some ways.
+        # The slash of an absolute path is quoted, because some proxies merge two slashes into one.
         return _path(sandbox_id, f"/files/{'%2F' if path.startswith('/') else ''}{quote(kept)}")
     except UnicodeEncodeError:
         raise _refused("path: it is no Unicode") from None
@@ -275,7 +278,7 @@ def _refused(why: str) -> SandboxFileError:
 
 
 def _file_flow(flow: Flow[T]) -> Flow[T]:
-    """The flow; what the service refuses of a file is a SandboxFileError."""
+    """Wrap a flow: an InvalidRequestError about a file becomes a SandboxFileError."""
     try:
         yield from flow
     except InvalidRequestError as error:
@@ -302,7 +305,7 @@ def _timed_out(result: wire.ExecResult, request: wire.ExecRequest) -> str:
 
 
 def _whole(model: type[L], body: bytes) -> L:
-    """The answer; a warning says when replicas are missing in it, whose sandboxes are not there."""
+    """Return the answer; log a warning if it lacks the sandboxes of unavailable replicas."""
     answer = parse_model(model, body)
     if answer.replicas_missing:
         message = "%d replicas did not answer: their sandboxes are left out"

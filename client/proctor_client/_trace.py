@@ -1,6 +1,6 @@
-"""The caller's trace, passed on to the service, where OpenTelemetry is there and a span is active.
+"""Propagation of the caller's trace to the service, if OpenTelemetry has an active span.
 
-It is looked for and never imported: without it nothing is sent, and nothing is spent.
+This module uses OpenTelemetry only if the process has already imported the package.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 def trace_headers() -> Mapping[str, str]:
-    """`traceparent`, and `tracestate` if there is one, of the span that is active here."""
+    """Return the headers `traceparent` and, if present, `tracestate` of the active span."""
     if "opentelemetry.trace" not in sys.modules:
         return {}
     from opentelemetry.trace.propagation import tracecontext

@@ -1,3 +1,3 @@
-"""The version of this package, as `pyproject.toml` has it."""
+"""Version of this package, as in `pyproject.toml`."""
 
 __version__ = "0.1.0"

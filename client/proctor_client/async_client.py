@@ -23,10 +23,10 @@ from proctor_client.streams import AsyncRewardStream, AsyncRolloutStream
 
 
 class AsyncClient:
-    """A client for event loops, with the arguments and methods of `Client`.
+    """Client for event loops, with the arguments and methods of `Client`.
 
-    One may be used from several loops, one after the other or at once: each loop gets connections
-    of its own, made when it first needs them.
+    Several loops may share a client, in turn or at once: each loop opens its own connections, on
+    first use.
     """
 
     def __init__(
@@ -57,20 +57,20 @@ class AsyncClient:
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
-        """As Client.from_env."""
+        """Create a client for PROCTOR_URL (default http://127.0.0.1:8080) with PROCTOR_TOKEN."""
         address = Address.from_env()
         return cls(str(address.url), token=address.token, **options)
 
     async def reward(
         self, submissions: Iterable[AnySubmission], **options: Unpack[RewardOptions]
     ) -> wire.RewardResponse:
-        """As Client.reward."""
+        """Async version of Client.reward."""
         return await self._driver.finish(self._calls.reward(submissions, options))
 
     def reward_stream(
         self, submissions: Iterable[AnySubmission], **options: Unpack[RewardOptions]
     ) -> AsyncRewardStream:
-        """As Client.reward_stream, for `async for`."""
+        """Async version of Client.reward_stream, for `async for`."""
         return AsyncRewardStream(
             self._driver.drive(self._calls.reward_stream(submissions, options))
         )
@@ -78,56 +78,56 @@ class AsyncClient:
     async def rollout(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]
     ) -> wire.RolloutResponse:
-        """As Client.rollout. Cancelling it ends the rollout."""
+        """Async version of Client.rollout. Cancelling the call ends the rollout."""
         return await self._driver.finish(self._rollout_calls.rollout(tasks, policy, options))
 
     def rollout_stream(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]
     ) -> AsyncRolloutStream:
-        """As Client.rollout_stream, for `async for`."""
+        """Async version of Client.rollout_stream, for `async for`."""
         flow = self._rollout_calls.rollout_stream(tasks, policy, options)
         return AsyncRolloutStream(self._driver.drive(flow))
 
     def sandbox(
         self, *, observer: Observer | None = None, **options: Unpack[SandboxOptions]
     ) -> AsyncSandbox:
-        """As Client.sandbox, for `async with`."""
+        """Async version of Client.sandbox, for `async with`."""
         order = sandbox_request(options)
         return AsyncSandbox(self._driver, self._sandbox_calls, order, observer=observer)
 
     def attach(self, sandbox_id: str) -> AsyncSandbox:
-        """As Client.attach."""
+        """Async version of Client.attach."""
         return AsyncSandbox(self._driver, self._sandbox_calls, sandbox_id=sandbox_id)
 
     async def sandboxes(
         self, *, tags: Iterable[str] = (), status: str | Iterable[str] = ()
     ) -> list[wire.Sandbox]:
-        """As Client.sandboxes."""
+        """Async version of Client.sandboxes."""
         return await self._driver.finish(self._sandbox_calls.find(tags, status))
 
     async def count_active(self, *, tags: Iterable[str] = ()) -> ActiveCount:
-        """As Client.count_active."""
+        """Async version of Client.count_active."""
         return await self._driver.finish(self._sandbox_calls.count(tags))
 
     async def stop_sandboxes(self, tags: Iterable[str]) -> int:
-        """As Client.stop_sandboxes."""
+        """Async version of Client.stop_sandboxes."""
         return await self._driver.finish(self._sandbox_calls.stop_tagged(tags))
 
     async def capacity(self) -> wire.Capacity:
-        """As Client.capacity."""
+        """Async version of Client.capacity."""
         return await self._driver.finish(self._calls.capacity())
 
     async def health(self) -> wire.Health:
-        """As Client.health."""
+        """Async version of Client.health."""
         return await self._driver.finish(self._calls.health())
 
     @property
     def has_answered(self) -> bool:
-        """As Client.has_answered."""
+        """True if the service ever answered, as Client.has_answered."""
         return self._driver.has_answered
 
     async def aclose(self) -> None:
-        """Close this loop's connections, and have other loops that still run close theirs."""
+        """Close this loop's connections, and have other running loops close theirs."""
         await self._driver.aclose()
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
 """`Client`, for threads. `AsyncClient`, for event loops, has the same methods.
 
-What is sent, when it is tried again and what an answer means is in the flows, which both drive.
-Every method raises a `ProctorError` (the tree is in `errors`), after its retries; an item that the
-service could not judge is no exception but has `error` set in its result.
+Flows decide about requests, retries and the meaning of answers; both clients drive the same flows.
+Every method raises a `ProctorError` after its retries (see `errors`). If the service cannot judge
+an item, the item's result has `error` set, and no exception is raised.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from proctor_client.streams import RewardStream, RolloutStream
 
 
 class Client:
-    """A client for threads; one may be shared by many, and used in forked processes and copies.
+    """Client for threads. Threads, forked processes and copies may share a client.
 
-    Each process makes connections of its own. Pickled, it holds the token.
+    Each process opens its own connections. A pickled client contains the token.
 
-    `token` is sent as a bearer token. `timeout_seconds` bounds the wait for an answer; for rewards
-    it is the batch's `deadline_seconds` and some grace, if that is longer. `max_attempts` and
-    `retry_budget_seconds` (of waits between them) bound the retries of one call: the defaults
-    outlive a restart of the service, and `max_attempts=1` never retries. `transport` and `clock`
-    are for tests (`proctor_client.testing`). Raises ValueError for a URL or token that cannot be.
+    `token` is sent as a bearer token. `timeout_seconds` bounds the wait for an answer; a reward
+    call waits for the batch's `deadline_seconds` plus a grace time, if this is longer.
+    `max_attempts` and `retry_budget_seconds` (the sum of the waits between attempts) bound the
+    retries of one call. The defaults survive a restart of the service; `max_attempts=1` disables
+    retries. `transport` and `clock` are for tests (`proctor_client.testing`). Raises ValueError for
+    an invalid URL or token.
     """
 
     def __init__(
@@ -67,17 +68,17 @@ class Client:
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
-        """A client for PROCTOR_URL (default http://127.0.0.1:8080) with PROCTOR_TOKEN."""
+        """Create a client for PROCTOR_URL (default http://127.0.0.1:8080) with PROCTOR_TOKEN."""
         address = Address.from_env()
         return cls(str(address.url), token=address.token, **options)
 
     def reward(
         self, submissions: Iterable[AnySubmission], **options: Unpack[RewardOptions]
     ) -> wire.RewardResponse:
-        """Judge a batch; the results are in the order of `submissions`.
+        """Judge a batch. The results are in the order of `submissions`.
 
-        A submission is a wire.Submission, a dict of its fields, or a completion's text. `options`
-        are the fields of wire.RewardRequest, with its defaults: see RewardOptions.
+        A submission is a wire.Submission, a dict of its fields, or the text of a completion.
+        `options` are the fields of wire.RewardRequest, with its defaults: see RewardOptions.
         """
         return self._driver.finish(self._calls.reward(submissions, options))
 
@@ -86,29 +87,30 @@ class Client:
     ) -> RewardStream:
         """Judge a batch; iterate over the results as they finish, in any order, each once.
 
-        The arguments are those of `reward`. A connection that breaks is made anew, unseen. The
-        request is sent at the first `next`; leaving early cancels the rest.
+        The arguments are those of `reward`. After a broken connection, the stream reconnects by
+        itself. The request is sent at the first `next`; leaving early cancels the remaining work.
         """
         return RewardStream(self._driver.drive(self._calls.reward_stream(submissions, options)))
 
     def rollout(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]
     ) -> wire.RolloutResponse:
-        """Have the service play the agent; the trajectories are in the order of `tasks`.
+        """Have the service run the agent. The trajectories are in the order of `tasks`.
 
-        A task is a wire.RolloutTask or a dict of its fields, `policy` a wire.Policy or such a dict.
-        `options` are the other fields of wire.RolloutRequest, with its defaults: see
-        RolloutOptions. Once it may have begun, it is not tried again: an exception then says nothing
-        about the policy. A trajectory that failed is no exception but has `error` set.
+        A task is a wire.RolloutTask or a dict of its fields; `policy` is a wire.Policy or a dict of
+        its fields. `options` are the other fields of wire.RolloutRequest, with its defaults: see
+        RolloutOptions. A rollout that may have begun is not retried. An exception says nothing
+        about the policy. A failed trajectory has `error` set, and raises no exception.
         """
         return self._driver.finish(self._rollout_calls.rollout(tasks, policy, options))
 
     def rollout_stream(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]
     ) -> RolloutStream:
-        """As rollout, but iterate over the trajectories as they finish, in any order, each once.
+        """Run a rollout; iterate over the trajectories as they finish, in any order, each once.
 
-        The request is sent at the first `next`; leaving early ends the rest.
+        The arguments are those of `rollout`. The request is sent at the first `next`; leaving early
+        ends the remaining work.
         """
         flow = self._rollout_calls.rollout_stream(tasks, policy, options)
         return RolloutStream(self._driver.drive(flow))
@@ -116,7 +118,7 @@ class Client:
     def sandbox(
         self, *, observer: Observer | None = None, **options: Unpack[SandboxOptions]
     ) -> Sandbox:
-        """A sandbox that keeps its state: a `with` block, or `start()`, makes it.
+        """Return a handle for a new stateful sandbox; `with` or `start()` creates the sandbox.
 
         `options` are the fields of wire.SandboxRequest, with its defaults: see SandboxOptions.
         """
@@ -124,34 +126,34 @@ class Client:
         return Sandbox(self._driver, self._sandbox_calls, order, observer=observer)
 
     def attach(self, sandbox_id: str) -> Sandbox:
-        """A handle for a sandbox that was made elsewhere; nothing is asked. Only stop() ends it."""
+        """Return a handle for an existing sandbox, without a request. Only stop() ends it."""
         return Sandbox(self._driver, self._sandbox_calls, sandbox_id=sandbox_id)
 
     def sandboxes(
         self, *, tags: Iterable[str] = (), status: str | Iterable[str] = ()
     ) -> list[wire.Sandbox]:
-        """The sandboxes that carry all of `tags` and are in `status`, one or several of them."""
+        """List the sandboxes with all of `tags` and with `status`: one status, or several."""
         return self._driver.finish(self._sandbox_calls.find(tags, status))
 
     def count_active(self, *, tags: Iterable[str] = ()) -> ActiveCount:
-        """How many sandboxes that carry all of `tags` run, or are about to."""
+        """Count the running and pending sandboxes with all of `tags`."""
         return self._driver.finish(self._sandbox_calls.count(tags))
 
     def stop_sandboxes(self, tags: Iterable[str]) -> int:
-        """Stop the sandboxes that carry all of `tags`, one at least; how many were stopped."""
+        """Stop the sandboxes with all of `tags` (at least one tag); return their number."""
         return self._driver.finish(self._sandbox_calls.stop_tagged(tags))
 
     def capacity(self) -> wire.Capacity:
-        """How much room the service has: what a trainer sizes its batch by."""
+        """Return the capacity of the service, from which a trainer can choose its batch size."""
         return self._driver.finish(self._calls.capacity())
 
     def health(self) -> wire.Health:
-        """Whether the process lives. Waits out a restart; `max_attempts=1` makes it a probe."""
+        """Check the service's health. Waits out a restart; `max_attempts=1` disables retries."""
         return self._driver.finish(self._calls.health())
 
     @property
     def has_answered(self) -> bool:
-        """Whether the service ever answered this client, or the one that a fork copied it from."""
+        """True if the service ever answered this client, or its original in the parent process."""
         return self._driver.has_answered
 
     def close(self) -> None:

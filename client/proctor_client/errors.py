@@ -1,15 +1,15 @@
-"""What can go wrong, as a caller of the service sees it.
+"""Exceptions of this package, each with its `reason`.
 
-    ProctorError                    the base, and itself for a reason that this client does not know
-    ├── InvalidRequestError         invalid_request     also found here, before anything is sent
-    │   └── BatchTooLargeError      batch_too_large     more at once than the service ever takes
+    ProctorError                    base class; also raised for a reason unknown to this client
+    ├── InvalidRequestError         invalid_request     also raised by this client before sending
+    │   └── BatchTooLargeError      batch_too_large     more items than the service ever accepts
     ├── UnauthorizedError           unauthorized
     ├── ForbiddenError              forbidden
     ├── NotFoundError               not_found
-    ├── SandboxError                the base of what concerns one sandbox
+    ├── SandboxError                base class of errors about one sandbox
     │   ├── SandboxNotFoundError    sandbox_not_found
     │   ├── SandboxStoppedError     sandbox_stopped
-    │   ├── SandboxFileError        file_not_found      also invalid_request: a file that was refused
+    │   ├── SandboxFileError        file_not_found      also invalid_request: a rejected file
     │   ├── SandboxTimeoutError     sandbox_timeout     raised here, for a command at its time limit
     │   ├── SandboxLostError        sandbox_lost
     │   └── SandboxUnavailableError sandbox_unavailable
@@ -17,16 +17,17 @@
     ├── QuotaExceededError          quota_exceeded
     ├── DrainingError               draining
     ├── InternalError               internal
-    ├── ProctorConnectionError      connection          refused, reset, dropped: no whole answer
+    ├── ProctorConnectionError      connection          refused, reset, dropped: incomplete answer
     ├── ProctorTimeoutError         timeout             no answer within the time allowed
-    ├── ProtocolError               protocol            an answer that the contract does not have
+    ├── ProtocolError               protocol            an answer outside the contract
     └── ClientClosedError           closed              the client was closed here
 
-None of these says anything about a submission. An item that the service could not judge is data,
-the `error` of its result; these are raised when there is no result at all.
+These exceptions say nothing about a submission. If the service cannot judge an item, the item's
+result has `error` set. An exception means that there is no result at all.
 
-A body that is not ours, a proxy's HTML page say, is a `ProtocolError` whatever its status: it must
-not pass for the service's own word. Whether to try again still goes by the status.
+A body from another program, such as a proxy's HTML page, becomes a `ProtocolError` at any status,
+so that callers cannot mistake it for an answer of the service. The status still decides about
+retries.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ _LISTED_FIELDS = 5
 class ProctorError(Exception):
     """Base of every error of this package.
 
-    `reason` is stable and for programs, `message` is for people. `retryable` says whether the same
-    call may succeed later; the clients have then tried already. `retry_after_seconds` is what the
-    service asked for, None when it did not. `status_code` is None when no answer came.
+    `reason` is stable and for programs; `message` is for people. `retryable` is true if the same
+    call may succeed later; the clients have already retried by then. `retry_after_seconds` is the
+    wait that the service asked for, or None. `status_code` is the HTTP status, or None if no answer
+    arrived or if the error came within a stream.
     """
 
     reason: str = "unknown"
@@ -81,124 +83,124 @@ class ProctorError(Exception):
 
 
 class InvalidRequestError(ProctorError):
-    """The request breaks the contract; the message names the field. Never retried."""
+    """Raised when the request breaks the contract. The message names the field. Never retried."""
 
     reason = "invalid_request"
 
 
 class BatchTooLargeError(InvalidRequestError):
-    """The batch has more items than the service ever takes at once: send it in parts."""
+    """Raised for a batch over the service's maximum size: send it in parts."""
 
     reason = "batch_too_large"
 
 
 class UnauthorizedError(ProctorError):
-    """The token is missing or unknown to the service."""
+    """Raised when the token is missing, or unknown to the service."""
 
     reason = "unauthorized"
 
 
 class ForbiddenError(ProctorError):
-    """The token is known, and may not do this."""
+    """Raised when the token is known but lacks the permission."""
 
     reason = "forbidden"
 
 
 class NotFoundError(ProctorError):
-    """The service has no such route or thing."""
+    """Raised when the service lacks the requested route or object."""
 
     reason = "not_found"
 
 
 class SandboxError(ProctorError):
-    """Base of the errors that concern one sandbox."""
+    """Base of the errors about one sandbox."""
 
 
 class SandboxNotFoundError(SandboxError):
-    """No such sandbox, or it is another tenant's."""
+    """Raised for an unknown sandbox, or a sandbox of another tenant."""
 
     reason = "sandbox_not_found"
 
 
 class SandboxStoppedError(SandboxError):
-    """The sandbox was stopped, by request or at the end of its time."""
+    """Raised when the sandbox was stopped, by a request or at the end of its lifetime."""
 
     reason = "sandbox_stopped"
 
 
 class SandboxFileError(SandboxError):
-    """The sandbox has no such file, or refuses it: a directory, too large, no room, no such path."""
+    """Raised for a missing or rejected file: a directory, a bad path, too large, or a full disk."""
 
     reason = "file_not_found"
 
 
 class SandboxTimeoutError(SandboxError):
-    """The command was ended by its time limit. `result` holds what it had printed by then."""
+    """Raised when a time limit ended the command. `result` holds the output up to then."""
 
     reason = "sandbox_timeout"
 
     def __init__(self, message: str, result: wire.ExecResult) -> None:
         super().__init__(message)
-        self.args = (message, result)  # what unpickling calls this with
+        self.args = (message, result)  # the constructor's arguments when unpickled
         self.result = result
 
 
 class SandboxLostError(SandboxError):
-    """The sandbox went away through a fault of the service. It does not come back: make another."""
+    """Raised when a fault of the service destroyed the sandbox. Create a new sandbox."""
 
     reason = "sandbox_lost"
 
 
 class SandboxUnavailableError(SandboxError):
-    """The service could not make a sandbox just now."""
+    """Raised when the service cannot create a sandbox at the moment."""
 
     reason = "sandbox_unavailable"
 
 
 class BusyError(ProctorError):
-    """The queue is full."""
+    """Raised when the queue is full."""
 
     reason = "busy"
 
 
 class QuotaExceededError(ProctorError):
-    """The tenant or the job used up its share."""
+    """Raised when the tenant or the job has used up its quota."""
 
     reason = "quota_exceeded"
 
 
 class DrainingError(ProctorError):
-    """The service is shutting down and takes no new work."""
+    """Raised when the service is shutting down and accepts no new work."""
 
     reason = "draining"
 
 
 class InternalError(ProctorError):
-    """The service failed in a way that it does not explain."""
+    """Raised when the service fails without giving a reason."""
 
     reason = "internal"
 
 
 class ProctorConnectionError(ProctorError):
-    """The service could not be reached, or the connection broke before the answer was whole."""
+    """Raised when the service is unreachable, or the connection broke within the answer."""
 
     reason = "connection"
 
 
 class ProctorTimeoutError(ProctorError):
-    """The service did not connect, or did not answer, within the time allowed."""
+    """Raised when the service did not connect, or did not answer, within the time allowed."""
 
     reason = "timeout"
 
 
 class ProtocolError(ProctorError):
-    """The answer is not one that the contract has: a proxy's page, a missing result."""
+    """Raised for an answer outside the contract: a proxy's page, a missing result."""
 
     reason = "protocol"
 
 
 class ClientClosedError(ProctorError, RuntimeError):
-    """The client was closed: nothing was sent."""
+    """Raised when the client is closed. The request was not sent."""
 
     reason = "closed"
 
@@ -233,11 +235,11 @@ def from_answer(
     now: float | None = None,
     secrets: Sequence[str] = (),
 ) -> ProctorError:
-    """The exception for an answer other than the one hoped for; returned, not raised.
+    """Return the exception for an error response; the caller raises it.
 
     `headers` are looked up in lower case. `now` is the time in seconds since the epoch, for a
-    `Retry-After` that is a date; the answer's own `Date` goes first, since clocks differ. `secrets`
-    are blotted out of the message, because a proxy may echo the request.
+    `Retry-After` with a date; the answer's own `Date` header takes precedence, because clocks
+    differ. `secrets` are removed from the message, because a proxy may echo the request.
     """
     asked = retry_after(headers, time.time() if now is None else now)
     try:
@@ -259,11 +261,11 @@ def from_problem(
     retry_after_seconds: float | None = None,
     secrets: Sequence[str] = (),
 ) -> ProctorError:
-    """The exception for a problem that the service reported; `status` is None within a stream.
+    """Return the exception for a problem reported by the service; `status` is None within a stream.
 
-    A 4xx other than 429 is never retryable, whatever its body says: the same request would get
-    the same answer. No more is a lost sandbox. Of two times to wait, the header's and the body's,
-    the longer holds.
+    A 4xx other than 429 is never retryable, even if the body says otherwise, because the same
+    request would get the same answer. A lost sandbox is never retryable either. If the header and
+    the body both ask for a wait, the longer wait holds.
     """
     kind = CLASS_BY_REASON.get(problem.reason, ProctorError)
     said = problem.retryable and (status is None or status >= 500)
@@ -280,10 +282,10 @@ def from_problem(
 def from_transport(
     cause: httpx.RequestError, *, url: str = "", known: bool = False
 ) -> ProctorError:
-    """The exception for what the transport raised, with `cause` as its cause; one line, with the URL.
+    """Return the exception for a transport error, as one line with the URL, chained to `cause`.
 
-    `known`: the service has answered at this address before. Where it has not, a name that cannot
-    be resolved and TLS that does not come about are mistakes, which no retry mends.
+    `known` is true if the service has answered at this address before. Otherwise, an unresolvable
+    name and a failed TLS handshake are configuration errors, and are not retryable.
     """
     error: ProctorError
     said = " ".join(f"{type(cause).__name__}: {cause}".removesuffix(": ").split())
@@ -291,7 +293,7 @@ def from_transport(
     if isinstance(cause, httpx.TimeoutException):
         error = ProctorTimeoutError(said, retryable=True)
     elif isinstance(cause, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        # Ours to blame: a URL without http://, a header that cannot be sent. It won't get better.
+        # A mistake of the caller: a URL without http://, an illegal header. Retries cannot help.
         error = ProctorConnectionError(said)
     elif isinstance(cause, httpx.TransportError):
         error = ProctorConnectionError(said, retryable=known or not is_name_or_tls(cause))
@@ -302,9 +304,9 @@ def from_transport(
 
 
 def from_validation(cause: ValidationError) -> InvalidRequestError:
-    """The exception for a request that the wire's models refuse, naming each field at fault.
+    """Return the exception for a request rejected by the wire's models, naming each bad field.
 
-    The values themselves stay out of the message: they may be whole programs.
+    The message omits the values, because they may be whole programs.
     """
     found = [
         f"{'.'.join(str(part) for part in each['loc']) or 'request'}: {each['msg']}"
@@ -317,7 +319,7 @@ def from_validation(cause: ValidationError) -> InvalidRequestError:
 
 
 def surely_unbegun(error: ProctorError) -> bool:
-    """Whether the request was never sent, or was turned away by the service's own word."""
+    """Return True if the request was never sent, or if the service itself turned it away."""
     if error.status_code is not None:
         refused = isinstance(error, BusyError | QuotaExceededError | DrainingError)
         return refused and error.status_code in (429, 503)
@@ -328,7 +330,7 @@ def surely_unbegun(error: ProctorError) -> bool:
 
 def _describe_foreign(body: bytes, headers: Mapping[str, str], secrets: Sequence[str]) -> str:
     kind = _blot(headers.get("content-type", "no content type").split(";")[0], secrets)
-    # Blotted before it is cut: half a secret is still one.
+    # Secrets are removed before the text is cut: half a secret is still a leak.
     text = _blot(" ".join(body.decode("utf-8", "replace").split()), secrets)
     quoted = f", {text[:_QUOTED_CHARACTERS]!r}" if text else ""
     return f"the answer is not Proctor's, check the URL and what lies between: {kind}{quoted}"
@@ -341,5 +343,5 @@ def _blot(text: str, secrets: Sequence[str]) -> str:
 
 
 def _is_wait(seconds: float | None) -> TypeGuard[float]:
-    """JSON as read here allows Infinity and NaN, and headers may say anything."""
+    """Return True for a finite wait of 0 or more: JSON as read here allows Infinity and NaN."""
     return seconds is not None and math.isfinite(seconds) and seconds >= 0

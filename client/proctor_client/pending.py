@@ -1,4 +1,4 @@
-"""Executions under way in the background, as a session hands them out."""
+"""Background executions, as returned by a session's `submit`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = TypeVar("P", bound="_Numbered")
 
 
 class _Numbered:
-    """It gets its number when it is done: its owner's count up in the order of completion."""
+    """Base of background executions; the owner numbers them in order of completion."""
 
     number: int | None = None
 
@@ -25,7 +25,7 @@ class _Numbered:
 
     @property
     def done(self) -> bool:
-        """Whether `result` has its answer, which may be an exception."""
+        """True if `result` has an answer, which may be an exception."""
         return self.number is not None
 
 
@@ -38,11 +38,11 @@ class Pending(_Numbered):
         self._future = future
 
     def result(self, timeout_seconds: float | None = None) -> wire.ExecResult:
-        """How it ended, once it has. Raises what Sandbox.exec raises.
+        """Wait for the end of the execution and return its result.
 
-        Raises TimeoutError when that takes longer than `timeout_seconds`, and
-        concurrent.futures.CancelledError when the session was closed before it began. Raises
-        RuntimeError in a child that was forked meanwhile.
+        Raises what Sandbox.exec raises, TimeoutError after `timeout_seconds`, and
+        concurrent.futures.CancelledError if the session was closed before the execution began.
+        Raises RuntimeError in a child that was forked in the meantime.
         """
         if self.pid != os.getpid() and not self._future.done():
             raise RuntimeError("this execution is another process's, which alone hears of its end")
@@ -60,16 +60,19 @@ class AsyncPending(_Numbered):
         self.task = task
 
     async def result(self) -> wire.ExecResult:
-        """How it ended, once it has. Raises what AsyncSandbox.exec raises.
+        """Wait for the end of the execution and return its result.
 
-        Raises CancelledError when the session was closed first. Whoever waits here may be
-        cancelled without ending it.
+        Raises what AsyncSandbox.exec raises, and CancelledError if the session was closed first.
+        Cancelling the wait does not end the execution.
         """
         return await asyncio.shield(self.task)
 
 
 def distinct(owner: object, pending: Iterable[P], num_returns: int) -> tuple[list[P], int]:
-    """Each once, and how many to wait for. Raises ValueError for no number, or another's pending."""
+    """Return the executions without duplicates, and the number to wait for.
+
+    Raises ValueError for `num_returns` below 1, and for an execution of another session or process.
+    """
     if num_returns < 1:
         raise ValueError("num_returns: it must be 1 or more")
     found = list(dict.fromkeys(pending))
@@ -81,7 +84,7 @@ def distinct(owner: object, pending: Iterable[P], num_returns: int) -> tuple[lis
 
 
 def parted(pending: Iterable[P], num_returns: int) -> tuple[list[P], list[P]]:
-    """At most `num_returns` that are done, in the order of completion; and the others."""
+    """Return at most `num_returns` completed executions, in order of completion; and the rest."""
     pending = list(pending)
     done = sorted((each for each in pending if each.done), key=lambda each: each.number or 0)
     first = dict.fromkeys(done[:num_returns])

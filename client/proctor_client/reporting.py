@@ -1,9 +1,9 @@
-"""Metrics to the Weights & Biases run that is active, by itself, on demand or never.
+"""Metrics for the active Weights & Biases run.
 
-`report_to`, wherever it is an argument: None reports when this process has an active run, ["wandb"]
-also says so where there is none, [] never reports. A run is never begun or finished here, and what goes
-wrong with one is logged and costs the caller nothing but the metrics. By itself it imports nothing:
-a process without `import wandb` has no run.
+`report_to`, wherever it is an argument: None reports if this process has an active run; ["wandb"]
+also warns if there is no active run; [] never reports. This module neither starts nor finishes a
+run. An error of wandb is logged; the caller loses only the metrics. With None, this module does not
+import wandb: a process without `import wandb` has no run.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from proctor_client.stats import SessionStats
 
 WANDB = "wandb"
 PREFIX = "aviato/"
-"""Dashboards for the names below exist under it."""
+"""Prefix used by existing dashboards for the names below."""
 
 log = logging.getLogger("proctor_client")
 
 
 class Run(Protocol):
-    """What is used of a wandb run."""
+    """Subset of the wandb run interface used here."""
 
     @property
     def step(self) -> int:
-        """The step of the history that is being written."""
+        """Step of the history row that is currently open."""
 
     def log(self, data: dict[str, Any], *, step: int | None = None, commit: bool) -> None:
-        """Writes to a row of the history, the one that is open or a later one; `commit` ends it."""
+        """Write values to the open history row or to a later row; `commit` closes the row."""
 
 
 class Reporter:
-    """Writes metrics under a prefix.
+    """Writer of metrics under a prefix.
 
-    Raises ValueError for another name than "wandb", and ModuleNotFoundError for that name when the
-    package is not installed.
+    Raises ValueError for a name other than "wandb", and ModuleNotFoundError if the name is "wandb"
+    and the package is not installed.
     """
 
     def __init__(self, report_to: Sequence[str] | None = None, prefix: str = PREFIX) -> None:
@@ -54,23 +54,23 @@ class Reporter:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it was asked for by name."""
+        """True if the caller requested reports by name."""
         return self._is_asked
 
     def is_open(self, step: int) -> bool:
-        """Whether the history of the active run still takes values for a step."""
+        """Return True if the history of the active run still accepts values for `step`."""
         run = None if self._is_off else _active_run()
         return run is not None and not _is_past(run, step)
 
     def report(
         self, metrics: Mapping[str, float], step: int | None = None, *, commit: bool = False
     ) -> bool:
-        """Whether the metrics were written: to `step` of the history, or to the row that is open.
+        """Write the metrics to history row `step`, or to the open row; return True if written.
 
-        Without `commit` that row stays open, and whoever logs next goes on with it: a row of ours
-        would take the step for which the trainer is about to log, and W&B drops what comes for a
-        step that its history is past. Should that befall our own metrics, they go to the open row,
-        with the step that was meant beside them under the name `step`.
+        Without `commit` the row stays open, and the next writer continues it. A row of our own
+        would take the step for which the trainer is about to log, and W&B drops values for a step
+        before the current one. If our own metrics come too late for their step, they go to the open
+        row, and the intended step is written beside them under the name `step`.
         """
         run = None if self._is_off else _active_run()
         if run is None:
@@ -83,17 +83,17 @@ class Reporter:
                 named[f"{self._prefix}step"] = step
                 step = None
             run.log(named, step=step, commit=commit)
-        except Exception as error:  # theirs, whatever it is; no training is to end for it
+        except Exception as error:  # any error of wandb: metrics must never end a training
             log.warning("no metrics were written: %s: %s", type(error).__name__, error)
             return False
         return True
 
 
 def session_metrics(stats: SessionStats) -> dict[str, float]:
-    """A session's counts under the names that dashboards know; empty when nothing was done.
+    """Return a session's counts under the names used by dashboards; empty if nothing happened.
 
-    Rates and executions per sandbox are left out when there was no execution. A sandbox that was not
-    used in that time does not count among the latter.
+    Rates and executions per sandbox are omitted if there was no execution. Executions per sandbox
+    ignore sandboxes without executions.
     """
     if not stats.sandboxes_created and not stats.executions:
         return {}
@@ -122,11 +122,11 @@ def _active_run() -> Run | None:
 def _is_past(run: Run, step: int) -> bool:
     try:
         return step < run.step
-    except Exception:  # a run that several processes share has no step to write to
+    except Exception:  # a run shared by several processes has no current step
         return True
 
 
 def _import_wandb() -> None:
-    # Where it is not installed, a folder `wandb` that an earlier run left behind can be imported.
+    # Without the package, Python can still import a folder `wandb` left behind by an earlier run.
     if not hasattr(importlib.import_module(WANDB), "init"):
         raise ModuleNotFoundError("report_to: wandb is not installed", name=WANDB)

@@ -1,14 +1,14 @@
-"""`Sandbox` and `AsyncSandbox`: a sandbox that keeps its state between calls, for an agent's loop.
+"""`Sandbox` and `AsyncSandbox`: handles of stateful sandboxes, for an agent's loop.
 
     with proctor.sandbox(tags=["run-7"]) as sandbox:
         sandbox.write_file("solution.py", code)
         seen = sandbox.exec(["python", "solution.py"], timeout_seconds=30)
         result = sandbox.grade({"kind": "pytest", "files": tests})
 
-Made by a client or a session. Leaving the block stops the sandbox, whatever ends it: an exception,
-Ctrl-C, a cancelled task. A command that fails is no exception, its exit code says so; one that its
-time limit ended raises SandboxTimeoutError. Every method raises a SandboxError when the sandbox is
-gone, and other ProctorErrors as the client does.
+A client or a session creates the handles. Leaving the block always stops the sandbox, also after an
+exception, Ctrl-C or a cancellation. A failed command raises no exception: check its exit code. A
+command ended by its time limit raises SandboxTimeoutError. Every method raises a SandboxError if
+the sandbox is gone, and other ProctorErrors as the client does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proctor_client.streams import AsyncExecStream, ExecStream
 
 
 class Sandbox(Handle):
-    """For threads; several may use one."""
+    """Handle of a stateful sandbox, for threads. Several threads may share a handle."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Sandbox(Handle):
     ) -> None:
         super().__init__(calls, order, sandbox_id=sandbox_id, observer=observer)
         self._driver = driver
-        self._lock = PerProcess(threading.RLock)  # of starting and stopping
+        self._lock = PerProcess(threading.RLock)  # serializes start and stop
 
     def start(self) -> Self:
-        """Make the sandbox, if it is not there yet. Returns this handle."""
+        """Create the sandbox, unless this was done already. Returns this handle."""
         with self._lock.get():
             if self._begins():
                 try:
@@ -61,9 +61,9 @@ class Sandbox(Handle):
         return self
 
     def stop(self, *, missing_ok: bool = False) -> bool:
-        """Stop it; whether it was this call that did so.
+        """Stop the sandbox; return True if this call stopped the sandbox.
 
-        Raises SandboxNotFoundError for one that the service does not know, unless `missing_ok`.
+        Raises SandboxNotFoundError for a sandbox unknown to the service, unless `missing_ok`.
         """
         with self._lock.get():
             if self._id is None and missing_ok:
@@ -78,10 +78,11 @@ class Sandbox(Handle):
             return stopped
 
     def close(self) -> None:
-        """Stop it if it was made by this handle; what leaving the block does.
+        """Stop the sandbox if this handle created it. Leaving the `with` block calls this method.
 
-        Makes a few quick attempts and raises no ProctorError: what is left is ended by its ttl.
-        Ctrl-C in the middle goes through only when it comes twice.
+        The method makes a few quick attempts and raises no ProctorError; the ttl ends a remaining
+        sandbox. A first Ctrl-C during the call waits for the clean-up; a second Ctrl-C ends the
+        call.
         """
         try:
             self._close()
@@ -97,11 +98,11 @@ class Sandbox(Handle):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> wire.ExecResult:
-        """Run a command (an argv, no shell) or Python code, and wait for its end.
+        """Run a command (an argv, no shell) or Python code, and wait for the end.
 
-        `timeout_seconds` counts neither the way nor the waiting for a core; without it the
-        sandbox's own limits hold. Raises SandboxTimeoutError, which has the output, at a time limit.
-        It may have run when a ProctorConnectionError or ProctorTimeoutError is raised.
+        `timeout_seconds` excludes the transfer and the wait for a core; by default the sandbox's
+        own limits apply. At a time limit, SandboxTimeoutError is raised with the output so far.
+        After a ProctorConnectionError or ProctorTimeoutError, the command may have run.
         """
         request = exec_request(command, code, stdin, timeout_seconds)
         return self._driver.finish(self._exec(request))
@@ -114,22 +115,22 @@ class Sandbox(Handle):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> ExecStream:
-        """As exec, but iterate over the output as it comes; the last line has the result.
+        """Run a command as exec does, but iterate over the output; the last line has the result.
 
-        It runs from the first `next`; leaving early kills it.
+        The command starts at the first `next`; leaving the stream early kills the command.
         """
         request = exec_request(command, code, stdin, timeout_seconds)
         return ExecStream(self._driver.drive(self._stream(request)))
 
     def read_file(self, path: str) -> bytes:
-        """A whole file; `path` is relative to the working directory, or absolute.
+        """Return a whole file; `path` is absolute, or relative to the working directory.
 
-        Raises SandboxFileError when there is none, or it is none.
+        Raises SandboxFileError if the path is missing or is not a file.
         """
         return self._driver.finish(self._calls.read_file(self.id, path))
 
     def write_file(self, path: str, data: bytes | str) -> None:
-        """Write a whole file, making directories; text as UTF-8. Raises SandboxFileError."""
+        """Write a whole file and its parent directories; text as UTF-8. Raises SandboxFileError."""
         self._driver.finish(self._calls.write_file(self.id, path, data))
 
     def grade(
@@ -139,14 +140,14 @@ class Sandbox(Handle):
         scoring: wire.Scoring = "all",
         limits: AnyLimits | None = None,
     ) -> wire.Result:
-        """What its `solution.py` is worth in the state that it is in; it stays as it is.
+        """Judge the sandbox's `solution.py` in the current state, which stays unchanged.
 
-        As for rewards, `error` is set in a result that could not be judged.
+        As with rewards, a result that could not be judged has `error` set.
         """
         return self._driver.finish(self._calls.grade(self.id, grader, scoring, limits))
 
     def refresh(self) -> wire.Sandbox:
-        """Ask the service about it, and remember the answer in `status` and `tags`."""
+        """Ask the service for the sandbox's state, and update `status` and `tags`."""
         self._known = self._driver.finish(self._calls.get(self.id))
         return self._known
 
@@ -173,7 +174,7 @@ class Sandbox(Handle):
             self._ended()
 
     def _abandon(self) -> None:
-        """Stops what a creation that was broken off may have made: its key finds it."""
+        """Stop the sandbox of an interrupted creation, found by its Idempotency-Key."""
         calls = self._calls.hasty()
         with suppress(ProctorError):
             made = self._driver.finish(self._create(calls))
@@ -182,7 +183,7 @@ class Sandbox(Handle):
 
 
 class AsyncSandbox(Handle):
-    """As Sandbox, for an event loop. Cancelling an `exec` kills the command."""
+    """Async version of Sandbox, for event loops. Cancelling an `exec` kills the command."""
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class AsyncSandbox(Handle):
         self._lock = PerProcess(asyncio.Lock)
 
     async def start(self) -> Self:
-        """As Sandbox.start."""
+        """Async version of Sandbox.start."""
         async with self._lock.get():
             if self._begins():
                 try:
@@ -212,7 +213,7 @@ class AsyncSandbox(Handle):
         return self
 
     async def stop(self, *, missing_ok: bool = False) -> bool:
-        """As Sandbox.stop."""
+        """Async version of Sandbox.stop."""
         async with self._lock.get():
             if self._id is None and missing_ok:
                 self._ended()
@@ -228,7 +229,7 @@ class AsyncSandbox(Handle):
             return stopped
 
     async def close(self) -> None:
-        """As Sandbox.close. A cancellation waits until it is done."""
+        """Async version of Sandbox.close. A cancellation takes effect after the clean-up."""
         await to_the_end(self._close())
 
     async def exec(
@@ -239,7 +240,7 @@ class AsyncSandbox(Handle):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> wire.ExecResult:
-        """As Sandbox.exec."""
+        """Async version of Sandbox.exec."""
         request = exec_request(command, code, stdin, timeout_seconds)
         return await self._driver.finish(self._exec(request))
 
@@ -251,16 +252,16 @@ class AsyncSandbox(Handle):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> AsyncExecStream:
-        """As Sandbox.stream, for `async for`."""
+        """Async version of Sandbox.stream, for `async for`."""
         request = exec_request(command, code, stdin, timeout_seconds)
         return AsyncExecStream(self._driver.drive(self._stream(request)))
 
     async def read_file(self, path: str) -> bytes:
-        """As Sandbox.read_file."""
+        """Async version of Sandbox.read_file."""
         return await self._driver.finish(self._calls.read_file(self.id, path))
 
     async def write_file(self, path: str, data: bytes | str) -> None:
-        """As Sandbox.write_file."""
+        """Async version of Sandbox.write_file."""
         await self._driver.finish(self._calls.write_file(self.id, path, data))
 
     async def grade(
@@ -270,11 +271,11 @@ class AsyncSandbox(Handle):
         scoring: wire.Scoring = "all",
         limits: AnyLimits | None = None,
     ) -> wire.Result:
-        """As Sandbox.grade."""
+        """Async version of Sandbox.grade."""
         return await self._driver.finish(self._calls.grade(self.id, grader, scoring, limits))
 
     async def refresh(self) -> wire.Sandbox:
-        """As Sandbox.refresh."""
+        """Async version of Sandbox.refresh."""
         self._known = await self._driver.finish(self._calls.get(self.id))
         return self._known
 

@@ -1,4 +1,4 @@
-"""Sessions: many sandboxes with the same tags, executions in the background, and one clean end.
+"""Sessions: many sandboxes with shared tags, background executions, and one clean end.
 
     with Session(proctor, tags=environment_tags(model="qwen")) as session:
         pending = [session.submit(each, ["python", "run.py"]) for each in session.start(100)]
@@ -6,8 +6,8 @@
             [done], pending = session.wait(pending)
             print(done.sandbox.id, done.result().exit_code)
 
-However the block is left, every sandbox that was made in it is stopped, one whose creation was
-broken off among them. What is gone already is no error.
+However the block ends, the session stops every sandbox created in the block, including a sandbox
+whose creation was interrupted. A sandbox that is already gone causes no error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MOST_AT_ONCE = 32
 
 
 class Session(Keeper[Sandbox]):
-    """For threads. `tags`, `ttl_seconds`, `limits` and `job` are for each of its sandboxes.
+    """Session for threads. `tags`, `ttl_seconds`, `limits` and `job` apply to each sandbox.
 
-    At most `max_parallel` executions that were submitted are under way at once. What was done is
-    reported to the wandb run that is active, by log_metrics and once more at the end: by itself, with
-    `report_to=["wandb"]` also with a warning when there is none, with `[]` never.
+    At most `max_parallel` submitted executions run at once. log_metrics, and the end of the
+    session, report the counts to the active wandb run. With `report_to=["wandb"]` a warning is
+    logged if there is no active run; with `[]` the session never reports.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Session(Keeper[Sandbox]):
         )
 
     def sandbox(self, **options: Unpack[SandboxOptions]) -> Sandbox:
-        """As Client.sandbox, with the session's defaults; `tags` are added to the session's."""
+        """Return a handle as Client.sandbox, with the session's defaults and tags plus `tags`."""
         return self._client.sandbox(observer=self, **self._options(options))
 
     def start(self, count: int = 1, **options: Unpack[SandboxOptions]) -> list[Sandbox]:
-        """So many sandboxes, made in parallel. When one cannot be had, none is left."""
+        """Create `count` sandboxes in parallel. If a creation fails, all of them are stopped."""
         self._check_open()
         made = [self.sandbox(**options) for _ in range(count)]
         try:
@@ -86,9 +86,9 @@ class Session(Keeper[Sandbox]):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> Pending:
-        """As Sandbox.exec, in the background."""
+        """Run Sandbox.exec in the background."""
         self._check_open()
-        exec_request(command, code, stdin, timeout_seconds)  # what is wrong with it shows here
+        exec_request(command, code, stdin, timeout_seconds)  # raises for invalid arguments
         future = self._threads.get().submit(
             sandbox.exec, command, code=code, stdin=stdin, timeout_seconds=timeout_seconds
         )
@@ -102,11 +102,11 @@ class Session(Keeper[Sandbox]):
         num_returns: int = 1,
         timeout_seconds: float | None = None,
     ) -> tuple[list[Pending], list[Pending]]:
-        """Wait until `num_returns` of this session's executions are done: those, and the others.
+        """Wait until `num_returns` of the session's executions are done; return (done, remaining).
 
-        Those that are done come in the order of completion, never more than asked for, and fewer
-        when `timeout_seconds` have passed or there are not so many. None of their exceptions is
-        raised here, but by their `result`.
+        The done list is in order of completion and has at most `num_returns` entries. The list is
+        shorter after `timeout_seconds`, or if there are fewer executions. Exceptions of executions
+        are raised by their `result`, not here.
         """
         waited, count = distinct(self, pending, num_returns)
         changed = self._changed.get()
@@ -115,9 +115,9 @@ class Session(Keeper[Sandbox]):
             return parted(waited, count)
 
     def close(self) -> None:
-        """Stop what was made; executions under way end with it.
+        """Stop the session's sandboxes, which also ends the running executions.
 
-        Ctrl-C in the middle goes through only when it comes twice.
+        A first Ctrl-C during the call waits for the clean-up; a second Ctrl-C ends the call.
         """
         live = self._end()
         try:
@@ -153,7 +153,7 @@ class Session(Keeper[Sandbox]):
 
 
 class AsyncSession(Keeper[AsyncSandbox]):
-    """As Session, for an event loop. Executions are tasks, as many as are submitted."""
+    """Async version of Session. Each submitted execution is a task; their number is unlimited."""
 
     def __init__(
         self,
@@ -172,11 +172,11 @@ class AsyncSession(Keeper[AsyncSandbox]):
         self._tasks: set[asyncio.Task[wire.ExecResult]] = set()
 
     def sandbox(self, **options: Unpack[SandboxOptions]) -> AsyncSandbox:
-        """As Session.sandbox, for `async with`."""
+        """Return a handle as Session.sandbox, for `async with`."""
         return self._client.sandbox(observer=self, **self._options(options))
 
     async def start(self, count: int = 1, **options: Unpack[SandboxOptions]) -> list[AsyncSandbox]:
-        """As Session.start."""
+        """Async version of Session.start."""
         self._check_open()
         made = [self.sandbox(**options) for _ in range(count)]
         try:
@@ -195,9 +195,9 @@ class AsyncSession(Keeper[AsyncSandbox]):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> AsyncPending:
-        """As AsyncSandbox.exec, in the background; in a running loop."""
+        """Run AsyncSandbox.exec in the background. Requires a running loop."""
         self._check_open()
-        exec_request(command, code, stdin, timeout_seconds)  # what is wrong with it shows here
+        exec_request(command, code, stdin, timeout_seconds)  # raises for invalid arguments
         work = sandbox.exec(command, code=code, stdin=stdin, timeout_seconds=timeout_seconds)
         pending = AsyncPending(self, sandbox, asyncio.create_task(work))
         self._tasks.add(pending.task)
@@ -210,7 +210,7 @@ class AsyncSession(Keeper[AsyncSandbox]):
         num_returns: int = 1,
         timeout_seconds: float | None = None,
     ) -> tuple[list[AsyncPending], list[AsyncPending]]:
-        """As Session.wait."""
+        """Async version of Session.wait."""
         waited, count = distinct(self, pending, num_returns)
         loop = asyncio.get_running_loop()
         end = None if timeout_seconds is None else loop.time() + timeout_seconds
@@ -223,7 +223,7 @@ class AsyncSession(Keeper[AsyncSandbox]):
         return parted(waited, count)
 
     async def close(self) -> None:
-        """As Session.close. A cancellation waits until it is done."""
+        """Async version of Session.close. A cancellation takes effect after the clean-up."""
         await to_the_end(self._close())
 
     async def __aenter__(self) -> Self:
@@ -250,13 +250,13 @@ class AsyncSession(Keeper[AsyncSandbox]):
         self._tasks.discard(pending.task)
         pending.number = self._next_number()
         if not pending.task.cancelled():
-            pending.task.exception()  # taken note of: nobody need ask for the result
+            pending.task.exception()  # read, so that asyncio logs no unretrieved exception
 
 
 def _in_parallel(work: Callable[[Sandbox], object], sandboxes: Sequence[Sandbox]) -> None:
-    """Does the work for each, and raises its first error once all is done.
+    """Do the work for each sandbox, wait for all, and raise the first error.
 
-    When this thread is interrupted, what has not begun is dropped, and what has goes on.
+    If this thread is interrupted, queued work is dropped, and running work continues.
     """
     if not sandboxes:
         return

@@ -1,7 +1,7 @@
-"""What sandboxes did, in numbers: executions by how they came out, and how many sandboxes live.
+"""Counts of sandboxes and of their executions by outcome.
 
-An execution that ended by itself is a success with exit code 0, else a failure. One that did not, at
-a limit or because the sandbox or the service was lost, is an error.
+An execution that ended by itself is a success with exit code 0, and otherwise a failure. An
+execution ended by a limit, or lost with its sandbox or the service, is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Outcome: TypeAlias = Literal["success", "failure", "error"]
 
 
 def outcome_of(result: wire.ExecResult | None) -> Outcome:
-    """How an execution came out; None is one without a result."""
+    """Return the outcome of an execution; None stands for a missing result."""
     if result is None or result.ending not in ("exited", "signalled"):
         return "error"
     return "success" if result.exit_code == 0 else "failure"
@@ -27,58 +27,58 @@ def outcome_of(result: wire.ExecResult | None) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ActiveCount:
-    """How many sandboxes live, by status."""
+    """Number of live sandboxes by status."""
 
     running: int
     pending: int
 
     @property
     def total(self) -> int:
-        """Both."""
+        """Number of running and pending sandboxes."""
         return self.running + self.pending
 
 
 @dataclass(frozen=True, slots=True)
 class SessionStats:
-    """What a session did since it began, or since its counts were last reset."""
+    """Counts of a session since its begin, or since the last reset of the counts."""
 
     sandboxes_created: int = 0
     by_sandbox: Mapping[str, wire.ExecStats] = field(default_factory=dict)
-    """By sandbox id: those that were created or used in that time."""
+    """Execution counts by sandbox id, for the sandboxes created or used in this period."""
 
     @property
     def executions(self) -> int:
-        """All of them."""
+        """Number of all executions."""
         return sum(each.total for each in self.by_sandbox.values())
 
     @property
     def exec_successes(self) -> int:
-        """Those with exit code 0."""
+        """Number of executions with exit code 0."""
         return sum(each.successes for each in self.by_sandbox.values())
 
     @property
     def exec_failures(self) -> int:
-        """Those with another exit code, or a signal of their own."""
+        """Number of executions with another exit code, or ended by a signal of their own."""
         return sum(each.failures for each in self.by_sandbox.values())
 
     @property
     def exec_errors(self) -> int:
-        """Those that did not end by themselves."""
+        """Number of executions that did not end by themselves."""
         return sum(each.errors for each in self.by_sandbox.values())
 
     @property
     def success_rate(self) -> float | None:
-        """Successes per execution; None when there was none."""
+        """Successes per execution; None without executions."""
         return self.exec_successes / self.executions if self.executions else None
 
     @property
     def error_rate(self) -> float | None:
-        """Errors per execution; None when there was none."""
+        """Errors per execution; None without executions."""
         return self.exec_errors / self.executions if self.executions else None
 
 
 class Tally:
-    """Counts executions by sandbox. May be used from several threads."""
+    """Thread-safe counter of executions by sandbox."""
 
     def __init__(self) -> None:
         self._lock = PerProcess(threading.Lock)
@@ -86,23 +86,23 @@ class Tally:
         self._by_sandbox: dict[str, Counter[Outcome]] = {}
 
     def created(self, sandbox_id: str) -> None:
-        """A sandbox was made."""
+        """Count a created sandbox."""
         with self._lock.get():
             self._created += 1
             self._by_sandbox.setdefault(sandbox_id, Counter())
 
     def executed(self, sandbox_id: str, outcome: Outcome) -> None:
-        """An execution ended, or was lost."""
+        """Count an execution that ended or was lost."""
         with self._lock.get():
             self._by_sandbox.setdefault(sandbox_id, Counter())[outcome] += 1
 
     def stats(self) -> SessionStats:
-        """The counts so far."""
+        """Return the counts so far."""
         with self._lock.get():
             return self._stats()
 
     def reset(self) -> SessionStats:
-        """The counts so far, which begin at nothing again: none is lost or told twice."""
+        """Return the counts so far and restart at zero, atomically."""
         with self._lock.get():
             stats = self._stats()
             self._created = 0
@@ -110,7 +110,7 @@ class Tally:
             return stats
 
     def restore(self, stats: SessionStats) -> None:
-        """What `reset` took is not told after all: it counts on."""
+        """Add counts taken by `reset` again, after a report that failed."""
         with self._lock.get():
             self._created += stats.sandboxes_created
             for name, each in stats.by_sandbox.items():
@@ -123,7 +123,7 @@ class Tally:
 
 
 def together(*parts: SessionStats) -> SessionStats:
-    """What was done in several times, one after the other."""
+    """Return the sum of the counts of several periods."""
     tally = Tally()
     for stats in parts:
         tally.restore(stats)
@@ -131,7 +131,7 @@ def together(*parts: SessionStats) -> SessionStats:
 
 
 def exec_stats(counts: Mapping[Outcome, int]) -> wire.ExecStats:
-    """Counts in the wire's form."""
+    """Return the counts as a wire.ExecStats."""
     by_outcome = {each: counts.get(each, 0) for each in ("success", "failure", "error")}
     return wire.ExecStats(
         total=sum(by_outcome.values()),

@@ -1,7 +1,7 @@
-"""The answers that come bit by bit: results as they finish, trajectories, and a command's output.
+"""Streamed responses: results and trajectories as they finish, and the output of a command.
 
-Leave one early by `close()` or a `with` block: it ends the connection, and the service then cancels
-what has not started and kills what runs.
+Leave a stream early with `close()` or a `with` block. The connection then ends, and the service
+cancels queued work and kills running work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Stream(Iterator[T]):
-    """Iterating and leaving."""
+    """Iterator and context manager over streamed items."""
 
     def __init__(self, items: Generator[T, None, None]) -> None:
         self._items = items
@@ -42,7 +42,7 @@ class _Stream(Iterator[T]):
 
 
 class _AsyncStream(AsyncIterator[T]):
-    """As _Stream, for `async for` and `async with`."""
+    """Async version of _Stream, for `async for` and `async with`."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
@@ -67,7 +67,7 @@ class _AsyncStream(AsyncIterator[T]):
 
 
 class RewardStream(_Stream[wire.Result]):
-    """The results of a batch as they finish; afterwards its `summary`."""
+    """Results of a batch as they finish; `summary` is available afterwards."""
 
     def __init__(self, items: Generator[wire.Result | wire.Summary, None, None]) -> None:
         super().__init__(self._results(items))
@@ -75,7 +75,7 @@ class RewardStream(_Stream[wire.Result]):
 
     @property
     def summary(self) -> wire.Summary:
-        """The batch in one line. Raises RuntimeError before the last result was taken."""
+        """Summary of the batch. Raises RuntimeError before the last result is read."""
         return _known(self._summary, "summary")
 
     def _results(
@@ -90,7 +90,7 @@ class RewardStream(_Stream[wire.Result]):
 
 
 class AsyncRewardStream(_AsyncStream[wire.Result]):
-    """As RewardStream, for `async for` and `async with`."""
+    """Async version of RewardStream, for `async for` and `async with`."""
 
     def __init__(self, items: AsyncGenerator[wire.Result | wire.Summary, None]) -> None:
         super().__init__(self._results(items))
@@ -98,7 +98,7 @@ class AsyncRewardStream(_AsyncStream[wire.Result]):
 
     @property
     def summary(self) -> wire.Summary:
-        """As RewardStream.summary."""
+        """Summary of the batch, as RewardStream.summary."""
         return _known(self._summary, "summary")
 
     async def _results(
@@ -113,7 +113,7 @@ class AsyncRewardStream(_AsyncStream[wire.Result]):
 
 
 class RolloutStream(_Stream[wire.Trajectory]):
-    """The trajectories of a rollout as they finish; afterwards its `summary`."""
+    """Trajectories of a rollout as they finish; `summary` is available afterwards."""
 
     def __init__(self, items: Generator[wire.Trajectory | wire.RolloutSummary, None, None]) -> None:
         super().__init__(self._trajectories(items))
@@ -121,7 +121,7 @@ class RolloutStream(_Stream[wire.Trajectory]):
 
     @property
     def summary(self) -> wire.RolloutSummary:
-        """The rollout in one line. Raises RuntimeError before the last trajectory was taken."""
+        """Summary of the rollout. Raises RuntimeError before the last trajectory is read."""
         return _known(self._summary, "summary")
 
     def _trajectories(
@@ -136,7 +136,7 @@ class RolloutStream(_Stream[wire.Trajectory]):
 
 
 class AsyncRolloutStream(_AsyncStream[wire.Trajectory]):
-    """As RolloutStream, for `async for` and `async with`."""
+    """Async version of RolloutStream, for `async for` and `async with`."""
 
     def __init__(self, items: AsyncGenerator[wire.Trajectory | wire.RolloutSummary, None]) -> None:
         super().__init__(self._trajectories(items))
@@ -144,7 +144,7 @@ class AsyncRolloutStream(_AsyncStream[wire.Trajectory]):
 
     @property
     def summary(self) -> wire.RolloutSummary:
-        """As RolloutStream.summary."""
+        """Summary of the rollout, as RolloutStream.summary."""
         return _known(self._summary, "summary")
 
     async def _trajectories(
@@ -159,9 +159,9 @@ class AsyncRolloutStream(_AsyncStream[wire.Trajectory]):
 
 
 class ExecStream(_Stream[wire.ExecLine]):
-    """The output of a command as it comes, and in its last line the result.
+    """Output of a command as the command prints; the last line carries the result.
 
-    Raises SandboxTimeoutError after that line when a time limit ended the command.
+    Raises SandboxTimeoutError after the last line if a time limit ended the command.
     """
 
     def __init__(self, items: Generator[wire.ExecLine, None, None]) -> None:
@@ -175,12 +175,12 @@ class ExecStream(_Stream[wire.ExecLine]):
 
     @property
     def result(self) -> wire.ExecResult:
-        """How it ended. Raises RuntimeError before the last line was taken."""
+        """Result of the command. Raises RuntimeError before the last line is read."""
         return _known(self._result, "result")
 
 
 class AsyncExecStream(_AsyncStream[wire.ExecLine]):
-    """As ExecStream, for `async for` and `async with`."""
+    """Async version of ExecStream, for `async for` and `async with`."""
 
     def __init__(self, items: AsyncGenerator[wire.ExecLine, None]) -> None:
         super().__init__(items)
@@ -193,7 +193,7 @@ class AsyncExecStream(_AsyncStream[wire.ExecLine]):
 
     @property
     def result(self) -> wire.ExecResult:
-        """As ExecStream.result."""
+        """Result of the command, as ExecStream.result."""
         return _known(self._result, "result")
 
 

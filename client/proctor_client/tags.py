@@ -1,12 +1,15 @@
-"""Tags of sandboxes: those that the environment gives, and what becomes of them as Kubernetes labels.
+"""Tags of sandboxes: tags from the environment, and the conversion of tags to Kubernetes labels.
 
-A tag is any text, by custom `name:value` (`slurm-job:4711`) or one word (`trl-grpo`).
+A tag is any text, by convention `name:value` (`slurm-job:4711`) or one word (`trl-grpo`).
 
-A label is a key and a value, each of at most 63 characters out of A-Z a-z 0-9 - _ . that begins and
-ends with a letter or digit (a value may be empty). So `name:value` becomes `name=value`, a word
-becomes `word=true`, every other character becomes `-`, and what is left at the ends is taken off.
-What is too long is cut, and ends with eight hexadecimal digits of the whole text's SHA-256. So does
-the key of a tag whose key an earlier one of the same sandbox has already: no tag is lost.
+A label consists of a key and a value. Each has at most 63 characters out of A-Z a-z 0-9 - _ . and
+begins and ends with a letter or digit; a value may be empty. The conversion follows these rules:
+
+- `name:value` becomes `name=value`; a word becomes `word=true`.
+- Every other character becomes `-`; then `-`, `_` and `.` at both ends are removed.
+- A text over the limit is cut, and ends with eight hexadecimal digits of the whole text's SHA-256.
+- If an earlier tag of the same sandbox already has the key, the key ends with these digits too. So
+  every tag keeps a label.
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ def environment_tags(
     env: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Tags for what this process belongs to, as far as it is known.
+    """Return tags for the run, job, model and environment of this process, as far as known.
 
-    `wandb-run:{WANDB_RUN_ID}`, `slurm-job:{SLURM_JOB_ID}`, `model:{model}`, `env:{env}`, in this
-    order. `environ` is os.environ by default.
+    The order is `wandb-run:{WANDB_RUN_ID}`, `slurm-job:{SLURM_JOB_ID}`, `model:{model}`,
+    `env:{env}`. `environ` is os.environ by default.
     """
     environ = os.environ if environ is None else environ
     known = {
@@ -43,7 +46,7 @@ def environment_tags(
 
 
 def kubernetes_labels(tags: Iterable[str]) -> dict[str, str]:
-    """The tags as labels, by the rules above; one label for each different tag."""
+    """Return the tags as labels, by the rules above; each distinct tag gets one label."""
     labels: dict[str, str] = {}
     for tag in dict.fromkeys(tags):
         name, colon, value = tag.partition(":")

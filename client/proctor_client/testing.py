@@ -6,16 +6,16 @@
         assert client.reward(["def f(): return 1"]).results[0].reward == 1.0
     assert len(proctor.requests) == 3
 
-Sandboxes keep their files in memory, and their commands do what the test says:
+Sandboxes keep their files in memory, and the test defines the results of their commands:
 
     proctor = FakeProctor(execute=lambda sandbox, request: "hello" if request.code else 1)
     with proctor.client() as client, client.sandbox() as sandbox:
         assert sandbox.exec(code="print('hello')").stdout == "hello"
     assert [each.status for each in proctor.sandboxes] == ["stopped"]
 
-It keeps to the contract where a client can tell: it checks requests with the wire's models, streams
-NDJSON, and answers a repeated Idempotency-Key with the first answer, judging once; only what had a
-retryable error is judged anew.
+The fake service follows the contract as far as a client can observe. It validates requests with the
+wire's models and streams NDJSON. A repeated Idempotency-Key gets the first answer without new
+judging, except that items with a retryable error are judged again.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ __all__ = ["URL", "Executed", "FakeClock", "FakeProctor", "FakeSandbox", "Judged
 URL = "http://proctor.test"
 
 RolledOut: TypeAlias = float | str | wire.ItemError | wire.Trajectory
-"""What became of an episode: a reward, a verdict, why there is none, or a whole trajectory."""
+"""Result of an episode: a reward, a verdict, an error, or a whole trajectory."""
 
 
 class FakeClock(Clock):
-    """A clock whose sleeps take no time but are noted in `sleeps`, in seconds.
+    """Clock whose sleeps take no time; `sleeps` records them, in seconds.
 
-    `fixed_chance` is what every draw of chance comes to; with 0, a wait after the first failure is
-    just what the service asked for.
+    Every random draw returns `fixed_chance`. With 0, the wait after the first failure is exactly
+    the wait requested by the service.
     """
 
     def __init__(self, fixed_chance: float = 0.0) -> None:
@@ -74,27 +74,27 @@ class FakeClock(Clock):
         self.sleeps: list[float] = []
 
     def monotonic(self) -> float:
-        """Grows by the sleeps alone, unless a test sets `now`."""
+        """Return `now`, which grows only by sleeps, unless a test sets its value."""
         return self.now
 
     def chance(self) -> float:
-        """Always `fixed_chance`."""
+        """Return `fixed_chance`."""
         return self.fixed_chance
 
     def sleep(self, seconds: float) -> None:
-        """Note the sleep and move on."""
+        """Record the sleep and advance `now`."""
         self.sleeps.append(seconds)
         self.now += seconds
 
     async def sleep_async(self, seconds: float) -> None:
-        """As `sleep`; other tasks get their turn."""
+        """Record the sleep, advance `now`, and let other tasks run."""
         self.sleep(seconds)
         await asyncio.sleep(0)
 
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came. `reward` and `rollout` are the bodies of sound requests of that name."""
+    """A received request. `reward` and `rollout` are the parsed bodies of valid requests."""
 
     method: str
     path: str
@@ -105,19 +105,19 @@ class Received:
 
     @property
     def idempotency_key(self) -> str | None:
-        """The header of that name."""
+        """Value of the Idempotency-Key header."""
         key: str | None = self.headers.get("idempotency-key")
         return key
 
 
 class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
-    """The service's stand-in, an httpx transport for both clients.
+    """The fake service: an httpx transport for both clients.
 
-    `judge` makes of a submission a reward, a verdict or a wire.ItemError; without one everything
-    passes. `execute` makes of a command in a sandbox a wire.ExecResult, its stdout, its exit code
-    or a wire.ItemError; without one it ends with code 0. `roll_out` makes of a task and its number
-    a trajectory, or what a judge says. With `token`, other tokens are refused. `requests` holds
-    what came, failures included.
+    `judge` maps a submission to a reward, a verdict or a wire.ItemError; by default every
+    submission passes. `execute` maps a command in a sandbox to a wire.ExecResult, its stdout, its
+    exit code or a wire.ItemError; by default every command exits with code 0. `roll_out` maps a
+    task and its number to a trajectory, or to a judge's answer. With `token`, the service rejects
+    other tokens. `requests` holds all received requests, including the failed requests.
     """
 
     def __init__(
@@ -148,16 +148,16 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     @property
     def sandboxes(self) -> list[FakeSandbox]:
-        """Every sandbox that was made, stopped ones included. Time is `clock.now`."""
+        """Every sandbox in order of creation, including stopped sandboxes, at time `clock.now`."""
         return self._sandboxes.all()
 
     def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """A client of this service, with its token, whose waits take no time."""
+        """Return a client of this service with its token; the client's waits take no time."""
         options = {"transport": self, "clock": self.clock, **options}
         return Client(URL, token=self._token, **options)
 
     def async_client(self, **options: Unpack[ClientOptions]) -> AsyncClient:
-        """As `client`, for event loops."""
+        """Return an async client of this service with its token, without real waits."""
         options = {"transport": self, "clock": self.clock, **options}
         return AsyncClient(URL, token=self._token, **options)
 
@@ -171,7 +171,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         retryable: bool = True,
         retry_after_seconds: float | None = None,
     ) -> None:
-        """The next `count` requests get this refusal."""
+        """Answer the next `count` requests with this error response."""
         said = wire.Problem(
             reason=reason,
             message=message,
@@ -190,29 +190,29 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         headers: dict[str, str] | None = None,
         count: int = 1,
     ) -> None:
-        """The next `count` requests get this answer as it is, a proxy's page for instance."""
+        """Answer the next `count` requests with this raw response, such as a proxy's page."""
         response = Plain(status, headers or {}, content)
         self._orders.extend(Order(response=response) for _ in range(count))
 
     def drop_next(self, count: int = 1, *, after_results: int | None = None) -> None:
-        """The next `count` connections break.
+        """Break the next `count` connections.
 
-        Before any answer, or in a stream after so many of its results. The work goes on, as with
-        the service, and the retry finds it.
+        The break comes before any answer, or in a stream after `after_results` results. As with the
+        real service, the work continues, and a retry finds its result.
         """
         self._orders.extend(Order(after_results=after_results) for _ in range(count))
 
     def forget_orders(self) -> None:
-        """No further request is refused, broken off or answered as ordered."""
+        """Cancel all ordered error responses, raw responses and broken connections."""
         self._orders.clear()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """For httpx.Client."""
+        """Handle a request of an httpx.Client."""
         request.read()
         return self._respond(request)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """For httpx.AsyncClient."""
+        """Handle a request of an httpx.AsyncClient."""
         await request.aread()
         return self._respond(request)
 
@@ -230,7 +230,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         return answer
 
     def _work(self, request: httpx.Request, received: Received) -> Plain | Lines:
-        """Whoever breaks the connection, this was done before."""
+        """Do the work of a request, before any ordered break of the connection."""
         streams = "application/x-ndjson" in received.headers.get("accept", "")
         if received.path == "/sandboxes" or received.path.startswith("/sandboxes/"):
             return self._sandboxes.handle(request)
@@ -264,7 +264,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return problem(404, "not_found", f"no {received.method} {received.path}")
 
     def _judged(self, request: wire.RewardRequest, key: str | None) -> wire.RewardResponse:
-        with self._lock:  # a key that comes twice at once is judged once
+        with self._lock:  # two concurrent requests with the same key are judged once
             known = self._answers.get(key or "")
             kept = [] if known is None else known.results
             return self._judge_all(request, key, {r.index: r for r in kept if stands(r)})
@@ -299,7 +299,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
 
 def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:
-    """The request, and its refusal if the wire's models refuse it."""
+    """Return the parsed request, and an error response if the wire's models reject the request."""
     reward, rollout, refusal = None, None, None
     try:
         match request.method, request.url.path:

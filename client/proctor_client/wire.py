@@ -1,8 +1,9 @@
-"""The wire: every request and response of Proctor over HTTP, once.
+"""Models of every request and response of Proctor over HTTP.
 
-The service imports these models, the client sends them, and nothing else defines a field. Requests
-forbid unknown fields, so that a typo is a 422 that names it; responses ignore what they do not
-know, so that an older client reads a newer service. Units are in the names: `_seconds`, `_mb`, `_kb`.
+The service imports these models, the client sends them, and no other module defines a field.
+Requests forbid unknown fields, so that a typo causes a 422 with its name. Responses ignore unknown
+fields, so that an older client can read a newer service. Names carry the units: `_seconds`, `_mb`,
+`_kb`.
 """
 
 from __future__ import annotations
@@ -76,13 +77,13 @@ MAX_FAILURES = 10
 
 
 class Request(BaseModel):
-    """Base of what a client sends: unknown fields are refused, values are frozen."""
+    """Base of the client's requests: unknown fields are rejected, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Response(BaseModel):
-    """Base of what the service answers: unknown fields are ignored, values are frozen."""
+    """Base of the service's responses: unknown fields are ignored, values are frozen."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -95,13 +96,13 @@ class _Grader(Request):
 
 
 class ExecGrader(_Grader):
-    """Passes when the program ends with code 0 by reaching its end."""
+    """Program run: passes when the program reaches its end and exits with code 0."""
 
     kind: Literal["exec"]
 
 
 class AssertsGrader(_Grader):
-    """Passes when every test statement holds: the form of MBPP and HumanEval."""
+    """Test statements, in the form of MBPP and HumanEval: passes when every statement holds."""
 
     kind: Literal["asserts"]
     tests: list[str] = Field(min_length=1, max_length=4096, description="Python statements.")
@@ -117,7 +118,7 @@ class AssertsGrader(_Grader):
 
 
 class Call(Request):
-    """One call of the entry point, and the value that it must return."""
+    """One call of the entry point, and the expected return value."""
 
     args: list[JsonValue] = []
     kwargs: dict[str, JsonValue] = {}
@@ -125,7 +126,7 @@ class Call(Request):
 
 
 class CallsGrader(_Grader):
-    """Passes when each call of `entry_point` returns the expected value."""
+    """Function calls: passes when each call of `entry_point` returns the expected value."""
 
     kind: Literal["calls"]
     entry_point: str = Field(min_length=1)
@@ -134,14 +135,14 @@ class CallsGrader(_Grader):
 
 
 class StdioCase(Request):
-    """One run of the program: what it reads and what it must print."""
+    """One run of the program: its standard input and the expected standard output."""
 
     stdin: str = ""
     stdout: str
 
 
 class StdioGrader(_Grader):
-    """Passes when each run prints the expected output and ends with code 0."""
+    """Program runs: passes when each run prints the expected output and exits with code 0."""
 
     kind: Literal["stdio"]
     cases: list[StdioCase] = Field(min_length=1, max_length=4096)
@@ -150,14 +151,14 @@ class StdioGrader(_Grader):
 
 
 class PytestGrader(_Grader):
-    """Passes when pytest collects at least one test in `files`, and all pass."""
+    """pytest run: passes when pytest collects at least one test in `files`, and all pass."""
 
     kind: Literal["pytest"]
     files: dict[str, str] = Field(min_length=1)
 
 
 class CommandGrader(_Grader):
-    """Passes when the command ends with the expected exit code."""
+    """Command: passes when the command exits with the expected code."""
 
     kind: Literal["command"]
     argv: list[str] = Field(min_length=1)
@@ -174,7 +175,7 @@ Grader = Annotated[
 
 
 class Limits(Request):
-    """What one submission may use. A field left out has the server's default."""
+    """Resource limits of one submission. An omitted field has the server's default."""
 
     cpu_seconds: float | None = Field(None, gt=0, description="CPU time of all its processes.")
     wall_seconds: float | None = Field(None, gt=0, description="Wall time in which it idled.")
@@ -186,7 +187,7 @@ class Limits(Request):
 
 
 class Message(BaseModel):
-    """One chat message; fields that only the trainer knows are let through."""
+    """One chat message; extra fields are allowed."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -210,7 +211,7 @@ class Submission(Request):
 
 
 class RewardRequest(Request):
-    """The body of POST /reward."""
+    """Body of POST /reward."""
 
     submissions: list[Submission] = Field(min_length=1, max_length=MAX_SUBMISSIONS)
     grader: Grader | None = None
@@ -228,7 +229,7 @@ class RewardRequest(Request):
 
 
 class ItemError(Response):
-    """Why the service could not judge an item. It never becomes a reward."""
+    """Reason for an item that the service could not judge. An error never becomes a reward."""
 
     reason: ErrorReason | str
     message: str
@@ -236,7 +237,7 @@ class ItemError(Response):
 
 
 class Failure(Response):
-    """One test that did not pass."""
+    """One failed test."""
 
     index: int
     test: str
@@ -244,9 +245,9 @@ class Failure(Response):
 
 
 class Tests(Response):
-    """How many of the grader's tests passed; `failures` holds at most ten."""
+    """Number of the grader's tests that passed; `failures` holds at most ten."""
 
-    __test__: ClassVar[bool] = False  # for pytest, which collects what begins with Test
+    __test__: ClassVar[bool] = False  # not for pytest, despite the name
 
     passed: int = 0
     total: int = 0
@@ -254,7 +255,7 @@ class Tests(Response):
 
 
 class Usage(Response):
-    """What the evaluation cost. `queue_seconds` never counts against the submission."""
+    """Resources used by the evaluation. `queue_seconds` never counts against the submission."""
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -263,7 +264,7 @@ class Usage(Response):
 
 
 class Result(Response):
-    """What one submission was worth.
+    """Result of one submission.
 
     `verdict` and `reward` are null exactly when `error` is set.
     """
@@ -295,7 +296,7 @@ class Result(Response):
 
 
 class Summary(Response):
-    """The batch in one line. `mean_reward` is over judged items, null when there is none."""
+    """Summary of the batch. `mean_reward` is over judged items, null if there are none."""
 
     count: int
     judged: int
@@ -306,14 +307,14 @@ class Summary(Response):
 
 
 class RewardResponse(Response):
-    """The answer of POST /reward, in the order of the request."""
+    """Answer of POST /reward, in the order of the request."""
 
     results: list[Result]
     summary: Summary
 
 
 class SummaryLine(Response):
-    """The last line of an NDJSON stream."""
+    """Last line of an NDJSON stream."""
 
     summary: Summary
 
@@ -322,7 +323,7 @@ class SummaryLine(Response):
 
 
 class SandboxRequest(Request):
-    """The body of POST /sandboxes: a sandbox that keeps its state between calls."""
+    """Body of POST /sandboxes: a sandbox that keeps its state between calls."""
 
     tags: list[str] = Field([], max_length=64)
     limits: Limits | None = None
@@ -332,8 +333,11 @@ class SandboxRequest(Request):
 
 
 class ExecStats(Response):
-    """The executions of a sandbox: exit code 0, another one, and those that never ended by
-    themselves (a timeout, a lost sandbox)."""
+    """Executions of a sandbox by outcome.
+
+    `successes` ended with exit code 0, `failures` with another exit code or a signal. `errors` did
+    not end by themselves: a time limit, a lost sandbox.
+    """
 
     total: int = 0
     successes: int = 0
@@ -342,7 +346,7 @@ class ExecStats(Response):
 
 
 class Sandbox(Response):
-    """A sandbox that keeps its state. Times are ISO 8601, in UTC."""
+    """A sandbox that keeps its state between calls. Times are ISO 8601, in UTC."""
 
     id: str
     status: SandboxStatus | str
@@ -355,7 +359,7 @@ class Sandbox(Response):
 
 
 class SandboxList(Response):
-    """The answer of GET /sandboxes."""
+    """Answer of GET /sandboxes."""
 
     sandboxes: list[Sandbox]
     replicas_missing: int = Field(
@@ -364,7 +368,7 @@ class SandboxList(Response):
 
 
 class StopResponse(Response):
-    """The answer of both DELETEs: how many sandboxes were stopped."""
+    """Answer of both DELETE routes: the number of stopped sandboxes."""
 
     stopped: int
     replicas_missing: int = Field(
@@ -373,7 +377,7 @@ class StopResponse(Response):
 
 
 class ExecRequest(Request):
-    """The body of POST /sandboxes/{id}/exec: `command` or `code`, one of them."""
+    """Body of POST /sandboxes/{id}/exec: exactly one of `command` and `code`."""
 
     command: list[str] | None = Field(None, min_length=1, description="An argv; no shell.")
     code: str | None = Field(None, description="Python.")
@@ -390,7 +394,7 @@ class ExecRequest(Request):
 
 
 class ExecResult(Response):
-    """How a command ended. `exit_code` is null when it was ended by a signal or a limit."""
+    """Result of a command. `exit_code` is null when a signal or a limit ended the command."""
 
     exit_code: int | None = None
     stdout: str = ""
@@ -401,7 +405,10 @@ class ExecResult(Response):
 
 
 class ExecLine(Response):
-    """A line of an exec's NDJSON stream: one of the three; `result` is the last, its output whole."""
+    """Line of an exec's NDJSON stream, with one field set.
+
+    The last line has `result`, with the whole output, or `error`.
+    """
 
     stdout: str | None = None
     stderr: str | None = None
@@ -410,7 +417,7 @@ class ExecLine(Response):
 
 
 class GradeRequest(Request):
-    """The body of POST /sandboxes/{id}/grade. The submission is the sandbox's `solution.py`."""
+    """Body of POST /sandboxes/{id}/grade. The submission is the sandbox's `solution.py`."""
 
     grader: Grader
     scoring: Scoring = "all"
@@ -421,7 +428,7 @@ class GradeRequest(Request):
 
 
 class RolloutTask(Request):
-    """One problem for the policy: the prompt, and how its answer is graded."""
+    """One problem for the policy: the prompt, and the grader of the answer."""
 
     id: str
     prompt: str | list[Message]
@@ -454,7 +461,7 @@ class _Agent(Request):
 
 
 class ToolsAgent(_Agent):
-    """Calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
+    """Agent that calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
 
     kind: Literal["tools"]
     tools: list[Tool] = Field(["execute_code", "submit_solution"], min_length=1)
@@ -464,7 +471,7 @@ class ToolsAgent(_Agent):
 
 
 class RefineAgent(_Agent):
-    """Answers with code, and sees what failed before it answers again."""
+    """Agent that answers with code, and sees the failures before the next answer."""
 
     kind: Literal["refine"]
     max_attempts: int = Field(3, gt=0, le=100)
@@ -475,7 +482,7 @@ Agent = Annotated[ToolsAgent | RefineAgent, Field(discriminator="kind")]
 
 
 class RolloutRequest(Request):
-    """The body of POST /rollout."""
+    """Body of POST /rollout."""
 
     tasks: list[RolloutTask] = Field(min_length=1, max_length=MAX_TASKS)
     policy: Policy
@@ -497,8 +504,11 @@ class RolloutRequest(Request):
 
 
 class Trajectory(Response):
-    """One episode. `messages_and_choices` holds messages, and the policy's `Choice` objects as they
-    were received, so that it can be given to a trainer that reads tokens and logprobs."""
+    """One episode.
+
+    `messages_and_choices` holds messages, and the policy's `Choice` objects as received, so that a
+    trainer can read tokens and logprobs.
+    """
 
     task_id: str
     index: int
@@ -514,7 +524,7 @@ class Trajectory(Response):
 
 
 class RolloutSummary(Response):
-    """The rollout in one line. `mean_reward` is over judged trajectories, null when there is none."""
+    """Summary of the rollout. `mean_reward` is over judged trajectories, null if there are none."""
 
     count: int
     judged: int
@@ -524,17 +534,17 @@ class RolloutSummary(Response):
 
 
 class RolloutResponse(Response):
-    """The answer of POST /rollout, in the order of the tasks."""
+    """Answer of POST /rollout, in the order of the tasks."""
 
     trajectories: list[Trajectory]
     summary: RolloutSummary
 
 
-# ---------------------------------------------------------------- around them
+# ---------------------------------------------------------------- capacity, health, errors
 
 
 class Capacity(Response):
-    """What a trainer sizes its batch by."""
+    """Capacity and load of the service, for the choice of a batch size."""
 
     slots: int
     busy: int
@@ -545,14 +555,14 @@ class Capacity(Response):
 
 
 class Health(Response):
-    """The answer of /healthz and /readyz."""
+    """Answer of /healthz and /readyz."""
 
     status: str
     reason: str | None = None
 
 
 class Problem(Response):
-    """What went wrong with a request. `reason` is stable; `message` is for people."""
+    """Error of a request. `reason` is stable; `message` is for people."""
 
     reason: RefusalReason | str
     message: str
@@ -561,14 +571,14 @@ class Problem(Response):
 
 
 class ProblemBody(Response):
-    """The body of every 4xx and 5xx."""
+    """Body of every 4xx and 5xx."""
 
     error: Problem
 
 
 def dump(model: BaseModel) -> dict[str, Any]:
-    """The JSON-ready form of a request, without the fields that were left at their default.
+    """Return the JSON-ready form of a request, without fields at their default.
 
-    A policy's key is in it in clear: it goes into the request's body, and nowhere else.
+    The form contains a policy's key in clear: use the form only as the request's body.
     """
     return model.model_dump(mode="json", exclude_unset=True, context={"with_secrets": True})

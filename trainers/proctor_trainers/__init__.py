@@ -1,6 +1,6 @@
-"""Proctor's rewards in the trainers that people use.
+"""Proctor's rewards in common RL trainers.
 
-`proctor_trainers.trl` and `proctor_trainers.unsloth` have reward functions, and scripts that train.
-They stand on `rewards`, which any other trainer can stand on too. This process holds the thin client
-and nothing else of Proctor's; a trainer is imported only where it is used.
+`proctor_trainers.trl` and `proctor_trainers.unsloth` contain reward functions and training scripts.
+Both use `rewards`, which other trainers can use too. Of Proctor, this process imports only the thin
+client; a trainer is imported only by the code that uses it.
 """

@@ -1,4 +1,4 @@
-"""Where the service is: a URL that was given, or PROCTOR_URL, with PROCTOR_TOKEN."""
+"""Address of the service: a given URL, or PROCTOR_URL, with PROCTOR_TOKEN."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Patience(TypedDict):
 
 
 class Unreachable(RuntimeError):
-    """The service does not answer, or does not let us in; the message says what to do."""
+    """Raised when the service does not answer or denies access; the message gives a remedy."""
 
 
 def client_for(
@@ -29,7 +29,10 @@ def client_for(
     *,
     connect_timeout_seconds: float = 10.0,
 ) -> Client:
-    """A client that waits `retry_seconds` at most for a service that is away. Raises ValueError."""
+    """Return a client that waits up to `retry_seconds` for an unavailable service.
+
+    Raises ValueError for an invalid URL or token.
+    """
     return Client(
         _url(url),
         token=_token(token),
@@ -41,12 +44,12 @@ def client_for(
 def async_client_for(
     url: str | None, token: str | SecretStr | None = None, retry_seconds: float = 60.0
 ) -> AsyncClient:
-    """As client_for."""
+    """Async version of client_for."""
     return AsyncClient(_url(url), token=_token(token), **_patience(retry_seconds))
 
 
 def check_service(url: str | None) -> None:
-    """Raises Unreachable, before anything dear is begun."""
+    """Raise Unreachable if the service is unavailable, before any expensive work begins."""
     try:
         with Client(_url(url), token=_token(None), max_attempts=1, timeout_seconds=10) as client:
             client.capacity()
@@ -59,7 +62,7 @@ def check_service(url: str | None) -> None:
 
 
 def _patience(retry_seconds: float) -> _Patience:
-    """Bounded by time alone: the waits grow, so that there are few of them."""
+    """Return retry limits bounded by time alone: the waits grow, so there are few attempts."""
     return {"retry_budget_seconds": retry_seconds, "max_attempts": MOST_ATTEMPTS}
 
 

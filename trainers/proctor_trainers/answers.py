@@ -1,4 +1,4 @@
-"""What became of each completion of a call, and the call in one line and in numbers."""
+"""Answers for the completions of a call, and summaries of the call as text and as metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proctor_client import ProctorError, wire
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of one completion: a reward and a verdict, or `error`, which says why not."""
+    """Answer for one completion: a reward and a verdict, or `error` with the reason."""
 
     reward: float | None = None
     verdict: str = ""
@@ -22,7 +22,7 @@ class Answer:
 
     @classmethod
     def of(cls, result: wire.Result) -> Self:
-        """The answer that a result of the service is."""
+        """Convert a result of the service to an answer."""
         if result.error is not None:
             return cls.unjudged(result.error.reason, result.error.message)
         if result.reward is None or not math.isfinite(result.reward):
@@ -31,12 +31,12 @@ class Answer:
 
     @classmethod
     def failed(cls, error: ProctorError) -> Self:
-        """The answer of each completion whose request failed."""
+        """Return the answer for each completion of a failed request."""
         return cls.unjudged(error.reason, error.message)
 
     @classmethod
     def unjudged(cls, reason: str, message: str) -> Self:
-        """No reward, and why."""
+        """Return an answer without a reward, with the reason."""
         return cls(error=f"{reason}: {message}")
 
     @property
@@ -46,7 +46,7 @@ class Answer:
 
 
 def line_of(number: int, answers: Sequence[Answer], seconds: float) -> str:
-    """A call in one line."""
+    """Return the summary of a call as one line."""
     verdicts = Counter(each.verdict for each in answers if not each.error)
     judged = verdicts.total()
     return (
@@ -57,10 +57,10 @@ def line_of(number: int, answers: Sequence[Answer], seconds: float) -> str:
 
 
 def metrics_of(answers: Sequence[Answer], seconds: float) -> dict[str, float]:
-    """A call in numbers: shares of the judged, but `unavailable_rate` of all.
+    """Return the metrics of a call: shares of the judged completions, `unavailable_rate` of all.
 
-    The names are always the same, since trainers on several devices gather them name by name: a
-    share of nothing is NaN.
+    The names are always the same, because trainers on several devices gather metrics by name. A
+    share of zero completions is NaN.
     """
     judged = [each for each in answers if not each.error]
 

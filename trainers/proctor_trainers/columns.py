@@ -1,7 +1,8 @@
-"""From a row of a data set to the fields of a submission that say how it is judged.
+"""Conversion of a data set's row to the fields of a submission that define its judging.
 
-Data sets come with tests under a few names. `task_from_columns` knows those of MBPP and HumanEval,
-and a column `grader` with any grader of the service; for all else give a function of your own.
+Data sets store tests under several names. `task_from_columns` knows the names of MBPP and
+HumanEval, and a column `grader` with any grader of the service. For other data sets, pass a
+function of your own.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any, TypeAlias
 
 Row: TypeAlias = Mapping[str, Any]
 TaskOf: TypeAlias = Callable[[Row], Mapping[str, Any]]
-"""Makes of a row the fields of a wire.Submission, without the completion: `grader`, and maybe
-`files`, `limits`, `language`, `scoring`. Raises BadTask for a row that cannot be judged."""
+"""Function from a row to the fields of a wire.Submission, without the completion.
+
+The fields are `grader`, and optionally `files`, `limits`, `language`, `scoring`. The function
+raises BadTask for a row that cannot be judged.
+"""
 
 GRADER = "grader"
 TESTS = ("tests", "test_list", "test")
@@ -21,20 +25,20 @@ SETUP = ("setup", "test_setup_code")
 
 
 class MissingColumns(ValueError):
-    """The data set has no column that says how a completion is judged."""
+    """Raised when no column of the data set defines the judging of a completion."""
 
 
 class BadTask(ValueError):
-    """A row that cannot be judged. Its completions get no reward, not 0.0."""
+    """Raised for a row that cannot be judged. Its completions get no reward, rather than 0.0."""
 
 
 def task_from_columns(row: Row) -> Mapping[str, Any]:
-    """The grader that a row's columns give.
+    """Return the grader defined by a row's columns.
 
-    `grader`: one of the service's, as a dict, or as JSON text, in which Arrow changes nothing. Or
-    `tests`, `test_list` or `test`: Python statements, a list or one text, with `setup` or
-    `test_setup_code`, `test_imports` and `entry_point` where there are such. Raises MissingColumns
-    when there is none of these, and BadTask when they hold nothing that judges.
+    Either `grader`: a grader of the service, as a dict, or as JSON text, which Arrow leaves
+    unchanged. Or `tests`, `test_list` or `test`: Python statements, as a list or a text, optionally
+    with `setup` or `test_setup_code`, `test_imports` and `entry_point`. Raises MissingColumns if
+    none of these columns exists, and BadTask if their values define no grader.
     """
     if row.get(GRADER) is not None:
         return {"grader": _grader(row[GRADER])}
@@ -55,7 +59,7 @@ def _grader(value: object) -> dict[str, Any]:
         value = _json(value)
     if not isinstance(value, Mapping):
         raise BadTask(f"{GRADER}: neither an object nor JSON text of one")
-    # Rows with graders of several kinds have all fields of all kinds in Arrow, most of them None.
+    # Arrow gives every row the fields of all kinds of graders, most of them None.
     return {name: field for name, field in value.items() if field is not None}
 
 

@@ -1,7 +1,7 @@
-"""`python -m proctor_trainers.demo`: what a trainer's reward function gives for a few completions.
+"""`python -m proctor_trainers.demo`: a trainer's reward function, applied to a few completions.
 
-Without `--url` or PROCTOR_URL it starts a service of its own, for which proctor-service must be
-installed beside this package; nothing else here needs it.
+Without `--url` or PROCTOR_URL, the demo starts a service of its own. This needs proctor-service,
+installed beside this package.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TOYS: tuple[Toy, ...] = (
     ("<answer>\ndef largest(numbers):\n    return numbers[1]\n</answer>", LARGEST, 0.0),
     ("<answer>\ndef largest(numbers)\n    return max(numbers)\n</answer>", LARGEST, 0.0),
 )
-"""Completions of two prompts, four for each as in GRPO; their tests; what they are worth."""
+"""Completions of two prompts, four for each as in GRPO, with their tests and expected rewards."""
 
 
 @contextmanager
 def service(url: str | None) -> Iterator[Client]:
-    """A client of the service that was named, or of one for this run. Raises Unreachable."""
+    """Yield a client of the given service, or of a service for this run. Raises Unreachable."""
     if url or os.environ.get("PROCTOR_URL"):
         check_service(url)
         with client_for(url) as client:
@@ -57,7 +57,7 @@ def service(url: str | None) -> Iterator[Client]:
 
 
 def main(url: str | None = None) -> int:
-    """The demo, with its exit status: 0 when every completion got what it is worth."""
+    """Run the demo. Returns the exit status: 0 if every completion got its expected reward."""
     completions, tests, worth = (list(column) for column in zip(*TOYS, strict=True))
     prompts = ["double" if each is DOUBLE else "largest" for each in tests]
     with service(url) as client:
@@ -71,7 +71,7 @@ def main(url: str | None = None) -> int:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The demo by its arguments; a mistake that a user can mend is a line, not a traceback."""
+    """Run the demo with its arguments; a user error prints a line instead of a traceback."""
     parser = argparse.ArgumentParser(prog="python -m proctor_trainers.demo", description=__doc__)
     parser.add_argument(
         "--url", help="a service that runs (default: PROCTOR_URL, or one of its own)"

@@ -1,4 +1,4 @@
-"""What a script needs beyond this package: found out before anything heavy is imported."""
+"""Checks for packages that a script needs, before any slow import."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib.util import find_spec
 
 
 class MissingExtra(RuntimeError):
-    """A package is not installed; the message says how to get it."""
+    """Raised for a missing package; the message tells how to install the package."""
 
 
 def require(extra: str, *modules: str) -> None:
-    """Raises MissingExtra, which names the extra, unless all these modules can be imported."""
+    """Raise MissingExtra, which names the extra, unless all these modules can be imported."""
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise MissingExtra(
@@ -20,7 +20,7 @@ def require(extra: str, *modules: str) -> None:
 
 
 def release_of(distribution: str) -> tuple[int, ...] | None:
-    """The release, such as (1, 16, 0); None when it is not installed."""
+    """Return the installed release, such as (1, 16, 0); None if the distribution is missing."""
     try:
         text = version(distribution)
     except PackageNotFoundError:

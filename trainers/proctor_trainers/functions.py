@@ -1,4 +1,4 @@
-"""Functions that can be pickled: a reward function that a worker process, or Ray, gets a copy of."""
+"""Functions that can be pickled: copies of a reward function go to worker processes and to Ray."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class function:
-    """The function that `make(*arguments)` gives, and in each copy one that is made there.
+    """The function returned by `make(*arguments)`; each copy calls `make` again.
 
-    A closure is a function but cannot be pickled, an object that is called can be but is no
-    function: TRL and others tell by `inspect.isfunction` what to call a reward's metrics, and by
-    `iscoroutinefunction` whether to await it. So this passes for the function that it calls, and
-    that goes for the name of this class, too. What was set on it goes along into copies.
+    A closure is a function, but cannot be pickled. A callable object can be pickled, but is not a
+    function: TRL uses `inspect.isfunction` to name a reward's metrics, and `iscoroutinefunction` to
+    decide about `await`. So this class presents itself as the wrapped function, also by its
+    lower-case name. Copies keep the attributes set on an instance.
     """
 
     def __init__(self, make: Callable[..., Callable[..., Any]], *arguments: Any) -> None:

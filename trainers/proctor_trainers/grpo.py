@@ -1,7 +1,7 @@
-"""What the scripts for TRL and for Unsloth share: arguments, the data set, and what they say.
+"""Shared parts of the scripts for TRL and Unsloth: arguments, data set, and messages.
 
-Both hand all of it to TRL's GRPOTrainer. Nothing here imports torch before the arguments and the
-service were found to be right.
+Both scripts pass these to TRL's GRPOTrainer. This module imports torch only after the checks of the
+arguments and the service.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from proctor_trainers.rewards import RewardsUnavailable
 
 
 class BadArguments(ValueError):
-    """Arguments that do not go together, or a model that cannot be loaded."""
+    """Raised for conflicting arguments, and for a model that fails to load."""
 
 
 MISTAKES = (
@@ -35,7 +35,7 @@ MISTAKES = (
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, model: str) -> None:
-    """The arguments that both scripts take."""
+    """Add the arguments of both scripts."""
     add = parser.add_argument
     add("--model", default=model, help="a name on the hub, or a local path (default: %(default)s)")
     add("--steps", type=_positive, default=100, help="optimizer steps (default: %(default)s)")
@@ -77,7 +77,7 @@ def _positive(text: str) -> int:
 
 
 def problems_of(args: argparse.Namespace, extra: str) -> list[Problem]:
-    """The problems that were asked for. Raises DatasetError, and MissingExtra for them or wandb."""
+    """Load the requested problems. Raises DatasetError, and MissingExtra for them or for wandb."""
     if args.report_to == "wandb":
         require("wandb", "wandb")
     return load_problems(
@@ -86,14 +86,14 @@ def problems_of(args: argparse.Namespace, extra: str) -> list[Problem]:
 
 
 def dataset_of(problems: Sequence[Problem], system: str | None) -> Any:
-    """The problems as a datasets.Dataset."""
+    """Return the problems as a datasets.Dataset."""
     import datasets
 
     return datasets.Dataset.from_list([problem.row(system) for problem in problems])
 
 
 def config_fields(args: argparse.Namespace, output_dir: str) -> dict[str, Any]:
-    """The fields of a GRPOConfig."""
+    """Return the fields of a GRPOConfig."""
     return {
         "output_dir": output_dir,
         "max_steps": args.steps,
@@ -110,7 +110,7 @@ def config_fields(args: argparse.Namespace, output_dir: str) -> dict[str, Any]:
 
 @contextmanager
 def naming_mistakes(model: str, hint: str) -> Iterator[None]:
-    """Raises BadArguments where TRL refuses its arguments, or the model cannot be loaded."""
+    """Raise BadArguments if TRL rejects its arguments, or if the model fails to load."""
     try:
         yield
     except ValueError as error:
@@ -120,7 +120,7 @@ def naming_mistakes(model: str, hint: str) -> Iterator[None]:
 
 
 def train(trainer: Any, args: argparse.Namespace) -> None:
-    """Trains, saves the model where that was asked for, and says how it went."""
+    """Train, save the model if requested, and print a summary."""
     begun = time.monotonic()
     trainer.train()
     if args.output_dir:
@@ -136,7 +136,7 @@ def train(trainer: Any, args: argparse.Namespace) -> None:
 
 
 def run_script(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
-    """The script's exit status; a mistake that a user can mend is a line, not a traceback."""
+    """Run the script and return its exit status; a user error prints a line without a traceback."""
     try:
         main(args)
     except MISTAKES as error:

@@ -1,8 +1,8 @@
-"""Which errors end a training: those that every other call would meet as well.
+"""Classification of errors: fatal errors would affect every other call too, and end the training.
 
-A service that is away comes back, and what it did not judge meanwhile is left out. A wrong token, a
-wrong address, or a service of another version stays wrong: a training would go on for days
-without a single reward, and say so in its log alone.
+An unavailable service comes back, and the items left unjudged in the meantime are skipped. A wrong
+token, a wrong address or a service of another version stays wrong. Without an error, the training
+would run for days without a single reward, and only its log would tell.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from proctor_client import (
 
 
 def is_mistake(error: ProctorError, has_answered: bool) -> bool:
-    """Whether to raise it, after the client's retries. `has_answered`: the service ever did so.
+    """Return True for a fatal error, which callers raise. `error` comes after the client's retries.
 
-    What refuses us by the service's own word, and an answer that is none of the contract's, always
-    is one. No answer, or a proxy's, is one where there was never another: afterwards it is an outage.
+    A denial by the service itself (401, 403, 404), a closed client, and a successful answer outside
+    the contract are always fatal. A missing answer, or an answer of a proxy, is fatal only if the
+    service has never answered (`has_answered` is false); later it counts as an outage.
     """
     refusals = UnauthorizedError | ForbiddenError | NotFoundError | ClientClosedError
     if isinstance(error, refusals):

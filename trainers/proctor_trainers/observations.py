@@ -1,7 +1,6 @@
-"""What a policy is told of a command that it ran in a sandbox: as the service's own agent tells it.
+"""Observations: texts with a command's result for the policy, as in the service's own agent.
 
-A text is cut to a budget of characters, with its end kept: that is where a traceback says what was
-wrong.
+A text is cut to a budget of characters. The end is kept, because a traceback names its error there.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _STATUS = {
 
 
 def observe(result: wire.ExecResult, timeout_seconds: float, characters: int) -> str:
-    """How a command ended and what it printed, in at most `characters`."""
+    """Return the end state and the output of a command, in at most `characters`."""
     output = result.stdout
     if result.stderr:
         between = "" if not output or output.endswith("\n") else "\n"
@@ -31,7 +30,7 @@ def observe(result: wire.ExecResult, timeout_seconds: float, characters: int) ->
 
 
 def tail(text: str, characters: int) -> str:
-    """The end of a text, after a marker that says what is missing."""
+    """Return the end of a text, after a marker with the number of missing characters."""
     if len(text) <= characters:
         return text
     kept = characters - len(_marker(len(text)))

@@ -1,7 +1,8 @@
-"""Problems to train on: a few toys, MBPP, or a file of one's own.
+"""Training problems: a few toy problems, MBPP, or a file of your own.
 
-A problem is a text and the columns that say how an answer is judged. The prompt shows the first test,
-for the names that it calls; the others stay unseen, or the policy would learn to print their answers.
+A problem consists of a text and of columns that define the judging of an answer. The prompt shows
+the first test, because the test shows the required names. The other tests stay hidden; otherwise
+the policy would learn to print their answers.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ TOYS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 
 class DatasetError(ValueError):
-    """Problems that cannot be had, or a row that cannot be used; the message names it."""
+    """Raised for unavailable problems, and for an unusable row; the message names the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is asked, and the columns that say how an answer is judged."""
+    """The text of a problem, and the columns that define the judging of an answer."""
 
     id: str
     text: str
@@ -79,28 +80,28 @@ class Problem:
 
     @property
     def grader(self) -> Mapping[str, Any]:
-        """The service's grader for it."""
+        """The service's grader for this problem."""
         grader: Mapping[str, Any] = task_from_columns(self.columns)["grader"]
         return grader
 
     def messages(self, system: str | None = ANSWER) -> list[dict[str, str]]:
-        """The prompt as chat messages."""
+        """Return the prompt as chat messages."""
         asked = {"role": "user", "content": self.text}
         return [asked] if system is None else [{"role": "system", "content": system}, asked]
 
     def row(self, system: str | None = ANSWER) -> dict[str, Any]:
-        """A row of a data set for a trainer: `prompt`, `task_id`, and how it is judged."""
+        """Return a data set row for a trainer: `prompt`, `task_id`, and the judging columns."""
         return {"prompt": self.messages(system), "task_id": self.id, **self.columns}
 
 
 def load_problems(
     name: str, *, split: str = "train", limit: int | None = None, extra: str = "trl"
 ) -> list[Problem]:
-    """The problems of `toy`, `mbpp`, a file of JSON lines (also .gz), or a data set of the hub.
+    """Load problems from `toy`, `mbpp`, a file of JSON lines (also .gz), or a data set of the hub.
 
-    A row of a file has a `text` (or `prompt`, `question`) and the columns that task_from_columns
-    knows: MBPP's form is one. `extra` is the one that has `datasets`, which the hub needs. Raises
-    DatasetError, and MissingExtra.
+    A row of a file has a `text` (or `prompt`, `question`) and the columns known to
+    task_from_columns, for example in MBPP's form. `extra` names the package extra with `datasets`,
+    which the hub requires. Raises DatasetError and MissingExtra.
     """
     if limit is not None and limit < 1:
         raise DatasetError("the limit must be 1 or more")
@@ -124,7 +125,7 @@ def _problem(place: str, row: Mapping[str, Any]) -> Problem:
         raise DatasetError(f"{place}: no text: one of {', '.join(_TEXTS)} is needed")
     columns = {key: row[key] for key in _KEPT if row.get(key)}
     if isinstance(columns.get(GRADER), Mapping):
-        # As text, since a table would give every grader the fields of all others.
+        # As text, because a table would give every grader the fields of all graders.
         columns[GRADER] = json.dumps(columns[GRADER])
     try:
         grader = task_from_columns(columns)["grader"]
@@ -164,7 +165,7 @@ def _rows_of_hub(name: str, split: str, extra: str) -> Iterator[tuple[str, Mappi
 
     try:
         loaded = datasets.load_dataset(name, split=split)
-    except Exception as error:  # it raises whatever its file systems raise
+    except Exception as error:  # includes any error of its file systems
         raise DatasetError(
             f"the data set {name} ({split}) could not be loaded: {error}\n"
             "give a local file with --dataset PATH"

@@ -1,12 +1,13 @@
-"""The core of every reward function: completions and columns in, `list[float | None]` out.
+"""Core of every reward function: completions and columns in, `list[float | None]` out.
 
-One batched request for each call. What the service could not judge is None; where the trainer would
-take None for 0.0, it is the mean of what the completion's siblings got, and where nothing was judged,
-RewardsUnavailable. It is never 0.0: that would teach the policy that what it did was wrong. What no
-other call would fare better with, a wrong token say, is raised at once: see `mistakes`.
+Each call sends one batched request. An item that the service could not judge gets None. If the
+trainer would read None as 0.0, the item gets the mean reward of its siblings, and a call without
+any judged item raises RewardsUnavailable. An unjudged item never gets 0.0, which would teach the
+policy to avoid its own action. Fatal errors, such as a wrong token, are raised at once: see
+`mistakes`.
 
-A request that the service refuses as a whole is asked in halves, down to the items that are at fault,
-so that a broken row of the data set costs no other row its reward.
+If the service rejects a request as a whole, the request is split in halves, down to the items at
+fault. So a broken row of the data set costs no other row its reward.
 """
 
 from __future__ import annotations
@@ -45,23 +46,24 @@ _TOLD_REASONS = 3
 
 
 class RewardsUnavailable(RuntimeError):
-    """More of a batch could not be judged than was said to be tolerable."""
+    """Raised when the share of unjudged items in a batch exceeds the limit."""
 
 
 def say_line(line: str) -> None:
-    """Prints at once, also into a file, and whole, also beside other ranks."""
+    """Print a whole line in one write, and flush, also for files and parallel ranks."""
     print(f"{line}\n", end="", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What one reward function is like.
+    """Settings of one reward function.
 
-    `name` is that of its metrics and columns: two functions in one trainer need two names.
-    `task` makes of a row how it is judged. `max_unavailable_share`, of a call: above it the call
-    raises RewardsUnavailable; None is 1.0 (never) where the trainer masks None, else 0.5. `say`
-    gets a line for each call; None says nothing. `report_to` and `metrics_prefix` are about W&B, as
-    in proctor_client.reporting; None reports there only where the trainer logs no metrics itself.
+    `name` is the name of its metrics and columns: two functions in one trainer need two names.
+    `task` maps a row to its judging fields. A call with a share of unjudged items above
+    `max_unavailable_share` raises RewardsUnavailable; None means 1.0 (never) if the trainer masks
+    None, else 0.5. `say` gets a line for each call; None prints nothing. `report_to` and
+    `metrics_prefix` are for W&B, as in proctor_client.reporting; with None, metrics are reported
+    there only if the trainer logs no metrics itself.
     """
 
     name: str = "proctor"
@@ -76,10 +78,11 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """What the trainer does with the rewards of this call, and what it lends for it.
+    """Behaviour of the trainer for the rewards of this call, and its log functions.
 
-    `masks`: a completion whose rewards are all None is left out. `adds`: it adds the rewards of
-    several functions up, and so takes None for 0.0 where another function gave something.
+    `masks` is true if the trainer skips a completion whose rewards are all None. `adds` is true if
+    the trainer adds up the rewards of several functions, and so reads None as 0.0 if another
+    function returned a number.
     """
 
     masks: bool = True
@@ -90,8 +93,11 @@ class Trainer:
 
 @dataclass(frozen=True)
 class Batch:
-    """A call under way. `places` are those of the submissions among the completions; `unfit` are
-    the answers of those that nothing is asked about."""
+    """A call in progress.
+
+    `places` are the indices of the submissions among the completions. `unfit` holds the answers for
+    completions without a submission.
+    """
 
     number: int
     begun: float
@@ -104,7 +110,7 @@ class Batch:
 class Rewards:
     """The calls of one reward function, without I/O: `begin`, then `judge`, then `end`.
 
-    Raises InvalidRequestError for options that no request can have.
+    Raises InvalidRequestError for options that are invalid in every request.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -117,11 +123,11 @@ class Rewards:
             self._task = _nothing_of
 
     def begin(self, completions: Sequence[Any], columns: Mapping[str, Sequence[Any]]) -> Batch:
-        """The call's request.
+        """Build the request of a call.
 
-        `completions`: texts, or lists of messages of which the last assistant's counts. `columns`:
-        each with a value for each completion. Raises MissingColumns when no column says how to
-        judge, and ValueError for a column of another length.
+        `completions` are texts, or lists of messages, of which the last assistant message counts.
+        Each of `columns` has one value for each completion. Raises MissingColumns if no column
+        defines the judging, and ValueError for a column of another length.
         """
         for name, column in columns.items():
             if len(column) != len(completions):
@@ -136,7 +142,7 @@ class Rewards:
             else:
                 submissions.append({"completion": text_of(completion), **task})
                 places.append(place)
-        # Asked for each call: a run may get its id after the reward function was made.
+        # Read for each call: a run may get its id after the creation of the reward function.
         tags = dict.fromkeys([*self._settings.tags, *environment_tags()])
         options: RewardOptions = {**self._settings.options, "tags": list(tags)}
         begun = time.perf_counter()
@@ -150,10 +156,10 @@ class Rewards:
         trainer: Trainer,
         prompts: Sequence[Any] | None = None,
     ) -> list[float | None]:
-        """The rewards, in the order of the completions; tells how the call went.
+        """Return the rewards in the order of the completions; print and log the call's summary.
 
-        `prompts`, one for each completion, say which completions are siblings: neighbours with the
-        same one. Raises RewardsUnavailable.
+        `prompts`, one for each completion, define siblings: neighbours with the same prompt. Raises
+        RewardsUnavailable.
         """
         seconds = time.perf_counter() - batch.begun
         by_place = {**batch.unfit, **dict(zip(batch.places, answers, strict=True))}
@@ -183,7 +189,7 @@ class Rewards:
     def _settle(
         self, answers: Sequence[Answer], trainer: Trainer, prompts: Sequence[Any] | None
     ) -> list[float | None]:
-        """The rewards that the trainer can take as they are meant."""
+        """Return the rewards in a form that the trainer reads as intended."""
         rewards = [each.reward for each in answers]
         missing, count = rewards.count(None), len(rewards)
         if not missing:
@@ -198,24 +204,24 @@ class Rewards:
             return rewards
         rewards = _like_their_siblings(rewards, siblings(prompts, count))
         if trainer.masks:
-            return rewards  # a whole group without a reward: nothing is added to any of its members
-        # The same for all members of such a group, which is no advantage to any of them.
+            return rewards  # a group without rewards: this function adds nothing to any member
+        # All members of a group without rewards get the same value, so their advantages are zero.
         rewards = _like_their_siblings(rewards, [range(count)])
         if None in rewards:
             raise RewardsUnavailable(f"none of {count} could be judged: {why}")
         return rewards
 
 
-# ---------------------------------------------------------------- asking
+# ---------------------------------------------------------------- requests
 
 
 def judge(client: Client, batch: Batch) -> list[Answer]:
-    """An answer for each submission of the batch. Raises only ProctorErrors that are mistakes."""
+    """Return an answer for each submission of the batch. Raises only fatal ProctorErrors."""
     return _ask(client, batch.submissions, batch.options)
 
 
 async def judge_async(client: AsyncClient, batch: Batch) -> list[Answer]:
-    """As judge."""
+    """Async version of judge."""
     return await _ask_async(client, batch.submissions, batch.options)
 
 
@@ -253,11 +259,11 @@ async def _ask_async(
 def _halves(
     submissions: Submissions, options: RewardOptions, error: ProctorError
 ) -> list[Submissions]:
-    """What to ask instead; nothing where that is no use."""
+    """Return the halves to ask for instead, or nothing if splitting cannot help."""
     if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
         return []
     if re.split(r"[.:]", error.message)[0] in options:
-        return []  # what they have in common is at fault
+        return []  # a shared option is at fault
     middle = len(submissions) // 2
     return [submissions[:middle], submissions[middle:]]
 
@@ -266,7 +272,7 @@ def _halves(
 
 
 def text_of(completion: Any) -> str:
-    """A completion's text; of a list of messages that of the last one that the assistant wrote."""
+    """Return a completion's text; for a list of messages, the last assistant message's text."""
     if not isinstance(completion, str):
         wrote = [each for each in completion if each.get("role") == "assistant"]
         content = wrote[-1].get("content") if wrote else None
@@ -274,12 +280,12 @@ def text_of(completion: Any) -> str:
             parts = (part.get("text") for part in content or ())
             content = "".join(part for part in parts if isinstance(part, str))
         completion = content
-    # A lone surrogate cannot be sent, and must not make a completion one that cannot be judged.
+    # A lone surrogate is replaced: it cannot be sent, but the completion must stay judgeable.
     return str(completion).encode("utf-8", "replace").decode()
 
 
 def siblings(prompts: Sequence[Any] | None, count: int) -> list[range]:
-    """The groups: neighbours with the same prompt. Without prompts all are of one."""
+    """Return the groups: neighbours with the same prompt. Without prompts, there is one group."""
     if prompts is None:
         return [range(count)]
     starts = [place for place in range(count) if not place or prompts[place] != prompts[place - 1]]
@@ -289,7 +295,7 @@ def siblings(prompts: Sequence[Any] | None, count: int) -> list[range]:
 def _like_their_siblings(
     rewards: Sequence[float | None], groups: Iterable[range]
 ) -> list[float | None]:
-    """The rewards, each that is missing as the mean of its group, where that has one."""
+    """Return the rewards, with the group's mean for each missing reward if the group has a mean."""
     filled = list(rewards)
     for group in groups:
         scored = [reward for reward in (rewards[place] for place in group) if reward is not None]

@@ -1,9 +1,9 @@
-"""Unsloth trains with TRL's GRPOTrainer, patched: TRL's reward functions are Unsloth's too.
+"""Reward functions for Unsloth, which trains with a patched version of TRL's GRPOTrainer.
 
     from unsloth import FastLanguageModel  # before trl, transformers and peft
     from proctor_trainers.unsloth import reward_function
 
-`python -m proctor_trainers.unsloth` trains a LoRA on a CUDA device.
+The reward functions are TRL's. `python -m proctor_trainers.unsloth` trains a LoRA on a CUDA device.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LORA_MODULES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the script takes."""
+    """Return the parser of the script's arguments."""
     made = argparse.ArgumentParser(
         prog="python -m proctor_trainers.unsloth",
         description="Train a LoRA by GRPO with Unsloth; every completion is judged by Proctor. "
@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def require_device() -> None:
-    """Raises MissingExtra unless Unsloth and a CUDA device are there."""
+    """Raise MissingExtra unless Unsloth and a CUDA device are available."""
     require("unsloth", "torch")
     import torch
 
@@ -68,12 +68,12 @@ def require_device() -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Trains as the arguments say."""
+    """Train as the arguments say."""
     require_device()
     check_service(args.url)
     problems = problems_of(args, "unsloth")
 
-    from unsloth import FastLanguageModel  # patches what the next ones import
+    from unsloth import FastLanguageModel  # patches the modules imported below
 
     # isort: split
     import torch
@@ -109,7 +109,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The script, with its exit status."""
+    """Run the script and return its exit status."""
     return run_script(main, parser().parse_args(arguments))
 
 

@@ -1,4 +1,4 @@
-"""`python -m proctor_trainers.art`: train with ART on trajectories that a running service plays."""
+"""`python -m proctor_trainers.art`: train with ART on trajectories run by the service."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ RULE = "=" * 60
 
 
 def main(job: Job) -> int:
-    """Trains as the arguments say, and gives the exit status."""
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or importing ART downloads it
+    """Train as the arguments say, and return the exit status."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # prevents a download by ART
     require("art", "art", "openai", "numpy", "pyarrow")
-    import art  # first of all, since it reads keys from a file .env
+    import art  # first, because ART reads keys from a file .env
 
     from proctor_trainers.art.rollouts import Order
     from proctor_trainers.art.training import Plan, TooManyFailures, TrainingLoop
@@ -97,7 +97,7 @@ def _introduce(job: Job, problems: Sequence[Problem]) -> None:
 async def _until_stopped(
     train: Callable[[], Coroutine[Any, Any, None]], loop: TrainingLoop, backend: Any
 ) -> int:
-    """Trains until the end or a signal, and sums up. Raises what training raises."""
+    """Train until the end or a signal, and print the summary. Raises the errors of the training."""
     work = asyncio.create_task(train())
     stopped_by: list[signal.Signals] = []
 
@@ -131,7 +131,7 @@ def _conclude(summary: Summary, *, is_whole: bool) -> None:
 
 
 def _policy(job: Job, model: Any, endpoint: Endpoint, serves: bool) -> PolicyOf:
-    """What is asked: a server that runs, or what the backend is going to serve at that address."""
+    """Return the policy of a running server, or of the server that the backend will start there."""
     args = job.args
     if serves:
         say_line(f"Policy: what is trained, served by the backend at {endpoint.base_url}")
@@ -152,7 +152,7 @@ def _policy(job: Job, model: Any, endpoint: Endpoint, serves: bool) -> PolicyOf:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The script, with its exit status; a mistake that a user can mend is a line, not a traceback."""
+    """Run the script and return its exit status; a user error prints a line without a traceback."""
     made = parser()
     args = made.parse_args(arguments)
     check(made, args)

@@ -1,4 +1,4 @@
-"""The script's arguments, and what is made of them. Nothing here imports ART."""
+"""Arguments of the script, and the objects built from them. This module does not import ART."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ environment variables:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the script takes."""
+    """Return the parser of the script's arguments."""
     made = argparse.ArgumentParser(
         prog="python -m proctor_trainers.art",
         description="Train a model with ART on trajectories that Proctor plays and grades.",
@@ -158,14 +158,14 @@ def _add_data(group: Any) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of the script: its arguments, and an id that tells it from others of the same name."""
+    """One run of the script: its arguments, and an id to distinguish runs of the same name."""
 
     args: argparse.Namespace
     id: str
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Job:
-        """A job with an id of its own."""
+        """Create a job with a new id."""
         return cls(args, uuid.uuid4().hex[:8])
 
     @property
@@ -176,19 +176,19 @@ class Job:
         return {"kind": "tools"}
 
     def endpoint(self) -> Endpoint:
-        """The policy, unless the backend serves it. Raises MissingKey."""
+        """Return the policy's endpoint, unless the backend serves the policy. Raises MissingKey."""
         if self.args.use_openai:
             return openai_endpoint(self.args.model)
         return server_endpoint(self.args.base_url, self.args.model or self.args.base_model)
 
     def is_served_by_backend(self, endpoint: Endpoint) -> bool:
-        """Whether the backend has to serve the policy: it can, and nobody else does."""
+        """Return True if the backend must and can serve the policy, because no server listens."""
         if self.args.use_openai or self.args.backend == "memory":
             return False
         return not is_served(endpoint.base_url)
 
     def problems(self) -> list[Problem]:
-        """The problems. Raises DatasetError and MissingExtra."""
+        """Load the problems. Raises DatasetError and MissingExtra."""
         limits = [each for each in (self.args.dataset_limit, self.args.num_problems) if each]
         return load_problems(
             self.args.dataset, split=self.args.dataset_split, limit=min(limits), extra="art"
@@ -196,7 +196,7 @@ class Job:
 
 
 def check(made: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Ends the process with a usage error for arguments that do not go together."""
+    """End the process with a usage error for conflicting arguments."""
     if args.use_openai and args.base_url:
         made.error("--use-openai and --base-url are two policies: give one of them")
 
@@ -223,7 +223,7 @@ def _share(text: str) -> float:
 
 
 def _name(text: str) -> str:
-    """ART makes a folder of it, and the service a tag and a label."""
+    """Check a name. ART uses the name for a folder, and the service for a tag and a label."""
     if not text or text != text.strip() or len(text) > 100 or set(text) & set("/\\\0"):
         raise argparse.ArgumentTypeError("it must be 1 to 100 characters, none of them a slash")
     return text

@@ -1,6 +1,6 @@
-"""The backends of the script: what each needs, found out before the policy is loaded.
+"""Backends of the script, with checks of their requirements before the policy is loaded.
 
-ART's own two serve the model that they train, on a port that they are told.
+ART's own two backends serve the model that they train, on a configurable port.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _RELEASE = "0.5.18"
 
 
 class MissingKey(RuntimeError):
-    """A key that is needed is not in the environment; the message names the variable."""
+    """Raised for a required key missing from the environment; the message names the variable."""
 
 
 def check_backend(name: str) -> str:
-    """What there is to be said of it. Raises MissingExtra."""
+    """Return a short description of the backend. Raises MissingExtra."""
     if name == "memory":
         return "memory, which trains nothing"
     extra = {"local": "backend", "tinker": "tinker"}[name]
@@ -44,10 +44,10 @@ def check_backend(name: str) -> str:
 
 
 def set_tinker_key() -> str:
-    """The variable that the key was found in. Raises MissingKey.
+    """Set TINKER_API_KEY, and return the variable that held the key. Raises MissingKey.
 
-    ART reads TINKER_API_KEY, in processes of its own too; one that it is given as an argument, it
-    prints.
+    ART reads TINKER_API_KEY, also in its child processes. ART would print a key passed as an
+    argument.
     """
     for name in ("TINKER_API_KEY", "ART_TINKER_API_KEY"):
         if os.environ.get(name):
@@ -57,7 +57,7 @@ def set_tinker_key() -> str:
 
 
 def make_backend(name: str) -> Any:
-    """An art.Backend. Raises MissingExtra and MissingKey."""
+    """Return an art.Backend. Raises MissingExtra and MissingKey."""
     check_backend(name)
     if name == "memory":
         from proctor_trainers.art.memory import MemoryBackend
@@ -74,7 +74,7 @@ def make_backend(name: str) -> Any:
 
 
 def server_config(base_url: str) -> dict[str, Any]:
-    """What makes a backend serve at the port of this URL: one reads it here, the other there."""
+    """Return the config for serving at this URL's port; the two backends read different fields."""
     url = httpx.URL(base_url)
     port = url.port or (443 if url.scheme == "https" else 80)
     return {"port": port, "server_args": {"port": port}}

@@ -1,6 +1,7 @@
-"""`--dry-run`: whether a training would run, by one rollout and without training; a line for each check.
+"""`--dry-run`: checks the parts of a training with one rollout, without training; a line per check.
 
-The policy is not asked from here: the service asks it, and may reach what this machine does not.
+The script does not call the policy itself: the service calls the policy, and may reach hosts that
+are unreachable from this machine.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ MISTAKES = (DatasetError, MissingExtra, MissingKey, ProctorError, Unreachable)
 
 
 class Unfit(RuntimeError):
-    """A rollout that nothing could be trained on; the message says what to do."""
+    """Raised for a rollout unusable for training; the message gives a remedy."""
 
 
 class Checks:
-    """Prints each check as it is done, and remembers whether all went well."""
+    """Prints each check when it is done, and records if all checks passed."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.all_well = True
         self._say = say
 
     def check(self, name: str, work: Callable[[], tuple[T, str]]) -> T | None:
-        """What `work` gives, after saying its text; None when it fails."""
+        """Run `work`, print its text, and return its value; None if the check fails."""
         try:
             value, text = work()
         except (*MISTAKES, Unfit) as error:
@@ -46,12 +47,12 @@ class Checks:
         return value
 
     def skip(self, name: str, why: str) -> None:
-        """Says that a check was not done."""
+        """Print a line for a skipped check."""
         self._say(f"-       {name}: not checked, {why}")
 
 
 def dry_run(job: Job, order: Order, say: Callable[[str], None] = print) -> bool:
-    """Whether all is well."""
+    """Run all checks. Returns True if all of them passed."""
     args = job.args
     checks = Checks(say)
     endpoint = checks.check("keys", lambda: _keys(job))
@@ -94,7 +95,7 @@ def _service(url: str | None) -> tuple[bool, str]:
 
 
 def _roll_out(url: str | None, order: Order, problem: Problem, endpoint: Endpoint) -> str:
-    """One rollout in a few words. Raises Unfit, and ProctorError."""
+    """Return a short description of one rollout. Raises Unfit and ProctorError."""
     task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
     with client_for(url, retry_seconds=0.0) as client:
         answer = client.rollout([task], policy=endpoint.policy(), **order.of(problem))
@@ -120,7 +121,7 @@ def _roll_out(url: str | None, order: Order, problem: Problem, endpoint: Endpoin
 
 
 def _logprobs(each: dict[str, Any]) -> int:
-    """How many tokens of a choice have logprobs; 0 for a message."""
+    """Return the number of tokens with logprobs in a choice; 0 for a message."""
     logprobs = each.get("logprobs")
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     return len(content) if isinstance(content, list) else 0

@@ -1,4 +1,4 @@
-"""An art.Backend that trains nothing: the whole loop runs on any machine, and can be looked at."""
+"""An art.Backend without training, which runs the whole loop on any machine, for tests."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Trained:
 
 
 class MemoryBackend:
-    """Counts steps. It serves no policy: the rollouts need another endpoint.
+    """Backend that only counts steps. It serves no policy: the rollouts need another endpoint.
 
-    `trained` has what was given to `train`, unless `keeps` is false, as for a long run.
+    `trained` records the arguments of `train`, unless `keeps` is false, as for a long run.
     """
 
     def __init__(self, *, keeps: bool = True) -> None:
@@ -32,12 +32,12 @@ class MemoryBackend:
         self._steps: Counter[str] = Counter()
 
     async def register(self, model: Any) -> None:
-        """Nothing to make ready."""
+        """Do nothing: no preparation is needed."""
 
     async def train(
         self, model: Any, trajectory_groups: Iterable[art.TrajectoryGroup], **options: Any
     ) -> art.TrainResult:
-        """Ends a step."""
+        """End a step."""
         groups = list(trajectory_groups)
         self._steps[model.name] += 1
         step = self._steps[model.name]
@@ -46,7 +46,7 @@ class MemoryBackend:
         return art.TrainResult(step=step)
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing: there are no resources to release."""
 
     def _model_inference_name(self, model: Any, step: int | None = None) -> str:
         return f"{model.name}@{self._steps[model.name] if step is None else step}"
@@ -58,7 +58,7 @@ class MemoryBackend:
         return self._steps[model.name]
 
     async def _delete_checkpoint_files(self, model: Any, steps_to_keep: list[int]) -> None:
-        """There are none."""
+        """Do nothing: there are no checkpoints."""
 
     def _train_sft(self, *args: Any, **options: Any) -> AsyncIterator[dict[str, float]]:
         raise NotImplementedError("this backend trains nothing")

@@ -1,6 +1,6 @@
-"""The policy that is asked: a server at --base-url, the backend's own there, or OpenAI's.
+"""Endpoint of the policy: a server at --base-url, the backend's own server there, or OpenAI.
 
-The service asks it, so the URL must lead there from where the service runs.
+The service calls the policy, so the service must be able to reach the URL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where a policy is asked, and under which name. `key_name` is the variable of the key."""
+    """Address and model name of a policy. `key_name` is the environment variable of the key."""
 
     base_url: str
     model: str
@@ -32,7 +32,7 @@ class Endpoint:
     key_name: str = ""
 
     def policy(self) -> Mapping[str, Any]:
-        """As the wire has it. ART's trainers take samples to be drawn at a temperature of 1."""
+        """Return the wire's policy. The temperature is 1, as ART's trainers expect of samples."""
         policy: dict[str, Any] = {
             "base_url": self.base_url,
             "model": self.model,
@@ -43,7 +43,7 @@ class Endpoint:
 
 
 def openai_endpoint(model: str | None) -> Endpoint:
-    """OpenAI's, or where OPENAI_BASE_URL points. Raises MissingKey."""
+    """Return OpenAI's endpoint, or the endpoint at OPENAI_BASE_URL. Raises MissingKey."""
     key = os.environ.get(OPENAI_KEY)
     if not key:
         raise MissingKey(f"--use-openai needs a key: set {OPENAI_KEY}")
@@ -56,7 +56,7 @@ def openai_endpoint(model: str | None) -> Endpoint:
 
 
 def server_endpoint(base_url: str | None, model: str) -> Endpoint:
-    """A server that runs. Its key, if it wants one, is where vLLM looks for it."""
+    """Return the endpoint of a running server. Its optional key is in the variable used by vLLM."""
     key = os.environ.get(SERVER_KEY, "")
     return Endpoint(
         base_url=base_url or BASE_URL, model=model, key=key, key_name=SERVER_KEY if key else ""
@@ -64,7 +64,7 @@ def server_endpoint(base_url: str | None, model: str) -> Endpoint:
 
 
 def is_served(base_url: str) -> bool:
-    """Whether something listens there."""
+    """Return True if a server listens at the URL."""
     url = httpx.URL(base_url)
     port = url.port or (443 if url.scheme == "https" else 80)
     try:

@@ -1,13 +1,13 @@
-"""The rollouts of one step, which the service plays; a request for each problem.
+"""The rollouts of one step, run by the service; one request for each problem.
 
     async with Rollouts(client, order, policy) as rollouts:
         groups = await art.gather_trajectory_groups([rollouts.group(each) for each in problems])
 
-After the block none is under way, here or at the service, whatever ended it: when ART stops gathering
-because too many have failed, it leaves the others alone.
+After the block, no rollout is in progress, here or at the service, even after an error: if ART
+stops gathering after too many failures, ART leaves the other rollouts running.
 
-A connection that breaks in the middle, as when the service is restarted, says nothing about the
-policy. What had not come by then is asked for again, and the client waits for the service.
+A connection that breaks in the middle, for example at a restart of the service, says nothing about
+the policy. The missing trajectories are requested again, and the client waits for the service.
 """
 
 from __future__ import annotations
@@ -39,16 +39,20 @@ log = logging.getLogger("proctor_trainers")
 
 ATTEMPTS = 3
 MOST_REQUESTS = 128
-"""At once. The client has 256 connections, and one that waits for a free one gives up in the end."""
+"""Limit of concurrent requests.
+
+The client has 256 connections, and a wait for a free connection can time out.
+"""
 TAGS = ("art-training", "art-rollout")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What rollouts are to be like. `run_name` is the service's `job`: it shares itself out by that.
+    """Settings of rollouts. `run_name` is the service's `job`, used for fair sharing.
 
-    `job_id` tells this process from others of the same run, in the tag `job-{id}`. `agent` is the
-    wire's: {"kind": "tools", …} or {"kind": "refine", …}; `options` are more of RolloutOptions.
+    `job_id` distinguishes this process from other processes of the same run, in the tag `job-{id}`.
+    `agent` is the wire's: {"kind": "tools", …} or {"kind": "refine", …}; `options` are further
+    fields of RolloutOptions.
     """
 
     project: str
@@ -59,7 +63,7 @@ class Order:
     options: RolloutOptions = field(default_factory=RolloutOptions)
 
     def of(self, problem: Problem) -> RolloutOptions:
-        """What is asked for a problem, but for the number of trajectories."""
+        """Return the request options for a problem, without the number of trajectories."""
         own = (self.project, self.run_name, f"job-{self.job_id}", f"problem-{problem.id}")
         more = (*environment_tags(), *self.options.get("tags", ()))
         tags = list(dict.fromkeys([*TAGS, *own, *more]))
@@ -67,7 +71,7 @@ class Order:
 
 
 class Rollouts:
-    """Those of a step, by the policy as it is at that step."""
+    """The rollouts of one step, with the policy of this step."""
 
     def __init__(self, client: AsyncClient, order: Order, policy: Mapping[str, Any]) -> None:
         self._client = client
@@ -77,10 +81,10 @@ class Rollouts:
         self._futures: list[asyncio.Future[art.Trajectory]] = []
         self._places = asyncio.Semaphore(MOST_REQUESTS)
         self.mistake: ProctorError | None = None
-        """What every other rollout would meet as well, such as a wrong token."""
+        """A fatal error, such as a wrong token, which would affect every other rollout too."""
 
     def group(self, problem: Problem) -> Awaitable[art.TrajectoryGroup]:
-        """Begins the rollouts of a problem. Awaited within ART's gather, which counts the failed."""
+        """Begin the rollouts of a problem. Await the group in ART's gather, to count failures."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[art.Trajectory]] = [
             loop.create_future() for _ in range(self._order.trajectories_per_problem)
@@ -93,7 +97,7 @@ class Rollouts:
         return group
 
     def cancel(self) -> None:
-        """Ends those that are under way: the service sees us go."""
+        """End the rollouts in progress; the service sees the disconnect."""
         for each in (*self._tasks, *self._futures):
             each.cancel()
 
@@ -121,7 +125,7 @@ class Rollouts:
             if is_mistake(error, self._client.has_answered):
                 self.mistake = error
             failure = RolloutFailed(str(error))
-        except Exception as error:  # a fault of ours, which ART's gather is to raise
+        except Exception as error:  # a bug of this package, which ART's gather must raise
             failure = error
         finally:
             for future in left:
@@ -129,7 +133,7 @@ class Rollouts:
                     future.set_exception(failure)
 
     async def _ask(self, problem: Problem, left: deque[asyncio.Future[art.Trajectory]]) -> None:
-        """Settles them, each as it comes. Raises ProctorError for those that are left."""
+        """Settle each future when its trajectory arrives. Raises ProctorError if some remain."""
         task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
         options = self._order.of(problem)
         for attempt in range(1, ATTEMPTS + 1):
@@ -151,7 +155,7 @@ class Rollouts:
 
 
 def _was_cancelled(trajectory: wire.Trajectory) -> bool:
-    """Whether the service ended it: not for us, who are still there, but since it shuts down."""
+    """Return True if the service ended the rollout because of its own shutdown."""
     return trajectory.error is not None and trajectory.error.reason == "cancelled"
 
 

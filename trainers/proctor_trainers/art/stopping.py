@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends the training in good order, a second one the process."""
+"""Ctrl-C and SIGTERM: the first signal ends the training cleanly, a second ends the process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 @contextmanager
 def on_signal(stop: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Within the block, the first such signal calls `stop` in the running loop; on the main thread.
+    """Within the block, the first signal calls `stop` in the running loop; for the main thread.
 
-    Not the loop's own handlers, which wait for its next turn: a backend that blocks the loop could
-    then not be ended at all.
+    The event loop's own signal handlers run only between its callbacks. If a backend blocked the
+    loop, they would never run, and the training could not be stopped.
     """
     loop = asyncio.get_running_loop()
     second: dict[signal.Signals, Any] = {

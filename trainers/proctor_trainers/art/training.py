@@ -1,10 +1,10 @@
-"""The training loop: gather trajectories, train on them, log, and say how the step went.
+"""The training loop: gather trajectories, train on them, log, and print a summary of each step.
 
     loop = TrainingLoop(plan, problems, model, backend, client, policy)
     await loop.run()
 
-`model` is an art.TrainableModel that is registered with `backend`, an art.Backend. A step in which
-more rollouts failed than is tolerable raises TooManyFailures; what was trained before stays.
+`model` is an art.TrainableModel registered with `backend`, an art.Backend. A step with more failed
+rollouts than allowed raises TooManyFailures; the training of earlier steps is kept.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from proctor_trainers.rewards import say_line
 log = logging.getLogger("proctor_trainers")
 
 PolicyOf: TypeAlias = Callable[[], Mapping[str, Any]]
-"""The wire's policy as it is now: with some backends its name changes with each step."""
+"""Function that returns the wire's current policy; some backends rename the model each step."""
 _TOLD_REASONS = 3
 _TOLD_METRICS = 3
 
 
 class TooManyFailures(RuntimeError):
-    """More of a step's rollouts failed than was said to be tolerable."""
+    """Raised when more of a step's rollouts failed than allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is trained. `max_exceptions` is the share of a step's rollouts that may fail, 0 to 1.
+    """Settings of the training.
 
-    `num_steps` counts from the model's first step, also those of an earlier process.
+    `max_exceptions` is the allowed share of failed rollouts per step, 0 to 1. `num_steps` counts
+    from the model's first step, including the steps of an earlier process.
     """
 
     order: Order
@@ -53,14 +54,14 @@ class Plan:
 
 @dataclass(slots=True)
 class Summary:
-    """What a run has come to so far. Successful are those that passed all tests."""
+    """Totals of a run so far. `successful` counts the trajectories that passed all tests."""
 
     trajectories: int = 0
     successful: int = 0
     steps: int = 0
 
     def lines(self) -> list[str]:
-        """It as a user reads it."""
+        """Return the totals as lines for the user."""
         share = f" ({self.successful / self.trajectories:.1%})" if self.trajectories else ""
         return [
             f"  Total trajectories: {self.trajectories}",
@@ -77,26 +78,26 @@ class Outcome:
 
     @property
     def trajectories(self) -> list[art.Trajectory]:
-        """Those with a reward."""
+        """Trajectories with a reward."""
         return [trajectory for group in self.groups for trajectory in group.trajectories]
 
     @property
     def passed(self) -> int:
-        """How many passed."""
+        """Number of passed trajectories."""
         return self.verdicts["passed"]
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How many came to which verdict."""
+        """Number of trajectories by verdict."""
         return Counter(each.metadata["verdict"] for each in self.trajectories)
 
     @property
     def failures(self) -> Counter[str]:
-        """Why the others have no reward."""
+        """Number of failed rollouts by reason."""
         return Counter(each.message for group in self.groups for each in group.exceptions)
 
     def line(self, step: int, seconds: float) -> str:
-        """It in one line."""
+        """Return the summary of the step as one line."""
         judged, failed = len(self.trajectories), self.failures.total()
         unavailable = f", {failed} unavailable" if failed else ""
         if not judged:
@@ -108,7 +109,7 @@ class Outcome:
         )
 
     def metrics(self, seconds: float) -> dict[str, float]:
-        """It in numbers, beside those that ART makes of trajectories."""
+        """Return the metrics of the step, in addition to ART's own metrics of trajectories."""
         judged, failed = len(self.trajectories), self.failures.total()
         metrics = {
             "proctor/unavailable_rate": failed / max(1, judged + failed),
@@ -121,7 +122,7 @@ class Outcome:
 
 
 class TrainingLoop:
-    """Runs once. `summary` can be read at any time, also after it was broken off."""
+    """A training loop that runs once. `summary` is readable at any time, even after a failure."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class TrainingLoop:
         self._rollouts: Rollouts | None = None
 
     async def run(self) -> None:
-        """All steps that are left. Raises TooManyFailures, ProctorError, and what the backend raises."""
+        """Run all remaining steps. Raises TooManyFailures, ProctorError, and backend errors."""
         begun = await self._model.get_step()
         if begun:
             self._say(f"{begun} steps of {self._plan.order.run_name} are trained already")
@@ -153,9 +154,10 @@ class TrainingLoop:
             await self._step(step)
 
     def cancel(self) -> None:
-        """Ends the rollouts that are under way, before the task of `run` is cancelled.
+        """End the rollouts in progress. Call this before cancelling the task of `run`.
 
-        ART's gather takes a cancellation for one more failed rollout and waits for the others.
+        ART's gather treats a cancellation as one more failed rollout, and waits for the other
+        rollouts.
         """
         if self._rollouts is not None:
             self._rollouts.cancel()
@@ -171,7 +173,7 @@ class TrainingLoop:
                 self._model, trainable, learning_rate=self._plan.learning_rate
             )
             metrics |= result.metrics
-        # Where nothing is to be trained on, the step's file of trajectories is not to be an empty one.
+        # Without trajectories for training, None avoids an empty trajectory file for the step.
         await self._model.log(
             outcome.groups if trainable else None, split="train", metrics=metrics, step=step
         )
@@ -187,7 +189,7 @@ class TrainingLoop:
                 groups = await art.gather_trajectory_groups(
                     [rollouts.group(problem) for problem in problems],
                     pbar_desc=f"step {step}",
-                    # Not the share itself, of which ART would take 1.0 for one rollout.
+                    # A count, because ART reads a share of 1.0 as one rollout.
                     max_exceptions=math.floor(self._plan.max_exceptions * asked),
                     max_metrics=_TOLD_METRICS,
                 )
@@ -200,7 +202,7 @@ class TrainingLoop:
                 ) from None
             finally:
                 self._rollouts = None
-        if rollouts.mistake is not None:  # however many failures are allowed
+        if rollouts.mistake is not None:  # regardless of the allowed failures
             raise rollouts.mistake
         outcome = Outcome(groups)
         self.summary.trajectories += len(outcome.trajectories)
@@ -210,7 +212,7 @@ class TrainingLoop:
         return outcome
 
     def _batch(self, step: int) -> list[Problem]:
-        """The problems of a step, in turn; each at most once in a step."""
+        """Return the problems of a step, in rotation; each problem at most once per step."""
         size = min(self._plan.batch_size, len(self._problems))
         first = (step - 1) * size
         return [self._problems[(first + each) % len(self._problems)] for each in range(size)]

@@ -1,7 +1,7 @@
 """The service's trajectory as an art.Trajectory: the same messages, choices, tools and reward.
 
-ART trains on choices that are objects of the `openai` package and have logprobs. They are made here as
-that package makes them of an answer, which checks nothing and loses nothing.
+ART trains on choices that are objects of the `openai` package and have logprobs. This module builds
+them in the same way as `openai`, without validation and without loss.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from proctor_client import wire
 
 
 class RolloutFailed(RuntimeError):
-    """A rollout that came to no verdict: it has no reward, and says nothing about the policy."""
+    """Raised for a rollout without a verdict: no reward, and no statement about the policy."""
 
 
 def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:
-    """What ART trains on. Raises RolloutFailed for one without a reward.
+    """Return the trajectory in ART's form. Raises RolloutFailed for a trajectory without a reward.
 
-    Its metrics are the service's, and `duration` in seconds, as art.Trajectory.finish names it. Its
-    metadata are `task_id`, `verdict`, `rollout_id`, `sandbox_id`, and of the task's those that are
-    no lists or objects, which ART does not take.
+    Its metrics are the service's, plus `duration` in seconds, a name from art.Trajectory.finish.
+    Its metadata are `task_id`, `verdict`, `rollout_id`, `sandbox_id`, and the task's metadata
+    except lists and objects, which ART rejects.
     """
     error = trajectory.error
     if error is not None:
@@ -55,5 +55,5 @@ def trajectory_of(trajectory: wire.Trajectory) -> art.Trajectory:
 
 
 def _message_or_choice(each: dict[str, Any]) -> Any:
-    """A choice holds a message; a message has a role."""
+    """Return a message unchanged, or build a choice: only messages have a role."""
     return each if "role" in each else Choice.construct(**each)

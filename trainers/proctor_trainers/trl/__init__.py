@@ -3,11 +3,11 @@
     trainer = GRPOTrainer(model, reward_funcs=reward_function("http://127.0.0.1:8080"), …)
     trainer = GRPOTrainer(model, environment_factory=environment_factory(), …)
 
-TRL 1.15 and later leave a completion out whose rewards are all None. An earlier one would take None
-for 0.0: there the reward function gives the mean of the completion's siblings instead, and so it
-does beside other reward functions, since TRL adds up what is not None.
+TRL 1.15 and later skip a completion whose rewards are all None. An earlier TRL would read None as
+0.0, so the reward function returns the mean of the completion's siblings instead. The same happens
+beside other reward functions, because TRL adds up all rewards except None.
 
-Importing this imports no TRL: `python -m proctor_trainers.trl` does, to train.
+This module does not import TRL; the training script `python -m proctor_trainers.trl` does.
 """
 
 from __future__ import annotations
@@ -57,23 +57,29 @@ def reward_function(
     metrics_prefix: str = PREFIX,
     **options: Unpack[RewardOptions],
 ) -> RewardFunction:
-    """A reward function for GRPOTrainer: 1.0 for each completion whose tests all pass, else 0.0.
+    """Return a reward function for GRPOTrainer: 1.0 if all tests of a completion pass, else 0.0.
 
-    `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `client` goes before both.
-    `retry_seconds` is how long a call waits for a service that cannot be reached, before its
-    completions go without a reward; or before it raises, where the service never answered. A wrong
-    token, address or version raises a ProctorError at the first call.
-    How a completion is judged comes from the data set's columns, or from `task`, a function of a
-    row (see proctor_trainers.columns), or is the `grader` for all.
-    `name` is that of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
-    `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. Above
-    `max_unavailable_share` of a call that could not be judged it raises RewardsUnavailable, which
-    ends the training: by default never, but above one half before TRL 1.15. `say` gets a line for
-    each call. `report_to=["wandb"]` also writes the metrics to the wandb run that is active, under
-    `metrics_prefix`, into the row that the trainer's next log completes. With a trainer that takes
-    no metrics from reward functions, as TRL before 1.0, None does so too; `[]` never does.
-    `options` are those of proctor_client's Client.reward: `scoring`, `limits`, `tags`… It may be
-    pickled and used in a forked process, where it makes connections of its own.
+    `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `client` takes precedence over
+    both. `retry_seconds` is the maximum wait of a call for an unreachable service. After the wait,
+    the completions get no reward; if the service has never answered, the call raises instead. A
+    wrong token, address or version raises a ProctorError at the first call.
+
+    The judging of a completion is defined by the data set's columns, by `task`, a function of a row
+    (see proctor_trainers.columns), or by one `grader` for all completions.
+
+    `name` is the name of the reward in TRL's logs, and of the metrics `{name}/pass_rate`,
+    `no_code_rate`, `hack_signal_rate`, `unavailable_rate` and `latency_seconds`. If the share of
+    unjudged completions in a call exceeds `max_unavailable_share`, the call raises
+    RewardsUnavailable, which ends the training; the default is never, or one half before TRL 1.15.
+    `say` gets a line for each call.
+
+    `report_to=["wandb"]` also writes the metrics to the active wandb run, under `metrics_prefix`,
+    into the row that the trainer's next log completes. If the trainer accepts no metrics from
+    reward functions, as TRL before 1.0, None does the same; `[]` never does.
+
+    `options` are the options of proctor_client's Client.reward: `scoring`, `limits`, `tags` and
+    others. The function may be pickled, and used in a forked process, where it opens its own
+    connections.
     """
     proctor = client or client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
@@ -95,7 +101,7 @@ def async_reward_function(
     metrics_prefix: str = PREFIX,
     **options: Unpack[RewardOptions],
 ) -> AsyncRewardFunction:
-    """As reward_function; TRL runs it at the same time as other async ones."""
+    """Async version of reward_function, which TRL runs concurrently with other async functions."""
     proctor = client or async_client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
     calls = Rewards(replace(settings, report_to=report_to, metrics_prefix=metrics_prefix))
@@ -145,12 +151,12 @@ def _settings(
 
 
 def _trainer(arguments: dict[str, Any], masks: bool) -> Trainer:
-    """What TRL gave besides columns, taken out of the arguments."""
+    """Remove TRL's extra arguments from the columns, and return them as a Trainer."""
     for name in _NO_COLUMNS:
         arguments.pop(name, None)
     log_metric, log_extra = arguments.pop("log_metric", None), arguments.pop("log_extra", None)
-    # Nothing says to a reward function whether there are others; the trainer knows, and lends one
-    # of its own methods.
+    # TRL does not tell a reward function about other reward functions, but log_metric is a bound
+    # method of the trainer, which knows them.
     functions = getattr(getattr(log_metric, "__self__", None), "reward_funcs", ())
     return Trainer(
         masks=masks,

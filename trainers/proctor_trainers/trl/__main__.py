@@ -1,4 +1,4 @@
-"""`python -m proctor_trainers.trl`: GRPO with TRL, on rewards from a running service."""
+"""`python -m proctor_trainers.trl`: GRPO with TRL, with rewards from a running service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOOLS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the script takes."""
+    """Return the parser of the script's arguments."""
     made = argparse.ArgumentParser(
         prog="python -m proctor_trainers.trl",
         description="Train a model by GRPO with TRL; every completion is judged by Proctor.",
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Trains as the arguments say."""
+    """Train as the arguments say."""
     require("trl", "trl", "torch", "transformers", "datasets")
     check_service(args.url)
     problems = problems_of(args, "trl")
@@ -95,7 +95,7 @@ def _model(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The script, with its exit status."""
+    """Run the script and return its exit status."""
     return run_script(main, parser().parse_args(arguments))
 
 

@@ -1,11 +1,11 @@
-"""Environments for GRPOTrainer's `environment_factory`: each rollout has a sandbox to itself.
+"""Environments for GRPOTrainer's `environment_factory`: each rollout has its own sandbox.
 
-The policy calls tools, turn by turn; the reward is what the sandbox's final state is worth. What a
-policy does to itself is told to the policy: a bad path, a command without end, a sandbox that it
-brought to its end. What it cannot have caused, such as a sandbox or a service that is gone, takes the
-reward from this rollout: None, never 0.0. TRL tells nobody that the training is over, so a sandbox is
-stopped as soon as it is graded, what an interrupted rollout left when the process ends, and what
-outlives even that by its ttl.
+The policy calls tools, turn by turn; the reward judges the sandbox's final state. Faults of the
+policy are reported to the policy: a bad path, an endless command, a sandbox ended by its own
+commands. Other faults, such as a lost sandbox or an unavailable service, make the rollout's reward
+None, never 0.0. TRL does not signal the end of the training. So a sandbox is stopped right after
+grading; the sandbox of an interrupted rollout is stopped at the end of the process, or at the
+latest by its ttl.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What holds for every rollout: how it is judged, and what its tools may take and tell."""
+    """Settings of every rollout: the judging, and the limits of its tools."""
 
     task: TaskOf = task_from_columns
     scoring: wire.Scoring = "all"
@@ -44,18 +44,18 @@ class Rules:
 
 
 class _Unjudgeable(Exception):
-    """Something went wrong that is no doing of the policy."""
+    """Raised for a fault that the policy did not cause."""
 
 
 class _Ended(Exception):
-    """The policy's own commands brought its sandbox to its end; the message says how."""
+    """Raised when the policy's own commands ended its sandbox; the message tells how."""
 
 
 class Environment:
-    """One rollout after the other, each with a sandbox that is made when it is first needed.
+    """A sequence of rollouts, each with a sandbox created on first use.
 
-    TRL takes every public method for a tool, but `reset` and `get_reward`. So tools are added by the
-    factory, out of `toolbox`.
+    TRL treats every public method except `reset` and `get_reward` as a tool. So the factory adds
+    the tools, from `toolbox`.
     """
 
     def __init__(self, workplaces: Workplaces, rules: Rules) -> None:
@@ -70,9 +70,9 @@ class Environment:
         self._reward: float | None = None
 
     def reset(self, **row: Any) -> None:
-        """Begins a rollout for a row of the data set; what the one before left is stopped.
+        """Begin a rollout for a row of the data set, and stop the previous rollout's sandbox.
 
-        Raises MissingColumns when no column says how to judge.
+        Raises MissingColumns if no column defines the judging.
         """
         self._stop()
         self._failure, self._mistake, self._is_submitted = "", None, False
@@ -83,9 +83,10 @@ class Environment:
             self._fail(str(error))
 
     def get_reward(self) -> float | None:
-        """What the sandbox's final state is worth; None when that could not be found out.
+        """Return the reward of the sandbox's final state; None if it could not be judged.
 
-        Raises a ProctorError that every other rollout would meet as well, such as a wrong token.
+        Raises ProctorError for a fatal error, such as a wrong token, which every other rollout
+        would meet.
         """
         if not self._is_graded:
             self._is_graded = True
@@ -107,14 +108,14 @@ class Environment:
 
         try:
             result = self._do(graded)
-        except _Ended:  # and its files with it: there is what a new one holds
+        except _Ended:  # its files are lost: a new sandbox has only the task's files
             result = self._do(graded)
         if result.error is not None:
             raise _Unjudgeable(f"{result.error.reason}: {result.error.message}")
         return result.reward
 
     def _run(self, command: list[str] | None = None, *, code: str | None = None) -> str:
-        """Runs a command; what the policy is told of it."""
+        """Run a command and return its observation for the policy."""
         seconds = self._rules.exec_timeout_seconds
         try:
             result = self._do(
@@ -128,7 +129,7 @@ class Environment:
         return observe(result, seconds, self._rules.observation_characters)
 
     def _act(self, act: Callable[[], str], *texts: str) -> str:
-        """What the policy is told of an act with these arguments."""
+        """Perform a tool call with these text arguments; return its observation for the policy."""
         if self._is_submitted:
             return "Error: the solution was submitted, the task is over"
         if not all(isinstance(text, str) for text in texts):
@@ -149,10 +150,11 @@ class Environment:
             return "Error: the sandbox cannot be used"
 
     def _do(self, use: Callable[[Sandbox], T]) -> T:
-        """Uses the sandbox.
+        """Use the sandbox.
 
-        Raises SandboxFileError, SandboxTimeoutError and _Ended for what the policy did, and
-        _Unjudgeable for all else, from then on whatever is asked.
+        Raises SandboxFileError, SandboxTimeoutError and _Ended for faults of the policy, and
+        _Unjudgeable for all other faults. After an _Unjudgeable, every later use raises
+        _Unjudgeable too.
         """
         if self._failure:
             raise _Unjudgeable(self._failure)
@@ -167,7 +169,7 @@ class Environment:
                 raise _Ended(why) from None
             self._fail(str(error))
         except ProctorError as error:
-            # Not raised here: of a tool, TRL would tell the policy, and go on.
+            # Kept for get_reward: TRL reports a tool's exception to the policy, and continues.
             self._mistake = error if self._workplaces.is_mistake(error) else None
             self._fail(str(error))
         raise _Unjudgeable(self._failure)

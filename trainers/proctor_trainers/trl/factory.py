@@ -1,4 +1,4 @@
-"""`environment_factory`: what GRPOTrainer calls for each rollout that it plays at once."""
+"""`environment_factory`: GRPOTrainer calls the factory once for each parallel rollout."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ HASTY_CONNECT_SECONDS = 2.0
 
 
 class EnvironmentFactory:
-    """Makes environments, and stops what they leave: by `close`, at the end of a `with` block, or
-    when the process ends."""
+    """Factory of environments, which also stops their remaining sandboxes.
+
+    The clean-up runs in `close`, at the end of a `with` block, or at the end of the process.
+    """
 
     def __init__(self, kind: type[Environment], workplaces: Workplaces, rules: Rules) -> None:
         self._kind = kind
@@ -34,7 +36,7 @@ class EnvironmentFactory:
         return self._kind(self._workplaces, self._rules)
 
     def close(self) -> None:
-        """Stop the sandboxes that are left. No rollout can be played after that."""
+        """Stop the remaining sandboxes. Afterwards, no rollout is possible."""
         atexit.unregister(self.close)
         self._workplaces.close()
 
@@ -66,19 +68,19 @@ def environment_factory(
     tags: Iterable[str] = (),
     job: str = "default",
 ) -> EnvironmentFactory:
-    """For GRPOTrainer's `environment_factory`: a sandbox for each rollout, and tools to use it.
+    """Return a factory for GRPOTrainer: each rollout gets a sandbox, and tools to use it.
 
-    `url`, `token`, `retry_seconds`, `name`, `task` and `scoring` are as for reward_function; `task`
-    may also give `files`, which are in the sandbox at the beginning, and `limits`. `tools` are those
-    that the policy is given, out of `execute_code`, `bash`, `read_file`, `write_file` and
-    `submit_solution`. The reward is what the sandbox's final state is worth: its `solution.py`,
-    which submit_solution writes, or whatever the grader looks at.
+    Pass the factory as `environment_factory`. `url`, `token`, `retry_seconds`, `name`, `task` and
+    `scoring` are as for reward_function; `task` may also return `limits`, and `files` for the new
+    sandbox. `tools` are the policy's tools, out of `execute_code`, `bash`, `read_file`,
+    `write_file` and `submit_solution`. The reward judges the sandbox's final state: its
+    `solution.py`, which submit_solution writes, or the files that the grader reads.
 
-    A sandbox lives from the first tool call to the reward. `ttl_seconds` is how long it may go
-    unused meanwhile: while other rollouts use theirs, and the policy thinks.
+    A sandbox lives from the first tool call to the reward. `ttl_seconds` bounds its idle time,
+    while other rollouts run and while the policy generates.
 
-    Give it to one trainer, without other reward functions: TRL adds up what is not None, and would
-    take a rollout that could not be judged for 0.0. Raises MissingExtra for a TRL before 1.15.
+    Give the factory to one trainer, without other reward functions: TRL adds up all rewards except
+    None, so an unjudged rollout would count as 0.0. Raises MissingExtra for a TRL before 1.15.
     """
     require_masking()
     patient = client_for(url, token, retry_seconds)

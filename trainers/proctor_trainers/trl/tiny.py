@@ -1,6 +1,6 @@
-"""A random model made on the spot, for a machine without a GPU or a network.
+"""A small random model, created locally, for a machine without a GPU or a network.
 
-It learns nothing: it is there to see a training run, rewards and all, within seconds.
+The model learns nothing. Its purpose is a complete training run with rewards, within seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ VOCABULARY = 1500
 
 
 def tiny_model(tokenizer: Any, seed: int = 0) -> Any:
-    """A Qwen2 with two layers of 64, for that tokenizer."""
+    """Return a Qwen2 model with two layers of width 64, for the given tokenizer."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -33,10 +33,11 @@ def tiny_model(tokenizer: Any, seed: int = 0) -> Any:
 
 
 def tiny_tokenizer() -> Any:
-    """Byte-level BPE, with the chat template by which TRL knows how Qwen calls tools.
+    """Return a byte-level BPE tokenizer with the chat template by which TRL detects Qwen.
 
-    Its words are those of this package: with a token for each byte, prompts that describe tools would
-    be so long that a CPU spends a minute on a step.
+    TRL knows from the template how Qwen calls tools. The vocabulary comes from the files of this
+    package. With one token per byte, prompts with tool descriptions would be so long that a CPU
+    would need a minute per step.
     """
     from tokenizers import Tokenizer, decoders, pre_tokenizers
     from tokenizers.models import BPE

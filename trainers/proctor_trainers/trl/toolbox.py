@@ -1,6 +1,7 @@
-"""The tools that a policy may be given. Their docstrings and types are what it is told of them.
+"""Tools for a policy. TRL describes them to the policy by their docstrings and types.
 
-Nothing in them raises but for a call with other arguments, which TRL tells the policy by itself.
+Tools return errors as text. Only a call with wrong arguments raises, and TRL reports the call to
+the policy.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Toolbox(Environment):
 
 
 def environment_class(name: str, tools: Sequence[Tool]) -> type[Environment]:
-    """An environment with these tools, which TRL logs under `name`. Raises ValueError."""
+    """Return an environment class with these tools; TRL logs it as `name`. Raises ValueError."""
     unknown = [tool for tool in tools if tool not in get_args(Tool)]
     if unknown or not tools:
         wrong = f"there is no {', '.join(unknown)}" if unknown else "none is named"
@@ -96,7 +97,7 @@ def environment_class(name: str, tools: Sequence[Tool]) -> type[Environment]:
 
 
 def unfenced(code: str) -> str:
-    """A program that was submitted between two fences, without them."""
+    """Return the submitted program without enclosing code fences."""
     first, _, rest = code.strip().partition("\n")
     if first.startswith("```") and rest.endswith("```"):
         return rest[:-3]

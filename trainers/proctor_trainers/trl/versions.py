@@ -1,4 +1,4 @@
-"""What the TRL that is installed does with a reward that is None."""
+"""Treatment of the reward None by the installed TRL."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ MASKS_SINCE = (1, 15)
 
 
 def masks_none() -> bool:
-    """Whether it leaves the completion out. An earlier one takes None for 0.0."""
+    """Return True if TRL skips the completion. An earlier TRL reads None as 0.0."""
     release = release_of("trl")
     return release is None or release >= MASKS_SINCE
 
 
 def require_masking() -> None:
-    """Raises MissingExtra for a TRL that does not mask."""
+    """Raise MissingExtra for a TRL without masking."""
     if not masks_none():
         raise MissingExtra(
             "environment_factory needs TRL 1.15 or later, which leaves out a rollout that could not "

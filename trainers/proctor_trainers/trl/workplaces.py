@@ -1,8 +1,8 @@
-"""The sandboxes of rollouts, at a service that may be away for a while.
+"""Sandboxes of rollouts, at a service with possible outages.
 
-Rollouts use their sandboxes one after the other. So when the service is away, the first to notice
-waits for it as long as was said; those after it ask once each, until one gets an answer: a training
-with hundreds of rollouts must not wait hundreds of times.
+Rollouts use their sandboxes one after the other. During an outage, the first failing rollout waits
+up to the configured time. Later rollouts try once each, until one try succeeds. Otherwise a
+training with hundreds of rollouts would wait hundreds of times.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OWN_ENDS = frozenset(
         "it wrote more than it may",
     }
 )
-"""What the service says of a sandbox that its own commands brought to its end."""
+"""Messages of the service for a sandbox ended by its own commands."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What each sandbox is to be."""
+    """Settings of each sandbox."""
 
     tags: tuple[str, ...] = ()
     ttl_seconds: float = 3600.0
@@ -45,7 +45,7 @@ class Order:
 
 
 class _Made:
-    """What a process made: it all has this tag."""
+    """Sandboxes created by one process, all with this tag."""
 
     def __init__(self) -> None:
         self.tag = f"trl-factory:{uuid.uuid4().hex[:12]}"
@@ -53,21 +53,21 @@ class _Made:
 
 
 class Workplaces:
-    """Makes and stops sandboxes. `hasty` is a client that tries once, `patient` one that waits.
+    """Creates and stops sandboxes. The client `hasty` tries once, the client `patient` waits.
 
-    Raises InvalidRequestError for an order that no request can have.
+    Raises InvalidRequestError for settings that are invalid in every request.
     """
 
     def __init__(self, patient: Client, hasty: Client, order: Order) -> None:
-        hasty.sandbox(**asdict(order))  # makes none, but would say what is wrong with it
+        hasty.sandbox(**asdict(order))  # creates no sandbox, but validates the order
         self._patient = patient
         self._hasty = hasty
         self._order = order
-        self._made = PerProcess(_Made)  # a forked child stops none of its parent's
+        self._made = PerProcess(_Made)  # a forked child does not stop its parent's sandboxes
         self._is_away = False
 
     def ask(self, call: Callable[[Client], T]) -> T:
-        """Asks the service. Raises what `call` raises, a ProctorError once it is no use to wait."""
+        """Call the service. Raises the exceptions of `call`: a ProctorError after the wait."""
         try:
             answer = call(self._hasty if self._is_away else self._patient)
         except ProctorError as error:
@@ -77,15 +77,16 @@ class Workplaces:
         return answer
 
     def is_mistake(self, error: ProctorError) -> bool:
-        """Whether every other rollout would meet the same: it is to end the training.
+        """Return True for a fatal error, which would affect every rollout and ends the training.
 
-        A service that may yet come is none, even at the first rollout: the others go on without it.
+        An unavailable service is never fatal, even at the first rollout: the other rollouts
+        continue.
         """
         has_answered = self._patient.has_answered or self._hasty.has_answered
         return is_mistake(error, has_answered) and not error.retryable
 
     def make(self, client: Client, task: Mapping[str, Any]) -> Sandbox:
-        """A sandbox for a task, which may have `files` and `limits`. Raises ProctorError."""
+        """Create a sandbox for a task with optional `files` and `limits`. Raises ProctorError."""
         order = self._order
         options: SandboxOptions = {
             "tags": list(dict.fromkeys([*order.tags, *environment_tags(), self._made.get().tag])),
@@ -98,7 +99,7 @@ class Workplaces:
         return client.sandbox(**options).start()
 
     def own_end(self, sandbox_id: str) -> str | None:
-        """How a sandbox ended, if that was the doing of its own commands; else None."""
+        """Return the end message of a sandbox if its own commands ended the sandbox; else None."""
         try:
             message = self.ask(lambda client: client.attach(sandbox_id).refresh().message)
         except ProctorError:
@@ -106,14 +107,14 @@ class Workplaces:
         return message if message in OWN_ENDS else None
 
     def stop(self, sandbox_id: str) -> None:
-        """Stops one. What cannot be stopped now is ended by its ttl."""
+        """Stop a sandbox. If the stop fails, the ttl ends the sandbox."""
         try:
             self._hasty.attach(sandbox_id).stop(missing_ok=True)
         except ProctorError as error:
             log.info("sandbox %s was not stopped, its ttl will end it: %s", sandbox_id, error)
 
     def close(self) -> None:
-        """Stops all that were made and are left, and closes the connections."""
+        """Stop all remaining sandboxes of this process, and close the connections."""
         made = self._made.get()
         if made.is_any:
             made.is_any = False
