@@ -185,7 +185,7 @@ class FairQueue:
         return Admission(self, tenant, job, deadline, priority, begun)
 
     def lend(self, tickets: int) -> None:
-        """How many more tickets may be out, because so many running evaluations use no core."""
+        """How many more tickets may be out, because so many running evaluations leave their core."""
         self._lent = max(tickets, 0)
         self._dispatch()
 

@@ -219,7 +219,10 @@ class Backend(Protocol):
         """Ends every sandbox and everything that made them."""
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Calls `tell(asleep, lent)` when it changes how many of the lent sandboxes use no core."""
+        """Calls `tell(yielding, lent)` when it changes how many of the lent sandboxes leave their core.
+
+        They are asleep, or have run for so long that programs which have just begun come first.
+        """
 
     def census(self) -> dict[str, int]:
         """How many sandboxes there are, by status, for the metrics."""

@@ -4,8 +4,9 @@ Each forkserver has a group of its own, made once; its sandboxes are born in it.
 before a job begins, when they differ from those of the last. Where groups cannot be had, `find` says
 why, and rlimits do what they can.
 
-The cores are shared out by sandbox, however many processes or sessions one consists of. A sandbox that
-nobody waits for gets what all others leave.
+The cores are shared out by sandbox, however many processes or sessions one consists of. Sandboxes that
+have just begun come before those that have run for a while (`watch.py`), and a sandbox that nobody waits
+for gets what all others leave.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # of a group, and (v1) of a process with nice 0
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
-AWAKE, RESTING = 10.0, 0.0  # weights
+# Weights: of a sandbox that has just begun, of the long runners whose turn it is, of all other long
+# runners, and of a sandbox that nobody waits for.
+AWAKE, LONG_RUNNING, SET_ASIDE, RESTING = 10.0, 5.0, 0.02, 0.0
 # v1. The first that there is: with swap it is never less than without.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _LIMIT_SLACK_BYTES = 1 << 20  # what the kernel takes at once stays below the limit by less
@@ -105,7 +108,7 @@ class Group:
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:
-        """AWAKE or RESTING. Nothing depends on it but speed."""
+        """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Nothing depends on it but speed."""
         if self._weight != weight and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight

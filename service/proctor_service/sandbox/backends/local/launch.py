@@ -41,7 +41,10 @@ _WEIGHT_OF_NICE = 0.8  # each step back is so much of the cores (sched(7))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the local backend will run on this machine."""
+    """How the local backend will run on this machine.
+
+    `memory_mb`: as much as the evaluations that hold a slot may use together.
+    """
 
     launch: Launch
     traits: Traits
@@ -50,6 +53,7 @@ class Plan:
     cpu_weight: float
     warm_slots: int
     max_slots: int
+    memory_mb: float
 
     @property
     def memory_is_counted(self) -> bool:
@@ -112,6 +116,7 @@ def make_plan(settings: Settings) -> Plan:
         cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
         warm_slots=min(settings.slot_count(), settings.max_sandboxes),
         max_slots=settings.max_sandboxes,
+        memory_mb=settings.slot_count() * settings.memory_mb,
     )
 
 

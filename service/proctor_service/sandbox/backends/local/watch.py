@@ -7,6 +7,10 @@ bring it about. Where two sandboxes take turns, each idles in its own turns alon
 delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
 instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
 take long to look at: that is done in a thread, with rests, and there are fewer looks.
+
+A program that has used a quarter of a second of CPU time is a long runner. Long runners leave the cores
+to programs that have just begun, and among themselves the oldest come first, as many as there are cores;
+the others are set aside until then. No limit notices: time spent waiting for a core never counts.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.backends.local.idle import IdleClock, Sample, ThreadTimes
 from proctor_service.sandbox.backends.local.memory import MemoryLimit, exceeds, may_exceed
 from proctor_service.sandbox.backends.local.quota import Throttling
@@ -33,6 +38,8 @@ _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
 _SLICE_SECONDS = 0.004  # so long the loop is held up
 _REST = 3  # times as long it is left alone after that
+_LONG_RUN_SECONDS = 0.25  # of CPU time
+_LOOKS_PER_LOOK_ASIDE = 8  # a sandbox that is set aside hardly runs, and is looked at so much less
 UNSEEN_TIMES = 3
 """So many times its limits of time may be spent in ways of which nobody can tell whose they were.
 
@@ -97,6 +104,9 @@ class Watched(Protocol):
     def on_memory_exceeded(self) -> None:
         """Told that it holds more than its limit."""
 
+    def set_weight(self, weight: float) -> None:
+        """Set its part of the cores: a weight of `cgroups.py`."""
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -108,8 +118,14 @@ class _Seen:
     threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
     waited_lately: float = 0.0
     asleep: bool = False
+    set_aside: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
+
+    @property
+    def is_long_runner(self) -> bool:
+        """Whether it has run for long, and does not sleep now."""
+        return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
 
     def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
         """CPU time, where no cgroup counts it: what the processes' sum says, and never less than was seen.
@@ -200,6 +216,7 @@ class Watch:
         self._throttling = Throttling()
         self._seen: dict[Watched, _Seen] = {}
         self._running: dict[Watched, float] = {}  # and how long it was throttled before
+        self._looks = 0
 
     def add(self, sandbox: Watched) -> None:
         """Begins to look at a sandbox."""
@@ -213,6 +230,17 @@ class Watch:
     def rest(self) -> tuple[int, int]:
         """How many sandboxes used no core at the last look, and how many there are."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
+
+    def set_long_runners_aside(self, cores: int) -> int:
+        """Give the cores to sandboxes that have just begun, and then to the `cores` oldest long runners.
+
+        Returns the number of long runners.
+        """
+        long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
+        for rank, (sandbox, seen) in enumerate(long_runners):
+            seen.set_aside = rank >= cores
+            sandbox.set_weight(SET_ASIDE if seen.set_aside else LONG_RUNNING)
+        return len(long_runners)
 
     async def close(self) -> None:
         """Ends what is being read."""
@@ -230,6 +258,7 @@ class Watch:
         """One sweep over what has run for more than a moment."""
         pace = Pace()
         service = threading.get_native_id()
+        self._looks += 1
         for sandbox in list(self._running):
             await pace.rest()
             if sandbox not in self._running or sandbox.resting:
@@ -241,6 +270,8 @@ class Watch:
                 continue
             if sandbox not in self._seen:
                 self._seen[sandbox] = self._begin(sandbox, service)
+            elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
+                continue
             reading = _read(sandbox, pid, service, self._throttling, _FEW_THREADS)
             if reading is not None:
                 self._tell(sandbox, self._seen[sandbox], reading)
