@@ -22,7 +22,7 @@ _FILES = {
 def available_memory_mb() -> float:
     """Return the memory that processes of this service's cgroup may still take, in megabytes."""
     version, groups = _own_groups()
-    left = [_available_below(group, version) for group in groups]
+    left = [available_below(group, version) for group in groups]
     return min(_machine_kb() / 1024, *left, math.inf)
 
 
@@ -53,7 +53,8 @@ def _own_groups() -> tuple[int, list[Path]]:
     return version, groups[: groups.index(top) + 1]
 
 
-def _available_below(group: Path, version: int) -> float:
+def available_below(group: Path, version: int) -> float:
+    """Return what is left below a cgroup's limit, in megabytes; infinity where it has none."""
     limit_file, usage_file, reclaimable = _FILES[version]
     try:
         limit = float((group / limit_file).read_text().replace("max", "inf"))
