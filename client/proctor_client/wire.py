@@ -221,7 +221,13 @@ class RewardRequest(Request):
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)
     priority: Priority = "training"
-    deadline_seconds: float = Field(600, gt=0, le=86_400)
+    deadline_seconds: float = Field(
+        600,
+        gt=0,
+        le=86_400,
+        description="Wall time for each item, from the request's arrival: waiting in the queue, waiting for "
+        "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
+    )
     cache: bool = True
 
 

@@ -191,10 +191,10 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     rollouts = RolloutDesk(machine, _stage(settings, player, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatDesk(machine, evaluate, runner, queue)
-    # An evaluation may hold several sandboxes; the evaluation is idle if all of them are idle.
+    # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
-        lambda asleep, lent: queue.lend(
-            min(asleep - max(0, lent - queue.busy), settings.max_sandboxes // 2)
+        lambda yielding, lent: queue.lend(
+            min(yielding - max(0, lent - queue.busy), settings.max_sandboxes // 2)
         )
     )
     metrics.watch(queue, backend)

@@ -498,6 +498,16 @@ def test_open_r1_gets_the_value_of_the_last_expression(client: httpx.Client) -> 
     assert all(each["exception_str"] is None for each in answer)
 
 
+def test_scripts_that_are_not_done_in_time_are_null_and_the_others_keep_their_values(
+    client: httpx.Client,
+) -> None:
+    body = {"scripts": ["0.5", "while True: pass"], "languages": ["python"] * 2, "timeout": 60}
+    done, cut = post(client, "execute_batch?hold_seconds=8", body)
+    assert (done["text"], done["exception_str"]) == ("0.5", None)
+    assert (cut["execution"], cut["text"]) == (None, "nan")
+    assert cut["exception_str"] == "overloaded: it is not done yet"
+
+
 def test_the_morph_router_gets_a_text(client: httpx.Client) -> None:
     scripts = {
         "    passed = 3\n    passed / 4\n": "0.75",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.queue import FairQueue
+from proctor_service.admission.queue import FairQueue, SlotTime
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
 
 FAR = 1e9
@@ -127,6 +127,42 @@ def test_no_more_tickets_are_out_than_there_are_slots_and_lent_ones() -> None:
         inside.set()
         await asyncio.gather(*tasks)
         assert (queue.busy, queue.queued) == (0, 0)
+
+    run(test)
+
+
+def test_all_tickets_together_are_charged_for_no_more_time_than_the_slots_have() -> None:
+    clock = Clock()
+    slot_time = SlotTime(2, clock)
+    clock.now += 10.0
+    assert slot_time.read(busy=1) == 10.0
+    clock.now += 10.0
+    assert slot_time.read(busy=8) == 12.5
+    assert slot_time.read(busy=0) == 12.5
+
+
+def test_a_job_that_was_lent_tickets_is_not_charged_as_if_it_had_a_slot_for_each() -> None:
+    async def test() -> None:
+        clock = Clock()
+        queue = make(clock=clock)
+        queue.lend(9)
+        crowd = Crowd(queue, clock)
+        done = asyncio.Event()
+
+        async def lent() -> None:
+            async with queue.admit("t", "many", FAR):
+                await done.wait()
+
+        out = [asyncio.create_task(lent()) for _ in range(10)]
+        await settle()
+        queue.lend(0)
+        crowd.add(40, "other", seconds=1.0)
+        crowd.add(40, "many", seconds=1.0)
+        await settle()
+        clock.now += 10.0  # of the one slot, not of ten
+        done.set()
+        await asyncio.gather(*out, *crowd.tasks)
+        assert 4 <= crowd.order[:20].count("many") <= 10
 
     run(test)
 

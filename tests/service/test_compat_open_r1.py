@@ -11,7 +11,7 @@ import pytest
 
 from compat_clients import asking
 from harness import Service, running_service
-from proctor_service.api.compat.open_r1 import unindented
+from proctor_service.api.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.interface import Traits
 from proctor_service.settings import Settings
@@ -76,6 +76,17 @@ def test_what_takes_too_long_is_null(inn: Inn) -> None:
     assert answer.status_code == 200
     assert [script["execution"] for script in answer.json()] == [None, None]
     assert "not done" in answer.json()[0]["exception_str"]
+
+
+@pytest.mark.parametrize(
+    ("timeout", "request_timeout", "waits"),
+    [(90, 96, 95.0), (1, 1.5, 0.75), (30, 28, 900.0), (300, 60, 900.0), (30, None, 900.0)],
+)
+def test_only_morphs_client_waits_for_its_request_timeout(
+    timeout: float, request_timeout: float | None, waits: float
+) -> None:
+    asked = {"scripts": ["1"], "timeout": timeout, "request_timeout": request_timeout}
+    assert wait_seconds(ExecuteBatch.model_validate(asked)) == waits
 
 
 def test_what_says_nothing_that_can_be_understood_has_the_value_0(client: httpx.Client) -> None:

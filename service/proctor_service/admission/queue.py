@@ -64,6 +64,26 @@ class Ticket:
             self.queue._end_alone()
 
 
+class SlotTime:
+    """Slot time of a ticket that is out: wall time, or its share where more are out than there are slots.
+
+    So all tickets together are charged for as many seconds as the slots have.
+    """
+
+    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._at = clock()
+        self._seconds = 0.0
+
+    def read(self, busy: int) -> float:
+        """Return the seconds so far; `busy`: the tickets that were out since the last reading."""
+        now = self._clock()
+        self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
+        self._at = now
+        return self._seconds
+
+
 class Reservation:
     """Capacity for the items of a request, returned item by item."""
 
@@ -104,6 +124,7 @@ class FairQueue:
         self._order = FairOrder(shares)
         self._places = Places(max_queued + slots, clock)
         self._busy = 0
+        self._slot_time = SlotTime(slots, clock)
         self._lent = 0
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
@@ -185,8 +206,12 @@ class FairQueue:
         """
         return Admission(self, tenant, job, deadline, priority, begun)
 
+    def slot_seconds(self) -> float:
+        """Return the slot time that a ticket has had which is out since the beginning."""
+        return self._slot_time.read(self._busy)
+
     def lend(self, tickets: int) -> None:
-        """Set the number of extra tickets: the count of running evaluations that use no core."""
+        """How many more tickets may be out, because so many running evaluations leave their core."""
         self._lent = max(tickets, 0)
         self._dispatch()
 
@@ -233,7 +258,7 @@ class FairQueue:
             self._order.leave(place, waiter)
 
     def _leave(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
-        self._busy -= 1
+        self._add_busy(-1)
         self._returned.add()
         self._order.settle(place, guess_seconds, held_seconds)
         self._dispatch()
@@ -243,21 +268,25 @@ class FairQueue:
         if not self._to_be_alone and not self._is_alone:
             self._between = 0
         self._to_be_alone.append(waiter)
-        self._busy -= 1
+        self._add_busy(-1)
         self._dispatch()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._to_be_alone.remove(waiter)
-                self._busy += 1  # the caller still has to return its ticket
-            else:  # the grant arrived in the same loop iteration as the cancellation
+                self._add_busy(1)  # its ticket is still to be given back
+            else:  # it was its turn in the very turn of the loop in which it was cancelled
                 self._end_alone()
             raise
 
     def _end_alone(self) -> None:
         self._is_alone = False
         self._between = self.slots  # a job with many exclusive tickets must let other jobs run
+
+    def _add_busy(self, tickets: int) -> None:
+        self._slot_time.read(self._busy)
+        self._busy += tickets
 
     def _dispatch(self) -> None:
         while self._busy < self.slots + self._lent and not self._is_alone:
@@ -267,11 +296,12 @@ class FairQueue:
             if taken is None:
                 break
             waiter, guess_seconds = taken
-            self._busy += 1
+            self._add_busy(1)
             self._between = max(0, self._between - 1)
             waiter.set_result(guess_seconds)
         if self._to_be_alone and not self._busy:
-            self._busy, self._is_alone = 1, True
+            self._add_busy(1)
+            self._is_alone = True
             self._to_be_alone.popleft().set_result(None)
         if not len(self._order):
             self._waiting_since = None
@@ -302,8 +332,8 @@ class Admission:
         if asked >= self._deadline:
             raise DeadlinePassed("the deadline passed before it was judged")
         self._place, self._guess_seconds = await self._queue._enter(*self._asked)
-        self._since = self._queue.clock()
-        return Ticket(self._since - asked, self._queue)
+        self._since = self._queue.slot_seconds()
+        return Ticket(self._queue.clock() - asked, self._queue)
 
     async def __aexit__(
         self,
@@ -311,5 +341,5 @@ class Admission:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        held_seconds = self._queue.clock() - self._since
+        held_seconds = self._queue.slot_seconds() - self._since
         self._queue._leave(self._place, self._guess_seconds, held_seconds)

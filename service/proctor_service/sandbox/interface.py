@@ -227,9 +227,9 @@ class Backend(Protocol):
         """Stop every sandbox and all processes behind the sandboxes."""
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Register the callback `tell(asleep, leased)`.
+        """Calls `tell(yielding, lent)` when it changes how many of the lent sandboxes leave their core.
 
-        `leased`: number of leased sandboxes; `asleep`: number of leased sandboxes using no core.
+        They are asleep, or have run for so long that programs which have just begun come first.
         """
 
     def census(self) -> dict[str, int]:

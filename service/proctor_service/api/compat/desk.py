@@ -78,10 +78,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Who asks, and for how long a failure is tried again."""
+    """Who asks, for how long a failure is tried again, and when the client must have an answer.
+
+    `answer_by`: on the monotonic clock.
+    """
 
     asker: Asker
     insist_seconds: float
+    answer_by: float
 
 
 class CompatDesk:
@@ -121,7 +125,8 @@ class CompatDesk:
             hold_seconds = min(manner.wait_seconds(asked), LONGEST_HOLD_SECONDS)
         deadline = begun + max(PATIENCE_SECONDS, hold_seconds)
         job = request.query_params.get("job", manner.job)[:200]
-        asking = Asking(Asker(tenant, job or manner.job, deadline), manner.insist_seconds)
+        asker = Asker(tenant, job or manner.job, deadline)
+        asking = Asking(asker, manner.insist_seconds, begun + hold_seconds)
         work = self._shelf.take(name) or self._begin(do(asked, asking), len(body))
         del body
         try:

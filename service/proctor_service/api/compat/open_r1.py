@@ -5,10 +5,14 @@ E2B's client takes `float()` of the value of a script's last expression for the 
 0.0 of the whole batch. It has no word for no reward: a failure of ours is `nan`, which is what the trainer
 makes of None. So null is kept for failures of ours. What a limit ends is the script's own doing, and
 has the value 0.0: a time limit that is worth nothing would be a way out of a bad reward.
+
+Neither client asks again. Morph's waits for its `request_timeout`, and makes 0.0 of the batch then. Scripts
+that are not done shortly before that are failures of ours, and the other scripts keep their values.
 """
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
@@ -21,14 +25,17 @@ from proctor_service.api.compat.cells import OUTPUT_KB, Cell, Kernel, reported
 from proctor_service.api.compat.desk import Asking, CompatDesk, Manner, all_of
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
 from proctor_service.api.compat.sandbox_fusion import language_of
-from proctor_service.errors import Failure, InvalidRequest, Refusal
+from proctor_service.errors import Failure, InvalidRequest, Overloaded, Refusal
 from proctor_service.judge.verdict import text_of
 from proctor_service.running import Program
 from proctor_service.sandbox.interface import Ended
 
 JOB = "open_r1"
 DEFAULT_SECONDS = 300.0
-WAIT_SECONDS = 900.0  # its client sets no limit of its own
+WAIT_SECONDS = 900.0  # E2B's client sets no limit of its own
+SPARE_SECONDS = 1.0  # of what Morph's client waits
+LAST_SECONDS = 4.0  # of the wait, at most: to end the scripts that are not done
+LAST_PART = 0.2
 MOST_SCRIPTS = 4096
 NO_REWARD = "0.0"
 NOT_A_REWARD = "nan"
@@ -42,12 +49,26 @@ LEFT = ("SystemExit", "it ended before its last expression")
 
 
 class ExecuteBatch(Form):
-    """The body of /execute_batch. `timeout` is in seconds, for each script."""
+    """The body of /execute_batch. `timeout` is in seconds, for each script.
+
+    `request_timeout`: Morph's client waits for so long for the whole batch, E2B's does not heed it.
+    """
 
     scripts: list[str] = Field(max_length=MOST_SCRIPTS)
     languages: list[str | None] = Field([])
     language: str = "python"
     timeout: float = Field(DEFAULT_SECONDS, gt=0)
+    request_timeout: float = Field(0.0, ge=0)
+
+
+def wait_seconds(asked: ExecuteBatch) -> float:
+    """Return a little less than the client waits.
+
+    Only Morph's has a `request_timeout` that exceeds the scripts' own.
+    """
+    if asked.request_timeout > asked.timeout:
+        return max(asked.request_timeout - SPARE_SECONDS, asked.request_timeout / 2)
+    return WAIT_SECONDS
 
 
 async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refusal) -> Response:
@@ -56,7 +77,7 @@ async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refus
     return JSONResponse([nothing] * len(asked.scripts))
 
 
-MANNER: Manner[ExecuteBatch] = Manner(JOB, lambda asked: WAIT_SECONDS, all_null)
+MANNER: Manner[ExecuteBatch] = Manner(JOB, wait_seconds, all_null)
 
 
 async def _execute_batch(
@@ -65,11 +86,31 @@ async def _execute_batch(
     languages = asked.languages or [asked.language] * len(asked.scripts)
     if len(languages) != len(asked.scripts):
         raise InvalidRequest(f"languages: {len(languages)} for {len(asked.scripts)} scripts")
-    pairs = zip(asked.scripts, languages, strict=True)
+    left_seconds = asking.answer_by - asyncio.get_running_loop().time()
+    until = asking.answer_by - min(LAST_SECONDS, LAST_PART * left_seconds)
     return await all_of(
-        _execute(desk, kernel, script, language_of(language or "python"), asked.timeout, asking)
-        for script, language in pairs
+        _execute_until(until, desk, kernel, script, language or "python", asked.timeout, asking)
+        for script, language in zip(asked.scripts, languages, strict=True)
     )
+
+
+async def _execute_until(
+    until: float,
+    desk: CompatDesk,
+    kernel: Kernel,
+    script: str,
+    language: str,
+    seconds: float,
+    asking: Asking,
+) -> dict[str, Any]:
+    """The script's execution, or no reward where it is not done by then (monotonic clock)."""
+    try:
+        async with asyncio.timeout_at(until) as limit:
+            return await _execute(desk, kernel, script, language_of(language), seconds, asking)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        return _nothing(f"{Overloaded.reason}: it is not done yet")
 
 
 async def _execute(

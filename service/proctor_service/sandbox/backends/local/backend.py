@@ -1,9 +1,9 @@
 """The local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-A pool of slots, each with a fork server and a waiting sandbox. `lease` takes a slot's sandbox.
-After the lease the slot waits until the kernel has removed the sandbox, then forks another. The
-pool grows up to a bound when all slots are taken. The monitor samples every sandbox except the
-shortest-lived: CPU time, idle time, and sleep.
+A pool of slots, each with a forkserver and a waiting sandbox. `lease` borrows a slot's sandbox; giving
+it back means waiting until the kernel has removed it, then the slot forks another. The pool grows when
+all slots are taken and stays bounded. A sweep looks at what runs longer than a moment: CPU time, idle
+time, who is asleep, and who has run for so long that programs which have just begun come first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,6 +25,7 @@ from proctor_service.sandbox.backends.local.nursery import Nursery
 from proctor_service.sandbox.backends.local.sandbox import LocalSandbox
 from proctor_service.sandbox.backends.local.slot import Slot
 from proctor_service.sandbox.backends.local.stateful import LocalStatefulSandbox
+from proctor_service.sandbox.backends.local.surroundings import available_memory_mb
 from proctor_service.sandbox.backends.local.watch import Pace, Watch
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
 from proctor_service.sandbox.open_files import raise_open_files
@@ -32,10 +34,11 @@ _log = logging.getLogger(__name__)
 _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
 _SURPLUS_SECONDS = 20.0
-_SWEEPS_PER_BACKGROUND_LOOK = 20
-_SESSION_PROCESSES = 1  # the session process counts, too
-_STILLBORN = 5  # after this number of failed spawns in a row, leases fail at once
-_TRY_AGAIN_SECONDS = 2.0  # duration of this state
+_SWEEPS_PER_SECOND = 20
+_MOST_LONG_RUNNERS = 128  # beside which programs that have just begun are run
+_SESSION_PROCESSES = 1  # what starts the commands is a process too
+_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once,
+_TRY_AGAIN_SECONDS = 2.0  # for so long
 
 
 class LocalBackend:
@@ -311,19 +314,26 @@ class LocalBackend:
 
     async def _sweep(self) -> None:
         told = 0
+        has_room = False
+        cores = len(os.sched_getaffinity(0))
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
             await self._watch.look()
             pace = Pace()
             for kept in list(self._kept.values()):
                 kept.look_at_memory()
-                if sweep % _SWEEPS_PER_BACKGROUND_LOOK == 0:
+                if sweep % _SWEEPS_PER_SECOND == 0:
                     kept.look_at_background()
                 await pace.rest()
-            asleep, lent = self._watch.rest()
-            if (asleep or told) and self._tell_asleep is not None:
-                self._tell_asleep(asleep, lent)
-                told = asleep
+            yielding, lent = self._watch.rest()
+            long_runners = self._watch.set_long_runners_aside(cores)
+            if long_runners and sweep % _SWEEPS_PER_SECOND == 0:
+                has_room = available_memory_mb() > self._plan.memory_mb
+            if has_room:
+                yielding += min(long_runners, _MOST_LONG_RUNNERS)
+            if (yielding or told) and self._tell_asleep is not None:
+                self._tell_asleep(yielding, lent)
+                told = yielding
             self._shrink()
 
     def _shrink(self) -> None:

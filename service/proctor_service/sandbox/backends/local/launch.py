@@ -42,7 +42,10 @@ _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Parameters of the local backend on this machine."""
+    """How the local backend will run on this machine.
+
+    `memory_mb`: as much as the evaluations that hold a slot may use together.
+    """
 
     launch: Launch
     traits: Traits
@@ -51,6 +54,7 @@ class Plan:
     cpu_weight: float
     warm_slots: int
     max_slots: int
+    memory_mb: float
 
     @property
     def memory_is_counted(self) -> bool:
@@ -116,6 +120,7 @@ def make_plan(settings: Settings) -> Plan:
         cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
         warm_slots=min(settings.slot_count(), settings.max_sandboxes),
         max_slots=settings.max_sandboxes,
+        memory_mb=settings.slot_count() * settings.memory_mb,
     )
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.backends.local import procfs
-from proctor_service.sandbox.backends.local.cgroups import AWAKE, RESTING, Group
+from proctor_service.sandbox.backends.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.backends.local.channel import Channel
 from proctor_service.sandbox.backends.local.endings import Evidence, classify, outside_cause
 from proctor_service.sandbox.backends.local.forkserver import LIMITS_BYTES, THREAD_MB
@@ -138,7 +138,7 @@ class LocalSandbox:
             return  # already gone; the descriptor number may be in use for another file
         if self._stopped_for is None and not procfs.is_exiting(self._pidfd):
             self._stopped_for = reason
-        self.take_core(True)  # exiting needs CPU time, too
+        self.set_weight(AWAKE)  # dying takes some CPU time, too
         with contextlib.suppress(ProcessLookupError, OSError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
@@ -194,10 +194,10 @@ class LocalSandbox:
         """Return True if the sandbox reached its own memory limit, not just a limit above."""
         return self._group is not None and self._group.at_memory_limit()
 
-    def take_core(self, whether: bool) -> None:
-        """Give the sandbox its full share of the cores, or only otherwise unused time."""
+    def set_weight(self, weight: float) -> None:
+        """Set the sandbox's part of the cores; a sandbox that is being ended keeps AWAKE."""
         if self._group is not None and not self.is_over:
-            self._group.set_weight(AWAKE if whether else RESTING)
+            self._group.set_weight(weight if self._stopped_for is None else AWAKE)
 
     def forget_kills(self) -> None:
         """Reset the count of out-of-memory kills, so past kills do not affect the ending."""

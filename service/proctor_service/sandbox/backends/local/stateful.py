@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
+from proctor_service.sandbox.backends.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.backends.local.endings import OVER, Evidence, outside_cause
 from proctor_service.sandbox.backends.local.execution import Execution, Pipes
 from proctor_service.sandbox.backends.local.memory import MemoryLimit
@@ -193,7 +194,7 @@ class LocalStatefulSandbox:
             if self._background_base is not None and self._sandbox.is_counted:
                 self._background_used += max(0.0, cpu_base - self._background_base)
             self._background_base = None
-            self._sandbox.take_core(True)
+            self._sandbox.set_weight(AWAKE)
             self._watch.add(self)
         self._running[execution.number] = execution
 
@@ -208,10 +209,11 @@ class LocalStatefulSandbox:
             self._background_busy = 0
             self._is_alone = False
             self._sandbox.forget_kills()
-            self._sandbox.take_core(False)
+            self._sandbox.set_weight(RESTING)
 
     def _tell_kill(self, execution: Execution, reason: Ending) -> None:
         if execution.stop(reason):
+            self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
     def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
@@ -262,6 +264,11 @@ class LocalStatefulSandbox:
     def host_pid(self) -> int | None:
         """Return the PID of the sandbox's first process."""
         return self._sandbox.host_pid()
+
+    def set_weight(self, weight: float) -> None:
+        """Set the sandbox's part of the cores; while a command is being ended it keeps AWAKE."""
+        ending = any(execution.stopped_for is not None for execution in self._running.values())
+        self._sandbox.set_weight(AWAKE if ending else weight)
 
     def cpu_seconds(self, summed: float) -> float:
         """Return CPU seconds since the first of the running commands began."""

@@ -1,13 +1,16 @@
 """Monitor of running sandboxes: CPU time, and wall time in which a program is idle by itself.
 
-Time counts as idle when the sandbox neither ran, nor waited for a core, nor was throttled by a CPU
-quota: run-queue wait on a busy machine never causes a timeout (see `idle.py`). Uninterruptible
-sleep in the kernel, which an overloaded machine now and then causes for every process, counts in
-part, because hostile code can cause this state. When two sandboxes take turns, each is idle only in
-its own turns, and delays of the service count for neither. Without a cgroup, CPU time and memory
-are summed over the sandbox's processes at each sample. Each sandbox decides itself how to react to
-a sample. Sampling many processes takes long: a thread then reads /proc, with pauses, and samples
-become less frequent.
+A moment counts as idle when the sandbox neither ran nor waited for a core in it, nor was throttled by a
+quota: time on a busy machine's run queue is nobody's timeout (see `idle.py`). A wait for the kernel
+itself, in which an overloaded machine leaves everybody now and then, counts for a part: hostile code can
+bring it about. Where two sandboxes take turns, each idles in its own turns alone, and the service's own
+delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
+instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
+take long to look at: that is done in a thread, with rests, and there are fewer looks.
+
+A program that has used a quarter of a second of CPU time is a long runner. Long runners leave the cores
+to programs that have just begun, and among themselves the oldest come first, as many as there are cores;
+the others are set aside until then. No limit notices: time spent waiting for a core never counts.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from functools import partial
 from typing import Protocol
 
 from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.backends.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.backends.local.idle import IdleClock, Sample, ThreadTimes
 from proctor_service.sandbox.backends.local.memory import MemoryLimit, exceeds, may_exceed
 from proctor_service.sandbox.backends.local.quota import Throttling
@@ -32,8 +36,10 @@ _MOST_THREADS = 10_000
 _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
-_SLICE_SECONDS = 0.004  # longest time of sampling without a pause
-_REST = 3  # pause afterwards, in multiples of this time
+_SLICE_SECONDS = 0.004  # so long the loop is held up
+_REST = 3  # times as long it is left alone after that
+_LONG_RUN_SECONDS = 0.25  # of CPU time
+_LOOKS_PER_LOOK_ASIDE = 8  # a sandbox that is set aside hardly runs, and is looked at so much less
 UNSEEN_TIMES = 3
 """Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
 
@@ -100,6 +106,9 @@ class Watched(Protocol):
     def on_memory_exceeded(self) -> None:
         """Handle memory use above the limit."""
 
+    def set_weight(self, weight: float) -> None:
+        """Set its part of the cores: a weight of `cgroups.py`."""
+
 
 @dataclass(slots=True)
 class _Seen:
@@ -111,8 +120,14 @@ class _Seen:
     threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
     waited_lately: float = 0.0
     asleep: bool = False
+    set_aside: bool = False
     ran: dict[int, float] = field(default_factory=dict)
     ran_seconds: float = 0.0
+
+    @property
+    def is_long_runner(self) -> bool:
+        """Whether it has run for long, and does not sleep now."""
+        return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
 
     def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
         """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
@@ -206,7 +221,8 @@ class Watch:
         self.reads = Reads()
         self._throttling = Throttling()
         self._seen: dict[Watched, _Seen] = {}
-        self._running: dict[Watched, float] = {}  # throttled seconds before monitoring began
+        self._running: dict[Watched, float] = {}  # and how long it was throttled before
+        self._looks = 0
 
     def add(self, sandbox: Watched) -> None:
         """Start monitoring a sandbox."""
@@ -220,6 +236,17 @@ class Watch:
     def rest(self) -> tuple[int, int]:
         """Return (sandboxes using no core at the last sample, all monitored sandboxes)."""
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
+
+    def set_long_runners_aside(self, cores: int) -> int:
+        """Give the cores to sandboxes that have just begun, and then to the `cores` oldest long runners.
+
+        Returns the number of long runners.
+        """
+        long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
+        for rank, (sandbox, seen) in enumerate(long_runners):
+            seen.set_aside = rank >= cores
+            sandbox.set_weight(SET_ASIDE if seen.set_aside else LONG_RUNNING)
+        return len(long_runners)
 
     async def close(self) -> None:
         """Stop the reads in progress."""
@@ -237,6 +264,7 @@ class Watch:
         """Sample every sandbox older than `_MOMENT_SECONDS` once."""
         pace = Pace()
         service = threading.get_native_id()
+        self._looks += 1
         for sandbox in list(self._running):
             await pace.rest()
             if sandbox not in self._running or sandbox.resting:
@@ -248,6 +276,8 @@ class Watch:
                 continue
             if sandbox not in self._seen:
                 self._seen[sandbox] = self._begin(sandbox, service)
+            elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
+                continue
             reading = _read(sandbox, pid, service, self._throttling, _FEW_THREADS)
             if reading is not None:
                 self._tell(sandbox, self._seen[sandbox], reading)
