@@ -151,6 +151,25 @@ def test_no_program_can_have_itself_killed_and_pass_for_lost(service: Service, h
     assert result["verdict"] == ("runtime_error" if how == "of_a_child" else "timeout")
 
 
+ORDINARY_SIGNALS = """
+import signal
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGHUP) is signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+"""
+
+
+def test_what_the_service_ignores_is_not_ignored_in_a_sandbox() -> None:
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)  # as `nohup` and a shell's `&` have it
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        with running_service(Settings(slots=1), judge=None) as service:
+            assert one(service, ORDINARY_SIGNALS, EXEC)["reward"] == 1.0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 HOLDS = "b = bytearray({} << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n# {}"
 
 
