@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from types import TracebackType
 
 from proctor_client.wire import Priority
 from proctor_service.admission.deadlines import AT_ONCE, Deadlines
+from proctor_service.admission.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
 from proctor_service.admission.fair import FairOrder, Place, Shares, Waiter
 from proctor_service.admission.places import (
     NOBODY,
@@ -54,7 +54,8 @@ class Ticket:
     async def alone(self) -> AsyncIterator[None]:
         """Waits until no other ticket is out, and keeps it so until its end.
 
-        Who waits so gives way meanwhile: two of them never wait for each other.
+        Who waits so gives way meanwhile: two of them never wait for each other. How much of the time
+        all others are held up for it is bounded (`exclusive.py`).
         """
         await self.queue._begin_alone()
         try:
@@ -95,6 +96,7 @@ class FairQueue:
         deadlines: Deadlines,
         clock: Callable[[], float] = time.monotonic,
         shares: Shares | None = None,
+        patience_seconds: float = FIRST_PATIENCE_SECONDS,
     ) -> None:
         self.slots = slots
         self.max_queued = max_queued
@@ -107,9 +109,7 @@ class FairQueue:
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
         self._draining = False
-        self._to_be_alone: deque[asyncio.Future[None]] = deque()
-        self._is_alone = False  # the one ticket that is out
-        self._between = 0  # tickets that may still go before the next that is to be alone
+        self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
         self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
 
     @property
@@ -238,40 +238,34 @@ class FairQueue:
         self._dispatch()
 
     async def _begin_alone(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._to_be_alone and not self._is_alone:
-            self._between = 0
-        self._to_be_alone.append(waiter)
+        waiter = self._exclusive.join()
         self._busy -= 1
         self._dispatch()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._to_be_alone.remove(waiter)
+                self._exclusive.leave(waiter)
                 self._busy += 1  # its ticket is still to be given back
             else:  # it was its turn in the very turn of the loop in which it was cancelled
                 self._end_alone()
             raise
 
     def _end_alone(self) -> None:
-        self._is_alone = False
-        self._between = self.slots  # a job that needs this often must not hold up all others
+        self._exclusive.end()
 
     def _dispatch(self) -> None:
-        while self._busy < self.slots + self._lent and not self._is_alone:
-            if self._to_be_alone and not self._between:
+        while self._busy < self.slots + self._lent and len(self._order):
+            if self._exclusive.holds_up():
                 break
             taken = self._order.take()
             if taken is None:
                 break
             waiter, guess_seconds = taken
             self._busy += 1
-            self._between = max(0, self._between - 1)
             waiter.set_result(guess_seconds)
-        if self._to_be_alone and not self._busy:
-            self._busy, self._is_alone = 1, True
-            self._to_be_alone.popleft().set_result(None)
+        if not self._busy and self._exclusive.begin():
+            self._busy = 1
         if not len(self._order):
             self._waiting_since = None
         elif self._waiting_since is None:
