@@ -163,17 +163,19 @@ def test_the_last_of_three_attempts_is_alone_and_then_it_is_lost() -> None:
         async def item(ticket: Ticket) -> None:
             await attempted(lost, ticket)
 
-        async with here.queue.admit("t", "holder", FAR):
-            async with here.queue.admit("t", "job", FAR) as ticket:
-                attempts = asyncio.create_task(item(ticket))
-                await settle()
-                assert beside == [True] * (MOST_ATTEMPTS - 1)
-                held_up = asyncio.create_task(here.other())
-                await settle()
-                assert not held_up.done()
-                assert not attempts.done()
-                attempts.cancel()
-                await asyncio.gather(attempts, return_exceptions=True)
+        async with (
+            here.queue.admit("t", "holder", FAR),
+            here.queue.admit("t", "job", FAR) as ticket,
+        ):
+            attempts = asyncio.create_task(item(ticket))
+            await settle()
+            assert beside == [True] * (MOST_ATTEMPTS - 1)
+            held_up = asyncio.create_task(here.other())
+            await settle()
+            assert not held_up.done()
+            assert not attempts.done()
+            attempts.cancel()
+            await asyncio.gather(attempts, return_exceptions=True)
         await held_up
         async with here.queue.admit("t", "job", FAR) as ticket:
             with pytest.raises(SandboxLost):
