@@ -55,10 +55,8 @@ from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
 from proctor_service.running import Runner
 from proctor_service.sandbox.interface import Backend, Limits
-from proctor_service.sandbox.open_files import (
-    allowed_open_files,
-    raise_open_files,
-)
+from proctor_service.sandbox.memory_room import memory_check, memory_room
+from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
 from proctor_service.server import Server as Server
 from proctor_service.server import make_server as make_server
 from proctor_service.settings import Settings, unknown_variables
@@ -306,6 +304,14 @@ def _version() -> str:
         return "0"
 
 
+def _warn_of_memory(settings: Settings) -> None:
+    """Logs how much memory the slots may want, where that is more than there is."""
+    if settings.backend == "local":
+        check = memory_check(settings, memory_room())
+        if not check.ok:
+            log.warning("%s; to mend: %s", check.detail, check.mend)
+
+
 def serve(settings: Settings) -> None:
     """Run the service until a stop signal. Raises StartError if the service cannot start."""
     app = build_app(settings)
@@ -318,6 +324,7 @@ def serve(settings: Settings) -> None:
     for name, nearest in unknown_variables().items():
         meant = f"; did you mean {nearest}?" if nearest else ""
         log.warning("%s is no setting%s", name, meant)
+    _warn_of_memory(app.state.rooms.settings)
     server = make_server(app)
     # Existing objects stay alive; without `freeze` each full collection would block the loop for
     # 25 ms.

@@ -1,7 +1,9 @@
 """Class names in a Java source: the public class, which names the file, and the class to run.
 
-Instead of a parser, a scan drops comments and literals and counts braces. The scan covers the first
-65,536 characters of the source, in linear time.
+The one to run is named with the package that the source declares.
+
+No parser: comments and literals are left out, and braces are counted. Only the beginning of a source
+is looked at, in time linear in it.
 """
 
 from __future__ import annotations
@@ -25,11 +27,17 @@ _TOKEN = re.compile(
     r"|\bvoid\s++main\s*+\(",
     re.ASCII,
 )
+_NAME = r"[A-Za-z_$][\w$]*+"
+_PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class JavaNames:
-    """`file`: class that names the source file. `main`: class to run."""
+    """Names in a source: of its file, and of what is run.
+
+    `file`: the class after which the source's file must be named. `main`: the class to run, with its
+    package.
+    """
 
     file: str = DEFAULT_NAME
     main: str = DEFAULT_NAME
@@ -38,7 +46,7 @@ class JavaNames:
 def java_names(source: str) -> JavaNames:
     """Return the name of the public class and of the first class with a `main`.
 
-    If only one is found, both fields have its name; otherwise both are `Main`.
+    Where one is missing it is the other, and else `Main`. The class to run has its package.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
     depth = 0
@@ -60,4 +68,12 @@ def java_names(source: str) -> JavaNames:
             main = main or current
         if depth == 0:
             is_public = False
-    return JavaNames(public or main or DEFAULT_NAME, main or public or DEFAULT_NAME)
+    return JavaNames(
+        public or main or DEFAULT_NAME, _package_prefix(text) + (main or public or DEFAULT_NAME)
+    )
+
+
+def _package_prefix(text: str) -> str:
+    """`x.y.` for a source, without comments, that begins with `package x.y;`."""
+    package = _PACKAGE.match(text)
+    return "" if package is None else "".join(package.group(1).split()) + "."

@@ -63,7 +63,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "java": Language(
         source="{file}.java",
-        compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "{file}.java"),
+        compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "-d", ".", "{file}.java"),
         run=("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
         needs=("javac", "java"),
         named_by="java",

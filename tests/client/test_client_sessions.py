@@ -353,6 +353,7 @@ def test_one_who_waits_for_a_result_may_be_cancelled_without_ending_it() -> None
 # ---------------------------------------------------------------- broken off in the middle
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_many_are_made_leaves_none() -> None:
     class Interrupting(FakeProctor):
         """Ctrl-C comes while the fifth is made."""
@@ -372,6 +373,7 @@ def test_ctrl_c_while_many_are_made_leaves_none() -> None:
     assert running(proctor) == 0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_the_middle_of_waiting_leaves_none() -> None:
     class Interrupting(Gates):
         """Ctrl-C comes while commands run; stopping their sandboxes ends them."""

@@ -56,6 +56,7 @@ def test_a_service_for_a_while() -> None:
         assert "token" not in repr(running)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_service_ends_with_the_command_however_that_ends(sign: signal.Signals) -> None:
     with subprocess.Popen(

@@ -257,6 +257,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("program", [WORKER, ASYNC_WORKER], ids=["threads", "loops"])
 @pytest.mark.parametrize("phase", ["creating", "waiting", "executing", "streaming"])
 def test_ctrl_c_leaves_no_sandbox(service: Service, phase: str, program: str) -> None:

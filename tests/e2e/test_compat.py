@@ -173,6 +173,15 @@ def test_other_languages_run_where_they_are_installed(client: httpx.Client, lang
         assert f"no {language!r} here" in ran["message"]
 
 
+def test_java_in_a_package_runs(client: httpx.Client) -> None:
+    source = f"package x.y;\n{HELLO['java']}"
+    ran = run_code(client, source, language="java", stdin="21\n", run_timeout=20)
+    if shutil.which("javac", path=SANDBOX_PATH):
+        assert ran["run_result"]["stdout"] == "42\n", ran
+    else:
+        assert ran["status"] == "SandboxError"
+
+
 def test_a_compiler_complains_in_its_own_result(client: httpx.Client) -> None:
     ran = run_code(client, "int main() { return x; }", language="c")
     assert ran["status"] == "Failed"

@@ -215,6 +215,10 @@ def test_a_java_class_has_any_name(service: Service) -> None:
         f"interface A {{ int f(); }} class Z {{ public static class In {{ }} {main} }}",
         f"public class Main {{ {main} }}",
         f"public enum E {{ X; {main} }}",
+        f"package x.y;\nimport java.util.*;\npublic class Solution {{ {main} }}",
+        f"/* a task */\npackage task ;\ninterface F {{ }}\nclass Other implements F {{ {main} }}",
+        "package x;\npublic class A { }\n"
+        f"class B {{ static class In {{ }} {main} }}\nenum Kind {{ ONE, TWO }}",
     ]
     items = [
         {
@@ -226,3 +230,18 @@ def test_a_java_class_has_any_name(service: Service) -> None:
     ]
     results = judge(service, *items, limits=LIMITS)
     assert [result["verdict"] for result in results] == ["passed"] * len(sources), results
+
+
+def test_a_java_package_finds_its_other_files(service: Service) -> None:
+    if "java" not in HERE:
+        return
+    calls = "public static void main(String[] a) { System.out.println(Helper.seven()); }"
+    helper = "public class Helper { public static int seven() { return 7; } }"
+    item = {
+        "completion": f"package x.y;\nimport x.z.Helper;\npublic class Solution {{ {calls} }}",
+        "files": {"x/z/Helper.java": f"package x.z;\n{helper}"},
+        "language": "java",
+        "grader": {"kind": "stdio", "cases": [{"stdout": "7"}] * 2},
+    }
+    (result,) = judge(service, item, limits=LIMITS)
+    assert result["verdict"] == "passed", result

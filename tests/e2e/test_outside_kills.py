@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,6 +153,25 @@ def test_no_program_can_have_itself_killed_and_pass_for_lost(service: Service, h
     assert result["verdict"] == ("runtime_error" if how == "of_a_child" else "timeout")
 
 
+ORDINARY_SIGNALS = """
+import signal
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGHUP) is signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+"""
+
+
+def test_what_the_service_ignores_is_not_ignored_in_a_sandbox() -> None:
+    numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM)  # as `nohup` and a shell's `&` have it
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        with running_service(Settings(slots=1), judge=None) as service:
+            assert one(service, ORDINARY_SIGNALS, EXEC)["reward"] == 1.0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 HOLDS = "b = bytearray({} << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n# {}"
 
 
@@ -176,6 +197,23 @@ def judged(url: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     assert answer.status_code == 200, answer.text
     results: list[dict[str, Any]] = answer.json()["results"]
     return results
+
+
+def test_slots_that_the_surroundings_have_no_memory_for_are_told() -> None:
+    slots = {"PROCTOR_SLOTS": "2", "PROCTOR_MEMORY_MB": "512"}
+    with surroundings_of(700) as group:
+        with ServiceProcess(**slots).within(group) as service:
+            said = service.logged
+        enter = ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', f"{group}/cgroup.procs"]
+        command = [*enter, sys.executable, "-m", "proctor_service", "doctor"]
+        environment = {**os.environ, **slots, "COLUMNS": "400"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "2 slots of 512 MB (memory_mb) may take 1024 MB; there are 700 MB by " in said
+    assert f"{group}/memory.limit_in_bytes" in said
+    assert "set PROCTOR_SLOTS=1, or PROCTOR_MEMORY_MB=350, or give more memory" in said
+    assert "may take 1024 MB; there are 700 MB" in done.stdout
+    with ServiceProcess(PROCTOR_SLOTS="1", PROCTOR_MEMORY_MB="64") as service:
+        assert "may take" not in service.logged
 
 
 def test_memory_that_the_surroundings_lack_is_nobodys_limit() -> None:

@@ -223,6 +223,7 @@ def test_batches_are_what_a_service_takes() -> None:
     assert [len(batch) for batch in _batches(large)] == [1, 1, 1]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
     began = threading.Event()
 

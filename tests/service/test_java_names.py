@@ -29,6 +29,13 @@ MAIN = "public static void main(String[] a) { }"
         (f"public record P(int x) {{ {MAIN} }}", "P", "P"),
         (f"class {'x' * 200} {{ {MAIN} }}", "Main", "Main"),
         (f"class ../../x {{ {MAIN} }}", "Main", "Main"),
+        (f"package x.y;\npublic class A {{ {MAIN} }}", "A", "x.y.A"),
+        (f"// package no;\n/* or\nso */ package a\n . b ; class A {{ {MAIN} }}", "A", "a.b.A"),
+        (f"package x;\npublic class A {{ }} class B {{ {MAIN} }}", "A", "x.B"),
+        ("package x;", "Main", "x.Main"),
+        (f"package ../x; class A {{ {MAIN} }}", "A", "A"),
+        (f"import packages.x; class A {{ {MAIN} }}", "A", "A"),
+        (f'class A {{ String s = "package x;"; {MAIN} }}', "A", "A"),
     ],
 )
 def test_names(source: str, file: str, main: str) -> None:
@@ -36,7 +43,21 @@ def test_names(source: str, file: str, main: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["{", "}", "/*", '"', '"""', "'", "//", "public ", "class ", "void "]
+    "part",
+    [
+        "{",
+        "}",
+        "/*",
+        '"',
+        '"""',
+        "'",
+        "//",
+        "public ",
+        "class ",
+        "void ",
+        "package ",
+        "package x . ",
+    ],
 )
 def test_any_source_has_names(part: str) -> None:
     assert java_names(part * 1_000_000) == JavaNames()

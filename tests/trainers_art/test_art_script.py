@@ -119,6 +119,7 @@ def test_a_training_from_beginning_to_end(service: ServiceProcess) -> None:
     assert all(asked.body["logprobs"] for asked in policy.received)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_training_that_is_stopped_leaves_nothing_behind(
     service: ServiceProcess, sign: signal.Signals
@@ -251,6 +252,7 @@ def test_a_run_goes_on_where_it_ended(
     assert [each.step for each in backend.trained] == [1, 2]
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("is_stubborn", [False, True])
 def test_a_backend_is_interrupted_and_a_second_time_whatever_it_does(
     standing: ServiceProcess,

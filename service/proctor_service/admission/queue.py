@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from types import TracebackType
 
 from proctor_client.wire import Priority
 from proctor_service.admission.deadlines import AT_ONCE, Deadlines
+from proctor_service.admission.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
 from proctor_service.admission.fair import FairOrder, Place, Shares, Waiter
 from proctor_service.admission.places import (
     NOBODY,
@@ -54,8 +54,8 @@ class Ticket:
     async def alone(self) -> AsyncIterator[None]:
         """Wait until all other tickets are returned, and block new tickets until the block ends.
 
-        While the holder waits, its own ticket counts as returned, so that two such waits cannot
-        deadlock.
+        Who waits so gives way meanwhile: two of them never wait for each other. How much of the time
+        all others are held up for it is bounded (`exclusive.py`).
         """
         await self.queue._begin_alone()
         try:
@@ -116,6 +116,7 @@ class FairQueue:
         deadlines: Deadlines,
         clock: Callable[[], float] = time.monotonic,
         shares: Shares | None = None,
+        patience_seconds: float = FIRST_PATIENCE_SECONDS,
     ) -> None:
         self.slots = slots
         self.max_queued = max_queued
@@ -129,10 +130,8 @@ class FairQueue:
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
         self._draining = False
-        self._to_be_alone: deque[asyncio.Future[None]] = deque()
-        self._is_alone = False  # a single ticket is in use, exclusively
-        self._between = 0  # tickets to grant before the next exclusive ticket
-        self._begun: set[Waiter] = set()  # waiters that stay while the service drains
+        self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
+        self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
 
     @property
     def busy(self) -> int:
@@ -264,45 +263,34 @@ class FairQueue:
         self._dispatch()
 
     async def _begin_alone(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not self._to_be_alone and not self._is_alone:
-            self._between = 0
-        self._to_be_alone.append(waiter)
-        self._add_busy(-1)
+        waiter = self._exclusive.join()
+        self._busy -= 1
         self._dispatch()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
-                self._to_be_alone.remove(waiter)
-                self._add_busy(1)  # its ticket is still to be given back
+                self._exclusive.leave(waiter)
+                self._busy += 1  # its ticket is still to be given back
             else:  # it was its turn in the very turn of the loop in which it was cancelled
                 self._end_alone()
             raise
 
     def _end_alone(self) -> None:
-        self._is_alone = False
-        self._between = self.slots  # a job with many exclusive tickets must let other jobs run
-
-    def _add_busy(self, tickets: int) -> None:
-        self._slot_time.read(self._busy)
-        self._busy += tickets
+        self._exclusive.end()
 
     def _dispatch(self) -> None:
-        while self._busy < self.slots + self._lent and not self._is_alone:
-            if self._to_be_alone and not self._between:
+        while self._busy < self.slots + self._lent and len(self._order):
+            if self._exclusive.holds_up():
                 break
             taken = self._order.take()
             if taken is None:
                 break
             waiter, guess_seconds = taken
-            self._add_busy(1)
-            self._between = max(0, self._between - 1)
+            self._busy += 1
             waiter.set_result(guess_seconds)
-        if self._to_be_alone and not self._busy:
-            self._add_busy(1)
-            self._is_alone = True
-            self._to_be_alone.popleft().set_result(None)
+        if not self._busy and self._exclusive.begin():
+            self._busy = 1
         if not len(self._order):
             self._waiting_since = None
         elif self._waiting_since is None:

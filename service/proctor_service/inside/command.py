@@ -56,11 +56,19 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _files_here() -> dict[str, tuple[int, int, int]]:
-    """The regular files of the working directory, with what changes when one is written."""
+    """The regular files of the working directory and below, with what changes when one is written."""
     found = {}
-    with os.scandir(".") as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                status = entry.stat(follow_symlinks=False)
-                found[entry.name] = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+    left = ["."]
+    while left:  # no recursion, however deep it goes
+        try:
+            with os.scandir(left.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        left.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+                        found[entry.path.removeprefix("./")] = state
+        except OSError:
+            continue  # a path that is too long, or not to be read: nothing that a compiler made
     return found

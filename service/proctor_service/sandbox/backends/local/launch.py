@@ -23,6 +23,7 @@ from proctor_service.sandbox.backends.local import bundle, cgroups, kernel, secc
 from proctor_service.sandbox.backends.local.abilities import kernel_checks
 from proctor_service.sandbox.backends.local.nursery import Launch
 from proctor_service.sandbox.interface import Check, Traits
+from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings
 
@@ -94,6 +95,7 @@ def make_plan(settings: Settings) -> Plan:
         _core_check(hierarchy),
         _hidden_service(interpreter),
         _open_files_check(settings),
+        memory_check(settings, memory_room()),
         Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
         *_language_checks(settings, languages),
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_ROOT = Path("/sys/fs/cgroup")
+from proctor_service.sandbox.cgroups_above import files_above
+
 _UNITS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}  # v2, v1
 _MOST_BYTES = 4096
 
@@ -47,21 +48,7 @@ def _throttled(descriptor: int) -> float:
 
 
 def _stat_files() -> list[Path]:
-    """Return the `cpu.stat` files from this process' cgroup up to the root, if quotas exist."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
+    """`cpu.stat` of each group from this process' own up to the root, where there is a quota to have."""
+    if not files_above("cpu", ("cpu.cfs_quota_us", "cpu.max")):
         return []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = (_ROOT / "cpu").resolve() if controllers else _ROOT
-        # In a container without a cgroup namespace, the path is the host's, `top` the container's.
-        own = top / path.lstrip("/")
-        groups = [own, *own.parents] if own.is_dir() else [top]
-        groups = groups[: groups.index(top) + 1]
-        found = [group / "cpu.stat" for group in groups if (group / "cpu.stat").is_file()]
-        if found and (controllers or any((group / "cpu.max").is_file() for group in groups)):
-            return found
-    return []
+    return files_above("cpu", ("cpu.stat",))

@@ -25,7 +25,8 @@ def main(
     inside_main: Callable[[int], None],
     warm_up: Callable[[], None],
 ) -> None:
-    """Fork fork servers until the service closes the socket; returns only inside a sandbox."""
+    """Forks forkservers until the service hangs up; returns only inside a sandbox."""
+    _forget_inherited_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
     gc.collect()
     kernel.give_memory_back()
@@ -59,6 +60,15 @@ def main(
         control.close()
         for descriptor in descriptors[1:]:
             os.close(descriptor)
+
+
+def _forget_inherited_signals() -> None:
+    """Restores what a Python begins with, whatever the service ignores: `nohup`, a job in the background."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python's own choice
+        if signal.getsignal(number) is signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
 
 
 def _flags(config: dict[str, object]) -> int:

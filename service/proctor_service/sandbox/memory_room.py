@@ -1,0 +1,69 @@
+"""The memory that there is for the service and its sandboxes, and whether its slots may want more."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_service.sandbox.cgroups_above import files_above
+from proctor_service.sandbox.interface import Check
+from proctor_service.settings import Settings
+
+_MEBIBYTE = 1 << 20
+_MEMINFO = Path("/proc/meminfo")
+_LIMIT_FILES = ("memory.limit_in_bytes", "memory.max")  # v1, v2
+_LARGEST_LIMIT_BYTES = 1 << 60  # version 1 has a number for "no limit", a little above
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRoom:
+    """Megabytes, and the place where the kernel says so."""
+
+    megabytes: int
+    source: str
+
+
+def memory_room() -> MemoryRoom | None:
+    """The least of what the machine has available and of the limits of the cgroups above.
+
+    None where the kernel tells neither.
+    """
+    return min((*_available(), *_limits()), key=lambda room: room.megabytes, default=None)
+
+
+def memory_check(settings: Settings, room: MemoryRoom | None) -> Check:
+    """Whether all slots at once, each at the default limit, fit into the memory that there is."""
+    slots, each_mb = settings.slot_count(), settings.memory_mb
+    wanted = f"{slots} slots of {each_mb} MB (memory_mb) may take {slots * each_mb} MB"
+    if room is None:
+        return Check("memory_room", True, f"{wanted}; how much there is, is not told here")
+    detail = f"{wanted}; there are {room.megabytes} MB by {room.source}"
+    fitting = room.megabytes // each_mb
+    fewer = f"PROCTOR_SLOTS={fitting}, or " if fitting else ""
+    return Check(
+        "memory_room",
+        slots * each_mb <= room.megabytes,
+        detail,
+        f"set {fewer}PROCTOR_MEMORY_MB={room.megabytes // slots}, or give more memory; what does "
+        "not fit is judged again, later",
+    )
+
+
+def _available() -> Iterator[MemoryRoom]:
+    """Of the whole machine. Kernels before 3.14 tell only how much there is in all."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
+        for name in ("MemAvailable", "MemTotal"):
+            if name in lines:
+                yield MemoryRoom(int(lines[name].split()[0]) // 1024, name)
+                return
+
+
+def _limits() -> Iterator[MemoryRoom]:
+    for file in files_above("memory", _LIMIT_FILES):
+        with contextlib.suppress(OSError, ValueError):  # `max` is no number
+            limit_bytes = int(file.read_text())
+            if limit_bytes < _LARGEST_LIMIT_BYTES:
+                yield MemoryRoom(limit_bytes // _MEBIBYTE, str(file))

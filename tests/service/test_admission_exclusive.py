@@ -1,0 +1,185 @@
+"""Tickets that are alone: nothing runs beside them, and all others are held up for a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from proctor_service.admission.deadlines import Deadlines
+from proctor_service.admission.queue import FairQueue, Ticket
+from proctor_service.attempts import MOST_ATTEMPTS, attempted
+from proctor_service.errors import SandboxLost
+
+FAR = 1e9
+ALONE, OTHER = "alone", "other"
+
+
+class Clock:
+    """A clock that tests turn."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Room:
+    """A queue, and who ran in it: in which order, and beside how many others."""
+
+    def __init__(self, queue: FairQueue, clock: Clock) -> None:
+        self.queue = queue
+        self.clock = clock
+        self.order: list[str] = []
+        self.running = 0
+
+    async def run(self, kind: str, seconds: float) -> None:
+        """What holds a ticket: notes it, and turns the clock."""
+        self.running += 1
+        self.order.append(kind)
+        assert kind != ALONE or self.running == 1, "somebody runs beside it"
+        await asyncio.sleep(0)
+        assert kind != ALONE or self.running == 1, "somebody has come"
+        self.clock.now += seconds
+        self.running -= 1
+
+    async def other(self, seconds: float = 1.0) -> None:
+        async with self.queue.admit("t", OTHER, FAR):
+            await self.run(OTHER, seconds)
+
+    async def alone(self, seconds: float = 1.0) -> None:
+        async with self.queue.admit("t", ALONE, FAR) as ticket, ticket.alone():
+            await self.run(ALONE, seconds)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(20):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def settle() -> None:
+    """Lets everything that can happen now happen."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def room(slots: int) -> Room:
+    clock = Clock()
+    return Room(FairQueue(slots, 1000, Deadlines(), clock), clock)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_those_who_are_to_be_alone_hold_up_others_for_a_part_of_the_time(slots: int) -> None:
+    async def test() -> None:
+        here = room(slots)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(here.alone())
+            for _ in range(400):
+                group.create_task(here.other())
+        order = "".join("A" if kind == ALONE else "." for kind in here.order)
+        assert order.count("A") == 10
+        *between, _ = order.strip(".").split("A")[1:]
+        assert min(map(len, between)) >= 3
+
+    run(test)
+
+
+def test_where_nobody_else_waits_they_follow_each_other() -> None:
+    async def test() -> None:
+        here = room(4)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(10):
+                group.create_task(here.alone())
+        assert here.order == [ALONE] * 10
+
+    run(test)
+
+
+def test_a_ticket_that_is_held_for_long_holds_up_nobody_but_who_is_to_be_alone() -> None:
+    async def test() -> None:
+        queue = FairQueue(4, 1000, Deadlines(), time.monotonic, patience_seconds=0.001)
+        here = Room(queue, Clock())
+        let_go = asyncio.Event()
+
+        async def holder() -> None:
+            async with queue.admit("t", "holder", FAR):
+                await let_go.wait()
+
+        held = asyncio.create_task(holder())
+        await settle()
+        waits = asyncio.create_task(here.alone())
+        await settle()
+        await asyncio.gather(*(here.other() for _ in range(50)))
+        assert not waits.done()
+        let_go.set()
+        await waits
+        await held
+        assert here.order == [OTHER] * 50 + [ALONE]
+
+    run(test)
+
+
+@pytest.mark.parametrize("turns", range(-1, 4))
+def test_who_is_cancelled_leaves_the_queue_as_it_was(turns: int) -> None:
+    async def test() -> None:
+        here = room(2)
+        async with here.queue.admit("t", "holder", FAR):
+            waits = asyncio.create_task(here.alone())
+            others = [asyncio.create_task(here.other()) for _ in range(3)]
+            await settle()
+            assert not any(other.done() for other in others)
+            if turns < 0:
+                waits.cancel()  # and the ticket comes back before it has noticed
+            if turns == 0:
+                waits.cancel()
+                await settle()
+                assert all(other.done() for other in others)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waits.cancel()  # in the very turn in which its own comes, in one case
+        await asyncio.gather(waits, *others, return_exceptions=True)
+        assert here.order.count(OTHER) == 3
+        assert here.queue.busy == here.queue.queued == 0
+
+    run(test)
+
+
+def test_the_last_of_three_attempts_is_alone_and_then_it_is_lost() -> None:
+    async def test() -> None:
+        here = room(4)
+        beside: list[bool] = []
+
+        async def lost() -> None:
+            beside.append(here.queue.busy > 1)
+            raise SandboxLost("killed")
+
+        async def item(ticket: Ticket) -> None:
+            await attempted(lost, ticket)
+
+        async with (
+            here.queue.admit("t", "holder", FAR),
+            here.queue.admit("t", "job", FAR) as ticket,
+        ):
+            attempts = asyncio.create_task(item(ticket))
+            await settle()
+            assert beside == [True] * (MOST_ATTEMPTS - 1)
+            held_up = asyncio.create_task(here.other())
+            await settle()
+            assert not held_up.done()
+            assert not attempts.done()
+            attempts.cancel()
+            await asyncio.gather(attempts, return_exceptions=True)
+        await held_up
+        async with here.queue.admit("t", "job", FAR) as ticket:
+            with pytest.raises(SandboxLost):
+                await item(ticket)
+        assert beside == [True] * (MOST_ATTEMPTS - 1) + [False] * MOST_ATTEMPTS
+
+    run(test)
