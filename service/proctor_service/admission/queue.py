@@ -264,20 +264,24 @@ class FairQueue:
 
     async def _begin_alone(self) -> None:
         waiter = self._exclusive.join()
-        self._busy -= 1
+        self._add_busy(-1)
         self._dispatch()
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._exclusive.leave(waiter)
-                self._busy += 1  # its ticket is still to be given back
-            else:  # it was its turn in the very turn of the loop in which it was cancelled
+                self._add_busy(1)  # the ticket is still to be returned
+            else:  # the turn came in the same iteration of the loop as the cancellation
                 self._end_alone()
             raise
 
     def _end_alone(self) -> None:
         self._exclusive.end()
+
+    def _add_busy(self, tickets: int) -> None:
+        self._slot_time.read(self._busy)
+        self._busy += tickets
 
     def _dispatch(self) -> None:
         while self._busy < self.slots + self._lent and len(self._order):
@@ -287,10 +291,10 @@ class FairQueue:
             if taken is None:
                 break
             waiter, guess_seconds = taken
-            self._busy += 1
+            self._add_busy(1)
             waiter.set_result(guess_seconds)
         if not self._busy and self._exclusive.begin():
-            self._busy = 1
+            self._add_busy(1)
         if not len(self._order):
             self._waiting_since = None
         elif self._waiting_since is None:
