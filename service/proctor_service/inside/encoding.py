@@ -53,8 +53,7 @@ class Encoder:
     """One encoding: the back-references, and the budget that is left.
 
     ``kept`` holds the containers in the order of their numbers; a peer shares the mutable ones
-    afterwards. ``known`` may answer a wire form for a container that the other side already has,
-    and ``reopen`` one for an object that is met within its own content.
+    afterwards. ``known`` may answer a wire form for a container that the other side already has.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Encoder:
         known: Callable[[Any], Any] | None = None,
     ) -> None:
         self.kept: list[Any] = []
-        self.reopen: Callable[[Any], Any] | None = None
         # Whether numpy's arrays cross as lists, for a reader that has no numpy.
         self.plain_arrays = False
         # By number: the expanded size, None while the container is open.
@@ -227,9 +225,6 @@ class Encoder:
         self.spend(PART_BYTES)
         kind = _type(value)
         if _id(kind) not in FILLED_LATER and kind is not loaded("numpy", "ndarray"):
-            wire = None if self.reopen is None else self.reopen(value)
-            if wire is not None:
-                return wire
             raise ValueTooDeep("the value contains itself")
         return ["r", number]
 

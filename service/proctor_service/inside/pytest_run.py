@@ -62,7 +62,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     if broken is not None:
         _unusable(channel, broken)
     guard.into_unittest(unittest.TestCase)
-    unittest_guard.guard(whose, lambda: None)
+    unittest_guard.guard(whose)
     sys.meta_path.insert(0, files)
     reporter = make_reporter(say, tests, files, whose, lambda: _begin(channel, say, source))
     options = [*_options(directory, tests), *files_to_collect(tests)]

@@ -141,7 +141,7 @@ class _Tests:
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
-            unittest_guard.guard(self._origins, lambda: None)
+            unittest_guard.guard(self._origins)
             self._cases.replace_main()
         ours = (_Tests, comparing.Comparing, harness.Original, test_cases.Cases, origins.Origins)
         patching = _speak_of("patch", texts)

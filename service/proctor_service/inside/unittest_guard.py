@@ -16,15 +16,12 @@ _CALLS = ("_callSetUp", "_callTestMethod", "_callTearDown", "_callCleanup")
 _TEXT = "the program skips its test"
 
 
-def guard(origins: Origins, told: Callable[[], None]) -> None:
-    """Changes the classes of unittest; `told` is called at each skip by the submission."""
+def guard(origins: Origins) -> None:
+    """Changes the classes of unittest."""
     import unittest  # dear, and most runs need none
 
     def is_foreign(error: BaseException | None) -> bool:
-        found = isinstance(error, unittest.SkipTest) and origins.passed_submission(error)
-        if found:
-            told()
-        return found
+        return isinstance(error, unittest.SkipTest) and origins.passed_submission(error)
 
     def calling(plain: Callable[..., Any]) -> Callable[..., Any]:
         def called(case: Any, *args: Any, **named: Any) -> Any:

@@ -36,7 +36,6 @@ class _Reports:
 
     setup_failed: str | None = None
     outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
-    signals: list[str] = field(default_factory=list)
     broken: str | None = None
     asked: int = 0
     relayed: bool = False
@@ -51,8 +50,6 @@ class _Reports:
                 self.broken = text
             case ["test", int(index), str(outcome), str(text), dict(more)]:
                 self.outcomes[index] = (outcome, text, more)
-            case ["signals", list(names)]:
-                self.signals = [str(name) for name in names]
             case ["done", dict(more)]:
                 self.done = True
                 asked = more.get("asked")
@@ -173,9 +170,6 @@ def _conclude(
         for index, test in enumerate(grader.tests)
     )
     verdict, text = _verdict(finished, tests_ended, reports, counted.first)
-    signals = list(dict.fromkeys(reports.signals))
-    if verdict == "early_exit":
-        signals.append("early_exit")
     # The submission may print what it was given.
     shown = grader.reveal or tests.literal_calls
     output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
@@ -186,7 +180,7 @@ def _conclude(
         failures=counted.failures,
         message=text,
         integrity="separated",
-        hack_signals=tuple(signals),
+        hack_signals=("early_exit",) if verdict == "early_exit" else (),
         usage=finished.ended.usage + tests_ended.usage,
         **output,
     )

@@ -36,7 +36,6 @@ async def judge(
         setup=grader.setup,
         tests=[{"source": test.source, "run": test.run} for test in tests],
         tools=backend.traits.tools,
-        reveal=grader.reveal,
         word=word,
         end=end,
     )

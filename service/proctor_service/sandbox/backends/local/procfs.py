@@ -120,19 +120,7 @@ def schedule(thread: int) -> tuple[float, float]:
 
 def any_is_runnable(pids: list[int]) -> bool:
     """Whether a thread of these processes runs, or waits for a core."""
-    return _any_is(b"R", pids)
-
-
-def any_is_blocked(pids: list[int]) -> bool:
-    """Whether a thread of these processes waits for the kernel itself, and not of its own will.
-
-    For a disk, for memory, or for a lock that all processes share. A parent in vfork(2) seems to, too.
-    """
-    return _any_is(b"D", pids)
-
-
-def _any_is(state: bytes, pids: list[int]) -> bool:
-    return state in states((pid, thread) for pid in pids for thread in threads(pid))
+    return b"R" in states((pid, thread) for pid in pids for thread in threads(pid))
 
 
 def states(of: Iterable[tuple[int, int]]) -> Iterator[bytes]:

@@ -44,14 +44,13 @@ An honest program on a busy machine has such times too, so it is more than once.
 class Look:
     """What was seen of a sandbox since the look before, and what is settled now of the time before.
 
-    `interval_seconds` of wall time have passed, in which it `used_seconds` of CPU time, over all cores;
-    `cpu_seconds` since it was first watched. `contended`: something waited for a core lately. Of
+    In that time it used `used_seconds` of CPU time, over all cores, and `cpu_seconds` since it was first
+    watched. `contended`: something waited for a core lately. Of
     `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
     `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
     either: nobody can tell whose they were.
     """
 
-    interval_seconds: float
     used_seconds: float
     contended: bool
     cpu_seconds: float
@@ -294,7 +293,6 @@ def _look_at(sandbox: Watched, seen: _Seen, sample: Sample) -> Look:
     seen.asleep = settled.asleep
     seen.looked_at, seen.cpu_seconds, seen.threads = sample.begun, cpu, sample.threads
     return Look(
-        interval,
         used,
         contended,
         cpu,
