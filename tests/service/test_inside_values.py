@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proctor_service.inside import values
+from proctor_service.inside.refusals import NO_BASE
 from proctor_service.inside.showing import show
 from proctor_service.inside.values import Malformed, ValueTooDeep, ValueTooLarge
 
@@ -231,7 +232,7 @@ def test_a_caller_makes_and_resolves_handles() -> None:
     assert back[0] is marker
     assert back[1] is person
     assert back[2] is marker
-    assert bases == [values.NO_BASE, ("a", 1)]
+    assert bases == [NO_BASE, ("a", 1)]
 
 
 def test_too_much_is_refused() -> None:

@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     Finish = Callable[[Any, Any, list[Any], list[Any], int], Any]
 
 PENDING = object()
-NO_BASE = object()
-
-
-class Opaque:
-    """What isn't plain: it has a class's name, equals nothing but itself, and can do nothing."""
-
-    __slots__ = ("truth", "type_name")
-
-    def __init__(self, type_name: str, truth: bool | None = None) -> None:
-        self.type_name = type_name
-        self.truth = truth
-
-    def __repr__(self) -> str:
-        return f"<{self.type_name} object>"
 
 
 def _big(decoder: Any, wire: list[Any]) -> int:

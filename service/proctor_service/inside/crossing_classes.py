@@ -12,13 +12,12 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .encoding import class_mro, class_name, derives
+from .introspection import class_members, class_mro, class_name, derives
 from .refusals import Malformed
 from .standard_names import find_standard_class, standard_class
 
 _type, _str = type, str
 _bases = type.__dict__["__bases__"].__get__
-_members = type.__dict__["__dict__"].__get__
 _args = vars(BaseException)["args"].__get__
 _traceback = vars(BaseException)["__traceback__"].__get__
 _own_fields = vars(BaseException)["__dict__"].__get__
@@ -36,7 +35,7 @@ def describe_class(cls: Any, number_of: Any) -> dict[str, Any]:
     special: dict[str, bool] = {}
     for base in class_mro(cls):
         if base is not object:
-            members = _members(base)
+            members = class_members(base)
             for key in members:
                 if _type(key) is _str and key[:2] == "__":
                     special.setdefault(key, members[key] is not None)
@@ -72,7 +71,7 @@ ALL_CONTROL = frozenset(_CONTROL.values())
 
 def is_made_here(cls: Any) -> bool:
     """Whether a class stands for one of the other side, whatever its name and module say."""
-    return "__proctor_class__" in _members(cls)
+    return "__proctor_class__" in class_members(cls)
 
 
 def control_names(error: BaseException) -> set[str]:
@@ -133,7 +132,7 @@ def _facts(error: BaseException, encoder: Any) -> dict[str, Any]:
         if derives(_type(value), BaseException) and not encoder.is_open(value):
             facts[name] = value
     for base in class_mro(_type(error)):
-        members = _members(base) if _type(base) is _type else {}
+        members = class_members(base) if _type(base) is _type else {}
         for name in members:
             if _type(members[name]) in _FIELDS and name not in ("args", *_CHAIN):
                 try:
@@ -216,7 +215,7 @@ def _is_field(error: BaseException, name: str) -> bool:
 
 def nearest_standard(cls: Any) -> Any:
     """The first class of an exception's MRO that is not one made here."""
-    for base in type.__dict__["__mro__"].__get__(cls):
+    for base in class_mro(cls):
         if not is_made_here(base):
             return base
     return Exception

@@ -13,15 +13,13 @@ import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .builtin_decoders import CONTAINERS, LEAVES, NO_BASE, PENDING, Opaque
-from .refusals import MAX_DECODED_BYTES, MAX_DEPTH, PART_BYTES, Malformed
+from .builtin_decoders import CONTAINERS, LEAVES, PENDING
+from .refusals import MAX_DECODED_BYTES, MAX_DEPTH, NO_BASE, PART_BYTES, Malformed, Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     ResolveHandle = Callable[[list[Any], Any], Any]
-
-__all__ = ["NO_BASE", "Decoder", "Opaque", "decode"]
 
 # Handles nest by calls, so an encoder never gets far beyond its own bound.
 _MAX_DEPTH = MAX_DEPTH + 100
@@ -130,10 +128,6 @@ class Decoder:
         self.kept.append(value)
         self._sizes.append(size)
         return len(self.kept) - 1
-
-    def opaque(self, name: str) -> Opaque:
-        """A value that is not represented here."""
-        return Opaque(name)
 
     def back(self, wire: list[Any]) -> Any:
         """A container met before."""

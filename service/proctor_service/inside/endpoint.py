@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .crossing_classes import REFERENCE, Built, describe_class, encode_exception
-from .encoding import derives
+from .introspection import derives
 from .iterators import KINDS, EventLoop, local_version
 from .object_operations import AWAITED, OPERATIONS
 from .references import Reference

@@ -10,6 +10,7 @@ import builtins
 from typing import Any
 
 from . import script
+from .introspection import class_mro
 from .origins import Origins
 
 _MOST = 2000
@@ -35,7 +36,7 @@ def texts(error: BaseException | None, origins: Origins, *, loading: bool) -> tu
 def _known_name(error: BaseException) -> str:
     """The name of the nearest class that Python itself has."""
     names: Any = vars(builtins)
-    for base in type.__dict__["__mro__"].__get__(type(error)):
+    for base in class_mro(type(error)):
         if names.get(base.__name__) is base:
             return str(base.__name__)
     return "Exception"

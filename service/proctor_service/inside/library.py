@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import numpy_values
+from .introspection import class_mro, loaded
+from .introspection import content_of as _of
 from .refusals import Malformed, ValueTooLarge
 
 if TYPE_CHECKING:
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 
 
 _type, _str, _int, _len, _list, _any = type, str, int, len, list, any
-_modules = sys.modules
 _import_module = importlib.import_module
-_module_dict: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 _get = object.__getattribute__
-_type_mro = type.__dict__["__mro__"].__get__
 
 MAX_DECIMAL_CHARACTERS = 20_000
 MAX_DECIMAL_EXPONENT = 1_000_000
 MAX_FRACTION_BITS = 200_000
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-
-
-def loaded(module: str, name: str) -> Any:
-    """``module.name`` if that module is loaded, else None."""
-    found = _modules.get(module)
-    return _module_dict(found).get(name) if _type(found) is ModuleType else None
 
 
 def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
@@ -54,15 +45,10 @@ def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
         if loaded(module, name) is cls:
             _cache[id(cls)] = (cls, function)
             return function
-    return numpy_values.encoder_of(cls, _type_mro(cls))
+    return numpy_values.encoder_of(cls, class_mro(cls))
 
 
 _cache: dict[int, tuple[type, Callable[[Any, Any], Any]]] = {}
-
-
-def _of(value: Any) -> Any:
-    # An instance of a subclass comes wrapped; see builtin_encoders.Content.
-    return value.value if _type(value).__name__ == "Content" else value
 
 
 def _decimal(encoder: Any, value: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .introspection import class_mro
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -54,9 +56,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
         text = type.__dict__["__qualname__"].__get__(value)
     else:
         name = type.__dict__["__qualname__"].__get__(kind)
-        base = next(
-            (base for base in type.__dict__["__mro__"].__get__(kind) if base in _COPIES), None
-        )
+        base = next((base for base in class_mro(kind) if base in _COPIES), None)
         text = (
             f"<{name} object>" if base is None else f"{name}({show(_COPIES[base](value), left[0])})"
         )

@@ -11,7 +11,7 @@ import sys
 import types
 from typing import Any
 
-from .encoding import class_mro, class_name, derives
+from .introspection import class_mro, class_name, derives
 from .iterators import ITERATOR_KINDS
 from .standard_names import importable_name
 from .test_failures import is_telling

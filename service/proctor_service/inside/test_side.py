@@ -6,12 +6,11 @@ from typing import Any
 
 from . import handles, test_objects
 from .crossing_classes import NAMES, REFERENCE, TRACE, control_names, names_of
-from .decoding import NO_BASE
 from .endpoint import ClassInfo, Endpoint, find_exception, kind_and_number
 from .handles import Handle, Refused, data_names, reference_of
 from .iterators import KINDS
 from .references import Reference
-from .refusals import Malformed
+from .refusals import NO_BASE, Malformed
 from .rpc import Gone, Unusable
 from .standard_names import find_standard_class
 from .test_failures import checked_places, is_telling, may_cross

@@ -11,12 +11,11 @@ import json
 from typing import Any
 
 from . import json_lines
-from .decoding import NO_BASE, Decoder, Opaque, decode
+from .decoding import Decoder, decode
 from .encoding import Encoder, encode
-from .refusals import MAX_LINE_BYTES, Malformed, ValueTooDeep, ValueTooLarge
+from .refusals import MAX_LINE_BYTES, Malformed, Opaque, ValueTooDeep, ValueTooLarge
 
 __all__ = [
-    "NO_BASE",
     "Decoder",
     "Encoder",
     "Malformed",
