@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-import collections
-import datetime
-import decimal
-import fractions
 from collections.abc import Iterator
 from typing import Literal
 
+from proctor_service.inside.handles import data_names
 from proctor_service.judge.analysis.names import Names, entry_is_class, entry_name
 from proctor_service.judge.analysis.scopes import (
     Binding,
@@ -32,20 +29,8 @@ from proctor_service.judge.analysis.suite import Suite
 
 Kind = Literal["object", "collection"]
 
-_DATA_TYPES: tuple[type, ...] = (
-    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
-    *(collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict),
-    *(datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction),
-)
-_ARRAY_ATTRIBUTES = (
-    *("T", "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy"),
-    *("cumsum", "data", "dot", "dtype", "fill", "flatten", "item", "itemsize", "max"),
-    *("mean", "min", "nbytes", "ndim", "prod", "ravel", "repeat", "reshape", "round"),
-    *("shape", "size", "sort", "squeeze", "std", "strides", "sum", "swapaxes", "tobytes"),
-    *("tolist", "trace", "transpose", "var", "view"),
-)
-DATA_ATTRIBUTES = frozenset(name for kind in _DATA_TYPES for name in dir(kind)).union(
-    _ARRAY_ATTRIBUTES
+DATA_ATTRIBUTES = data_names().union(
+    ["data", "fill"], *map(dir, (list, dict, set, int, float, str))
 )
 """Attributes and methods that data has: on the result of a function they ask for data."""
 
