@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import comparing, origins, script, testfiles, unittest_guard, values, work_files
+from . import comparing, origins, script, testfiles, unittest_runs, values, work_files
 from .channel import BEGAN, Channel
 from .pytest_reporter import SETTINGS, configures, files_to_collect, make_reporter
 
@@ -49,7 +49,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     whose = origins.Origins(
         lambda code, namespace: files.ran(namespace),
         os.path.dirname(directory) + "/",
-        (globals(), vars(comparing), vars(testfiles), vars(unittest_guard)),
+        (globals(), vars(comparing), vars(testfiles), vars(unittest_runs)),
     )
     guard = comparing.Comparing(
         lambda: say("lied"),
@@ -62,7 +62,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     if broken is not None:
         _unusable(channel, broken)
     guard.into_unittest(unittest.TestCase)
-    unittest_guard.guard(whose)
+    unittest_runs.guard_skips(whose)
     sys.meta_path.insert(0, files)
     reporter = make_reporter(say, tests, files, whose, lambda: _begin(channel, say, source))
     options = [*_options(directory, tests), *files_to_collect(tests)]

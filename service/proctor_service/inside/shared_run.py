@@ -28,10 +28,9 @@ from . import (
     leaving,
     origins,
     script,
-    test_cases,
     test_code,
     testfiles,
-    unittest_guard,
+    unittest_runs,
     values,
     work_files,
 )
@@ -116,7 +115,7 @@ class _Tests:
         self._say = say
         self._writable = os.path.dirname(os.getcwd()) + "/"
         self._parts: set[int] = set()
-        modules = (comparing, test_cases, test_code, unittest_guard)
+        modules = (comparing, test_code, unittest_runs)
         self._origins = origins.Origins(
             lambda code, namespace: id(code) in self._parts,
             self._writable,
@@ -132,7 +131,7 @@ class _Tests:
             for code in each.codes():
                 test_code.note(code, self._parts)
         self._definitions = test_code.Definitions(self._origins, compiled)
-        self._cases = test_cases.Cases(self._origins)
+        self._cases = unittest_runs.Cases({}, self._defines, _failure)
         libraries = testfiles.import_libraries(
             {name for each in compiled for name in each.imports}, {"solution"}
         )
@@ -141,11 +140,18 @@ class _Tests:
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
-            unittest_guard.guard(self._origins)
+            unittest_runs.guard_skips(self._origins)
             self._cases.replace_main()
-        ours = (_Tests, comparing.Comparing, harness.Original, test_cases.Cases, origins.Origins)
+        ours = (_Tests, comparing.Comparing, harness.Original, unittest_runs.Cases, origins.Origins)
         patching = _speak_of("patch", texts)
         self._original = harness.Original(ours, libraries, self._origins, patching)
+
+    def _defines(self, cls: type) -> bool:
+        """Whether the tests define a class."""
+        functions = [part for part in vars(cls).values() if type(part) is types.FunctionType]
+        return not functions or any(
+            self._origins.own(each.__code__, each.__globals__) for each in functions
+        )
 
     def run(self, namespace: dict[str, Any]) -> int:
         """Runs them all; 0 when all passed, else 1."""
@@ -188,6 +194,11 @@ class _Tests:
         # pytest's failures are no AssertionErrors.
         is_failure = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
         return "failed" if is_failure else "raised"
+
+
+def _failure(result: Any, raised: list[BaseException]) -> BaseException:
+    problem = [*result.failures, *result.errors][0][1]
+    return AssertionError(f"{len(raised)} of {result.testsRun} tests: {problem}")
 
 
 def _speak_of(word: str, texts: list[str]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from . import script, testfiles
 from .comparing import Comparing
 from .origins import Origins
-from .test_cases import Cases
+from .unittest_runs import Cases
 
 # Builtins that depend on where they are called, or that tests put something in the place of.
 _DYNAMIC = frozenset((
