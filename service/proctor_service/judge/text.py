@@ -19,8 +19,6 @@ from fractions import Fraction
 from itertools import zip_longest
 from typing import Literal
 
-from proctor_service.judge.tolerance import near
-
 Compare = Literal["tokens", "lines", "exact"]
 
 _NUMBER = re.compile(
@@ -59,6 +57,19 @@ def first_difference(
         said = _say(place, got, wanted, "token" if compare == "tokens" else "line")
         return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
     raise AssertionError("outputs that differ have a difference")
+
+
+def near(got: float, wanted: float, tolerance: float) -> bool:
+    """Whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
+
+    NaN is near NaN, and an infinity near itself; neither is near anything else. The scale is the
+    expected value's alone, so that no huge answer makes room for itself.
+    """
+    if math.isnan(got) or math.isnan(wanted):
+        return math.isnan(got) and math.isnan(wanted)
+    if math.isinf(got) or math.isinf(wanted):
+        return got == wanted
+    return abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
 def _parts(text: str, compare: Compare) -> Sequence[str]:
