@@ -7,14 +7,13 @@ else knows.
 
 Says that the submission begins, then `["test", name, outcome, hint, text]` for each test, its outcome one
 of passed, failed, raised and exit; and `["finished", end, status]`. Instead, or in between:
-`["unusable", why]` before anything else where the tests are at fault, `["syntax", why]`, `["stopped",
-type, text, traceback, class names]` or `["exit", code]` for a submission that does not load, `["patched",
-what]`, and `["lied"]`.
+`["unusable", why]` before anything else where the tests are at fault, what `script.load` says of a submission
+that does not load, `["patched", what]`, and `["lied"]`.
 """
 
 from __future__ import annotations
 
-import linecache
+import builtins
 import os
 import sys
 import types
@@ -25,7 +24,6 @@ from . import (
     comparing,
     failure_texts,
     harness,
-    leaving,
     origins,
     script,
     test_code,
@@ -54,11 +52,9 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     except test_code.Unusable as error:
         channel.send(values.dumps(["unusable", str(error)[:2000]]))
         script.leave(1)
-    source = job["source"]
     channel.send(BEGAN)
-    namespace = _load(say, source)
-    # While the tests run, the word that proves their end has no name that leads to it.
-    _finish(say, job.pop("end"), tests.run(namespace))
+    # While submission and tests run, the word that proves their end has no name that leads to it.
+    _finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
 
 
 def _finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
@@ -68,40 +64,15 @@ def _finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
 
 def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
     """Runs the submission's top level as the module `solution`; its globals."""
-    module = types.ModuleType("solution")
-    namespace = module.__dict__
-    path = namespace["__file__"] = f"{os.getcwd()}/solution.py"
-    namespace["__builtins__"] = builtins_module = sys.modules["builtins"]
-    sys.modules["solution"] = module
     sys.path.insert(0, os.getcwd())
     try:
-        code = compile(source, path, "exec", dont_inherit=True)
-    except script.UNCOMPILABLE as error:
-        say("syntax", script.describe(error))
+        module = script.load(say, source, "solution", tests_behind=True)
+    except script.Left:
         script.leave(1)
-    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
-    process = os.getpid()
-    try:
-        exec(code, namespace)
-    except SystemExit as error:
-        if os.getpid() == process and not _ends_program(error, source, code):
-            say("exit", script.exit_code(error))
-            script.leave(1)
-    except BaseException as error:
-        if os.getpid() == process:
-            say("stopped", *script.explain(error))
-            script.leave(1)
-    if os.getpid() != process:
-        script.finish(0)
     # From here on it is the file that holds the tests as well.
     sys.modules["__main__"] = sys.modules["solution"] = module
-    namespace["__name__"] = "__main__"
-    namespace["__builtins__"] = builtins_module
-    return namespace
-
-
-def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
-    return script.exit_code(error) == 0 and leaving.ends_program(error, source, code)
+    module.__dict__.update(__name__="__main__", __builtins__=builtins)
+    return module.__dict__
 
 
 class _Tests:

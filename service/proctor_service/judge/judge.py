@@ -14,7 +14,7 @@ from proctor_client.wire import (
     StdioGrader,
 )
 from proctor_service.judge.analysis.levels import Analyser
-from proctor_service.judge.graders import asserts, calls, programs, pytests
+from proctor_service.judge.graders import asserts, calls, in_process, programs
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import Language
@@ -52,6 +52,6 @@ class Judge:
             case ExecGrader() as grader:
                 return await programs.judge_exec(submission, grader, backend, self._languages)
             case PytestGrader() as grader:
-                return await pytests.judge(submission, grader, backend)
+                return await in_process.judge_pytest(submission, grader, backend)
             case CommandGrader() as grader:
                 return await programs.judge_command(submission, grader, backend, self._languages)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from proctor_client.wire import AssertsGrader
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analyser
-from proctor_service.judge.graders import asserts_calls, asserts_values, shared
+from proctor_service.judge.graders import asserts_calls, asserts_values, in_process
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
@@ -29,5 +29,5 @@ async def judge(
     if analysis.rewritten is not None:
         judgement = await asserts_values.judge(submission, grader, backend, analysis.rewritten)
     else:
-        judgement = await shared.judge(submission, grader, backend, analysis.tests)
+        judgement = await in_process.judge_shared(submission, grader, backend, analysis.tests)
     return replace(judgement, level=analysis.level)
