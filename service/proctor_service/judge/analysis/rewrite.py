@@ -49,6 +49,10 @@ _ARITHMETIC: dict[type[ast.operator], str] = {
 }
 
 
+_ASKED = ("value", "values", "iter", "ifs", "test", "operand")
+"""The parts of nodes that are asked for their items or their truth."""
+
+
 class NotRewritable(Exception):
     """The test code cannot be written out again."""
 
@@ -152,54 +156,33 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._own(node.value, own)
         return node
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        own = self._is_own(node.value)
+    def _visit_asking(self, node: Any) -> Any:
+        """Visit a node that asks some of its parts for items or for their truth."""
+        parts = {name: getattr(node, name) for name in _ASKED if hasattr(node, name)}
+        own = {
+            name: [self._is_own(each) for each in (part if isinstance(part, list) else [part])]
+            for name, part in parts.items()
+        }
         self.generic_visit(node)
-        node.value = self._own(node.value, own)
+        for name, marks in own.items():
+            part = getattr(node, name)
+            if isinstance(part, list):
+                part[:] = [self._own(*each) for each in zip(part, marks, strict=True)]
+            else:
+                setattr(node, name, self._own(part, marks[0]))
         return node
 
-    def _visit_loop(self, node: Any) -> Any:
-        own = self._is_own(node.iter)
-        conditions = [self._is_own(each) for each in getattr(node, "ifs", ())]
-        self.generic_visit(node)
-        node.iter = self._own(node.iter, own)
-        if conditions:
-            node.ifs = [self._own(*each) for each in zip(node.ifs, conditions, strict=True)]
-        return node
-
-    visit_For = visit_AsyncFor = visit_comprehension = _visit_loop
-
-    def visit_Starred(self, node: ast.Starred) -> ast.AST:
-        own = self._is_own(node.value)
-        self.generic_visit(node)
-        node.value = self._own(node.value, own)
-        return node
+    visit_Subscript = visit_Starred = visit_BoolOp = _visit_asking
+    visit_For = visit_AsyncFor = visit_comprehension = _visit_asking
+    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_asking
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        own = isinstance(node.targets[0], ast.Tuple | ast.List) and self._is_own(node.value)
-        self.generic_visit(node)
-        node.value = self._own(node.value, own)
-        return node
-
-    def _visit_test(self, node: Any) -> Any:
-        own = self._is_own(node.test)
-        self.generic_visit(node)
-        node.test = self._own(node.test, own)
-        return node
-
-    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_test
+        unpacks = isinstance(node.targets[0], ast.Tuple | ast.List)
+        return self._visit_asking(node) if unpacks else self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        own = isinstance(node.op, ast.Not) and self._is_own(node.operand)
-        self.generic_visit(node)
-        node.operand = self._own(node.operand, own)
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        own = [self._is_own(each) for each in node.values]
-        self.generic_visit(node)
-        node.values = [self._own(*each) for each in zip(node.values, own, strict=True)]
-        return node
+        negates = isinstance(node.op, ast.Not)
+        return self._visit_asking(node) if negates else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         makes = self._objects.is_class(node.func)

@@ -78,7 +78,9 @@ class Objects:
         if bindings is None:
             return node.id in self.names.submission
         return bool(bindings) and all(
-            each.value is not None and not each.item and self._is_candidate(each.value)
+            each.value is not None
+            and not each.item
+            and (id(each.value) in self._candidates or self.is_submission(each.value))
             for each in bindings
         )
 
@@ -102,7 +104,9 @@ class Objects:
 
     def sources_of(self, node: ast.expr) -> list[ast.expr]:
         """Return the expressions that give a variable, or an attribute of `self`, its values."""
-        return self._sources(node)
+        if isinstance(node, ast.Call):
+            return [node]
+        return [each.value for each in self._bindings(node) or () if each.value and not each.item]
 
     def is_class(self, node: ast.AST) -> bool:
         """Tell whether an expression names a class of the submission's."""
@@ -127,9 +131,6 @@ class Objects:
         return self.is_class(func) or (
             isinstance(func, ast.Name) and func.id in self._factories and self.is_submission(func)
         )
-
-    def _is_candidate(self, node: ast.expr) -> bool:
-        return id(node) in self._candidates or self.is_submission(node)
 
     def _bind_parameters(self, suite: Suite) -> None:
         """Bind the parameters of test functions to what calls give them, and `candidate`."""
@@ -172,15 +173,10 @@ class Objects:
         for nodes in suite.nodes:
             for node in nodes:
                 if isinstance(node, ast.Attribute) and node.attr not in DATA_ATTRIBUTES:
-                    for source in self._sources(node.value):
+                    for source in self.sources_of(node.value):
                         if isinstance(source, ast.Call) and self.is_submission(source.func):
                             assert isinstance(source.func, ast.Name)
                             yield source.func.id
-
-    def _sources(self, node: ast.expr) -> list[ast.expr]:
-        if isinstance(node, ast.Call):
-            return [node]
-        return [each.value for each in self._bindings(node) or () if each.value and not each.item]
 
     def _bindings(self, node: ast.expr) -> list[Binding] | None:
         """Return the bindings of a name, or of an attribute of `self`."""

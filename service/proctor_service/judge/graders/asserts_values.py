@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proctor_client.wire import AssertsGrader, Verdict
@@ -19,7 +19,7 @@ from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Rewritten
-from proctor_service.judge.frames import Raised, Said, understand
+from proctor_service.judge.frames import Raised, understand
 from proctor_service.judge.graders import answers
 from proctor_service.judge.run import Run, begin, message, opening, python_message, room_for, settle
 from proctor_service.judge.submission import Judgement, Submission
@@ -83,7 +83,8 @@ async def judge(
             submission_sandbox.hang_up()  # nobody else has to speak now
             ended = await submission_sandbox.ended()
             finished = settle(Run(lines, ended, submission_sandbox.id))
-            return _not_loaded(finished, heard, len(grader.tests))
+            judgement = answers.conclude(finished, heard, [])
+            return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
             tests_job = Job(_message(tests, grader), submission.limits, takes_turns=True)
             reports = await _converse(submission_sandbox, test_sandbox, tests_job)
@@ -145,17 +146,6 @@ def _check_task(reports: _Reports) -> None:
         texts = [text for outcome, text, _ in reports.outcomes.values() if outcome != "passed"]
         why = f": {texts[0][:500]}" if texts else ""
         raise InvalidTask(f"the tests ask the submission for nothing{why}")
-
-
-def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
-    verdict, text = answers.verdict_of(finished, said, None)
-    return finished.judgement(
-        verdict,
-        total=total,
-        message=text,
-        hack_signals=answers.signals(said, verdict),
-        unreported=answers.unreported(finished, said),
-    )
 
 
 def _conclude(
