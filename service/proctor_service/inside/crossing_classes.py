@@ -24,6 +24,7 @@ _own_fields = vars(BaseException)["__dict__"].__get__
 _CHAIN = {name: vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")}
 _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _MOST_TEXT = 10_000
+_MOST_PLACES = 3
 _SOLUTION = "/solution.py"
 # What marks an exception that crossed; kept in its ``__dict__``.
 TRACE, NAMES, REFERENCE = "__proctor_trace__", "__proctor_names__", "__proctor_reference__"
@@ -98,7 +99,16 @@ def places_of(error: BaseException) -> list[list[Any]]:
         if code.co_filename.endswith(_SOLUTION) or code.co_filename == "<submission>":
             places.append([trace.tb_lineno, code.co_name[:80]])
         trace = trace.tb_next
-    return places[-3:]
+    return places[-_MOST_PLACES:]
+
+
+def checked_places(places: Any) -> list[tuple[int, str]]:
+    """Line and function of the last places of a failure, as far as they make sense."""
+    found = []
+    for place in places[-_MOST_PLACES:] if type(places) is list else []:
+        if type(place) is list and [type(part) for part in place] == [int, str]:
+            found.append((min(max(place[0], 0), 100_000), place[1][:80]))
+    return found
 
 
 def encode_exception(error: Any, encoder: Any, number: int, cls: Any, told: bool) -> list[Any]:

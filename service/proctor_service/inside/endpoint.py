@@ -79,6 +79,22 @@ class Endpoint:
         """Ask the other side."""
         return self.connection.request(operation, *operands)
 
+    # What the side of the tests does besides; the submission's raises and prints as it likes.
+
+    def options(self) -> Any:
+        """What to tell with a request besides; None for nothing."""
+        return None
+
+    def heard(self, brought: Any) -> None:
+        """Take what an answer brings besides."""
+
+    def failed(self, error: BaseException) -> None:
+        """Note what a request of the other side raised."""
+
+    def arrived(self, error: BaseException, places: Any) -> BaseException:
+        """The exception to raise here for one of the other side's, and where that failed."""
+        return error
+
     # ---------------------------------------------------------------- classes
 
     def class_number(self, cls: Any) -> int:

@@ -127,28 +127,6 @@ class SubmissionSide(Endpoint):
             except Exception:
                 continue
 
-    def options(self) -> Any:
-        """Callbacks tell nothing besides."""
-        return None
-
-    def encode_options(self, options: Any, encoder: Any) -> Any:
-        """What answers bring besides."""
-        return {name: encoder.encode(value) for name, value in options.items()}
-
-    def decode_options(self, options: Any, decoder: Any) -> Any:
-        """The surroundings that the tests prepared."""
-        return {name: decoder.decode(value) for name, value in options.items()}
-
-    def heard(self, brought: Any) -> None:
-        """Callbacks bring nothing besides."""
-
-    def failed(self, error: BaseException) -> None:
-        """What the submission raises is its own affair."""
-
-    def arrived(self, error: BaseException, places: Any) -> BaseException:
-        """The exception of the tests, as it is."""
-        return error
-
     # ---------------------------------------------------------------- own objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
