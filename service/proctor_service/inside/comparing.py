@@ -19,18 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import instrumenting
+from .object_operations import OPERATORS
 from .origins import Origins
 
-_BY_NAME: dict[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "In": lambda one, other: one in other,
-    "NotIn": lambda one, other: one not in other,
-}
 _AGAINST = {"Lt": operator.gt, "LtE": operator.gt, "Gt": operator.lt, "GtE": operator.lt}
 _SAYS_EQUAL = {"Eq": True, "In": True, "NotEq": False, "NotIn": False}
 _LEAVES = frozenset([int, float, str, bool, type(None), bytes, complex])
@@ -149,7 +140,7 @@ class Comparing:
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         """What the comparison gives. Raises AssertionError at a lie."""
-        result = _BY_NAME[symbol](left, right)
+        result = OPERATORS[symbol](left, right)
         if type(left) in _LEAVES and type(right) in _LEAVES:
             return result
         if self._numpy:

@@ -16,7 +16,6 @@ import ast
 from typing import Any
 
 from proctor_service.judge.analysis.exposure import is_exposed, may_reach, takes_copies
-from proctor_service.judge.analysis.formulas import COMPARISONS
 from proctor_service.judge.analysis.literals import NotConstant, evaluate
 from proctor_service.judge.analysis.suite import Suite
 from proctor_service.judge.analysis.values import DATA_ATTRIBUTES, Objects
@@ -31,24 +30,6 @@ _RAISES = frozenset(["assertRaises", "assertRaisesRegex", "raises"])
 _TAKES_AS_IT_IS = frozenset(
     ["isinstance", "type", "id", "print", "str", "repr", "format", "float", "int", "callable"]
 )
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    kind: symbol for kind, (symbol, _) in COMPARISONS.items()
-}
-_ARITHMETIC: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.MatMult: "@",
-    ast.Pow: "**",
-}
-
-
 _ASKED = ("value", "values", "iter", "ifs", "test", "operand")
 """The parts of nodes that are asked for their items or their truth."""
 
@@ -233,18 +214,19 @@ class _Rewriter(ast.NodeTransformer):
         if not held:
             return node
         self.changed = True
-        symbols = [ast.Constant(_COMPARISONS[type(op)]) for op in node.ops]
-        symbol = symbols[0] if len(symbols) == 1 else ast.Tuple(list(symbols), ast.Load())
-        return _helper("compare", symbol, _helper("hold"), node.left, *node.comparators)
+        names: list[ast.expr] = [ast.Constant(type(op).__name__) for op in node.ops]
+        name = names[0] if len(names) == 1 else ast.Tuple(names, ast.Load())
+        return _helper("compare", name, _helper("hold"), node.left, *node.comparators)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        symbol = _ARITHMETIC.get(type(node.op))
-        held = symbol is not None and is_exposed([node.left, node.right], self._objects)
+        held = is_exposed([node.left, node.right], self._objects)
         self.generic_visit(node)
         if not held:
             return node
         self.changed = True
-        return _helper("compare", ast.Constant(symbol), _helper("hold"), node.left, node.right)
+        return _helper(
+            "compare", ast.Constant(type(node.op).__name__), _helper("hold"), node.left, node.right
+        )
 
     def _expecting(self, node: Any, names: list[str]) -> Any:
         """Visit a statement, and let its body expect exceptions of control flow."""
