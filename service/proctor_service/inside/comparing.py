@@ -66,7 +66,7 @@ class Comparing:
 
         `builtin`: names that mean Python's own functions, whatever the globals have under them.
         """
-        instrumenting.instrument(tree, self._mark, numpy=self._numpy, builtin=builtin)
+        instrumenting.Instrument(self._mark, self._numpy, builtin).visit(tree)
 
     def named(self, name: str) -> Any:
         """The builtin of that name, as it is now."""

@@ -54,8 +54,8 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     guard = comparing.Comparing(
         lambda: say("lied"),
         whose,
-        mocks=testfiles.speak_of("mock", tests),
-        numpy=testfiles.speak_of("numpy", tests),
+        mocks=testfiles.speak_of("mock", tests.values()),
+        numpy=testfiles.speak_of("numpy", tests.values()),
     )
     files = testfiles.Files(tests, directory, rewriter.rewrite_asserts, guard)
     broken = files.broken(files_to_collect(tests))

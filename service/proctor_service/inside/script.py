@@ -101,13 +101,13 @@ def load(
             finish(0)
     except SystemExit as error:
         if _getpid() != process:
-            finish(_code_of(error))
+            finish(code_of(error))
         if not _ends_program(error, source, code, tests_behind):
             say("exit", "load", exit_code(error))
             raise Left from error
     except BaseException as error:
         if _getpid() != process:
-            finish(_code_of(error))
+            finish(code_of(error))
         say("raised", "load", *explain(error))
         raise Left from error
     return module
@@ -196,7 +196,7 @@ def run_script(channel: Channel, job: dict[str, Any]) -> None:
         # While the program runs, the word that proves its end has no name that leads to it.
         _tell_end(channel, job.pop("end", ""), load_job(channel, job))
     except Left as left:
-        code = _code_of(left.__cause__)
+        code = code_of(left.__cause__)
     finish(code)
 
 
@@ -204,14 +204,14 @@ def _tell_end(channel: Channel, word: str, _: dict[str, Any]) -> None:
     _tell(channel, "reached", word)
 
 
-def _code_of(cause: BaseException | None) -> int:
+def code_of(cause: BaseException | None) -> int:
     """Shows what ended the program early, as Python would; its exit code."""
     if not isinstance(cause, SystemExit):
         if cause is not None:
             _report(cause)
         return 1
     if not isinstance(cause.code, (int, types.NoneType)):
-        _print_error(f"{cause.code}\n")
+        print_error(f"{cause.code}\n")
     return exit_code(cause)
 
 
@@ -284,14 +284,15 @@ def _report(error: BaseException) -> None:
     """Shows an uncaught exception on stderr, by the submission's own hook if it has one."""
     try:
         if sys.excepthook is sys.__excepthook__:
-            _print_error(_traceback(error) or f"{type(error).__name__}\n")
+            print_error(_traceback(error) or f"{type(error).__name__}\n")
         else:
             sys.excepthook(type(error), error, error.__traceback__)
     except BaseException:
         pass
 
 
-def _print_error(text: str) -> None:
+def print_error(text: str) -> None:
+    """Writes to stderr, whatever the submission made of it."""
     try:
         sys.stderr.write(text)
     except BaseException:

@@ -22,7 +22,6 @@ from typing import Any, NoReturn
 
 from . import (
     comparing,
-    failure_texts,
     harness,
     origins,
     script,
@@ -93,28 +92,28 @@ class _Tests:
             (globals(), *map(vars, modules)),
         )
         self._guard = comparing.Comparing(
-            lambda: say("lied"), self._origins, mocks=_speak_of("mock", texts),
-            numpy=_speak_of("numpy", texts),
+            lambda: say("lied"), self._origins, mocks=testfiles.speak_of("mock", texts),
+            numpy=testfiles.speak_of("numpy", texts),
         )  # fmt: skip
         compiled = test_code.compile_tests(setup, tests, self._guard)
         self._setup, *self._tests = compiled
         for each in compiled:
             for code in each.codes():
-                test_code.note(code, self._parts)
+                testfiles.note(code, self._parts)
         self._definitions = test_code.Definitions(self._origins, compiled)
         self._cases = unittest_runs.Cases({}, self._defines, _failure)
         libraries = testfiles.import_libraries(
             {name for each in compiled for name in each.imports}, {"solution"}
         )
         test_code.check_imports(compiled)
-        if _speak_of("unittest", texts) or "unittest" in sys.modules:  # as pytest loads it
+        if testfiles.speak_of("unittest", texts) or "unittest" in sys.modules:  # as pytest loads it
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
             unittest_runs.guard_skips(self._origins)
             self._cases.replace_main()
         ours = (_Tests, comparing.Comparing, harness.Original, unittest_runs.Cases, origins.Origins)
-        patching = _speak_of("patch", texts)
+        patching = testfiles.speak_of("patch", texts)
         self._original = harness.Original(ours, libraries, self._origins, patching)
 
     def _defines(self, cls: type) -> bool:
@@ -138,7 +137,7 @@ class _Tests:
                 self._say("patched", changed[:300])
             outcome = self._outcome(error)
             status = status or int(outcome != "passed")
-            hint, text = failure_texts.texts(error, self._origins, loading=False)
+            hint, text = origins.failure_texts(error, self._origins, loading=False)
             self._say("test", str(index), outcome, hint, text)
         return status
 
@@ -170,7 +169,3 @@ class _Tests:
 def _failure(result: Any, raised: list[BaseException]) -> BaseException:
     problem = [*result.failures, *result.errors][0][1]
     return AssertionError(f"{len(raised)} of {result.testsRun} tests: {problem}")
-
-
-def _speak_of(word: str, texts: list[str]) -> bool:
-    return any(word in text for text in texts)

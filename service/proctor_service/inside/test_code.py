@@ -135,14 +135,6 @@ def check_imports(tests: list[Test]) -> None:
             raise Unusable(f"No module named {name!r}")
 
 
-def note(code: types.CodeType, parts: set[int]) -> None:
-    """Adds the ids of a code and of all code in it."""
-    parts.add(id(code))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            note(constant, parts)
-
-
 def _parse(name: str, text: str) -> ast.Module:
     try:
         return ast.parse(text)

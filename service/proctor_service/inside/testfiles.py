@@ -59,7 +59,7 @@ class Files:
                 self._codes[path] = self._compiled(text, path, rewrite, comparing)
         for code in self._codes.values():
             if isinstance(code, types.CodeType):
-                self._note(code)
+                note(code, self._parts)
         self._names = {_module_name(path) for path in self._codes}
 
     def _compiled(
@@ -79,12 +79,6 @@ class Files:
             return comparing.embed(code)
         except Exception as error:
             return error
-
-    def _note(self, code: types.CodeType) -> None:
-        self._parts.add(id(code))
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self._note(constant)
 
     def __contains__(self, path: object) -> bool:
         return path in self._codes
@@ -216,9 +210,17 @@ def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.Mod
     return found
 
 
-def speak_of(word: str, files: dict[str, str]) -> bool:
-    """Whether a word occurs in any of the files."""
-    return any(word in text for text in files.values())
+def speak_of(word: str, texts: Iterable[str]) -> bool:
+    """Whether a word occurs in any of the texts."""
+    return any(word in text for text in texts)
+
+
+def note(code: types.CodeType, parts: set[int]) -> None:
+    """Adds the ids of a code and of all code in it."""
+    parts.add(id(code))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            note(constant, parts)
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
