@@ -25,7 +25,7 @@ _StringIO = io.StringIO
 _import_module = importlib.import_module
 _PLAIN = (int, float, str, type(None))
 # What tests patch so that a program need not wait, ask, roll dice or print.
-_REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
+REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "builtins": (builtins, ("input", "print")),
     "time": (time, ("sleep", "time", "monotonic", "perf_counter")),
     "random": (
@@ -45,7 +45,7 @@ class Environment:
         self._stdout, self._stdin = sys.stdout, sys.stdin
         self._usual = {
             f"{module}.{name}": (vars(owner), name, getattr(owner, name))
-            for module, (owner, names) in _REPLACEABLE.items()
+            for module, (owner, names) in REPLACEABLE.items()
             for name in names
         }
         self._seeds: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class Changed:
             _import_module(name).seed(value)
         for place, function in news.get("replaced", {}).items():
             module, _, name = place.rpartition(".")
-            self._put(_REPLACEABLE[module][0], name, function)
+            self._put(REPLACEABLE[module][0], name, function)
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._before.append((owner, name, getattr(owner, name)))

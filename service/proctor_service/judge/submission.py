@@ -30,7 +30,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and what led to it. The reward is made from it elsewhere (`reward.py`)."""
+    """A verdict and what led to it. The reward is made from it elsewhere (`reward`)."""
 
     verdict: Verdict
     passed: int = 0
@@ -48,3 +48,19 @@ class Judgement:
     sandbox_id: str | None = None
     unreported: str = ""
     """How the program ended, where it gave no report: the submission ended it, or a runner of ours failed."""
+
+
+def reward(judgement: Judgement, scoring: Scoring) -> float:
+    """The scoring rule: the one place where a verdict becomes a number.
+
+    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
+
+    A grader without countable tests (`exec`, `command`) counts as one test.
+    """
+    if judgement.verdict == "passed":
+        return 1.0
+    if scoring == "all" or judgement.total == 0:
+        return 0.0
+    # A verdict other than `passed` is never worth the full reward, even if each test held before
+    # the program did what earned it that verdict.
+    return min(judgement.passed, judgement.total - 1) / judgement.total
