@@ -74,29 +74,17 @@ def _fraction(encoder: Visitor, value: Any) -> Any:
     return ["fraction", *[encoder.visit(part) for part in parts]]
 
 
-def _date(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    return ["date", *[_get(value, part) for part in ("year", "month", "day")]]
-
-
+_DAY = ("year", "month", "day")
 _CLOCK = ("hour", "minute", "second", "microsecond", "fold")
 
 
-def _time(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    parts = [_get(value, part) for part in _CLOCK]
-    return ["time", *parts, encoder.visit(_get(value, "tzinfo"))]
+def _fields(tag: str, *parts: str, zone: bool = False) -> Callable[[Visitor, Any], Any]:
+    def encode(encoder: Visitor, value: Any) -> Any:
+        value = _of(value)
+        form = [tag, *[_get(value, part) for part in parts]]
+        return [*form, encoder.visit(_get(value, "tzinfo"))] if zone else form
 
-
-def _datetime(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    parts = [_get(value, part) for part in ("year", "month", "day", *_CLOCK)]
-    return ["datetime", *parts, encoder.visit(_get(value, "tzinfo"))]
-
-
-def _timedelta(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    return ["timedelta", *[_get(value, part) for part in ("days", "seconds", "microseconds")]]
+    return encode
 
 
 def _timezone(encoder: Visitor, value: Any) -> Any:
@@ -126,10 +114,10 @@ def _array(encoder: Any, value: Any) -> Any:
 _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("decimal", "Decimal"): _decimal,
     ("fractions", "Fraction"): _fraction,
-    ("datetime", "datetime"): _datetime,
-    ("datetime", "date"): _date,
-    ("datetime", "time"): _time,
-    ("datetime", "timedelta"): _timedelta,
+    ("datetime", "datetime"): _fields("datetime", *_DAY, *_CLOCK, zone=True),
+    ("datetime", "date"): _fields("date", *_DAY),
+    ("datetime", "time"): _fields("time", *_CLOCK, zone=True),
+    ("datetime", "timedelta"): _fields("timedelta", "days", "seconds", "microseconds"),
     ("datetime", "timezone"): _timezone,
     ("zoneinfo", "ZoneInfo"): lambda encoder, value: ["zone", encoder.visit(_of(value).key)],
     ("uuid", "UUID"): _uuid,

@@ -18,7 +18,7 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from . import (
     comparing,
@@ -28,20 +28,15 @@ from . import (
     test_code,
     testfiles,
     unittest_runs,
-    values,
     work_files,
 )
 from .channel import BEGAN, Channel
+from .pytest_run import finish, speaker, unusable
 
 
 def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the tests and ends the process."""
-    word = job.pop("word")
-    dumps, send = values.dumps, channel.send
-
-    def say(*parts: Any) -> None:
-        send(dumps([word, *parts]))
-
+    say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     work_files.write_files(job["files"])
     work_files.write_file("solution.py", work_files.to_bytes(job["source"]))
@@ -49,16 +44,10 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     try:
         tests = _Tests(say, job["setup"], job.pop("tests"))
     except test_code.Unusable as error:
-        channel.send(values.dumps(["unusable", str(error)[:2000]]))
-        script.leave(1)
+        unusable(channel, str(error))
     channel.send(BEGAN)
     # While submission and tests run, the word that proves their end has no name that leads to it.
-    _finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
-
-
-def _finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
-    say("finished", end, status)
-    script.leave(status)
+    finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
 
 
 def _load(say: Callable[..., None], source: str) -> dict[str, Any]:

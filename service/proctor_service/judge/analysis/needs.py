@@ -22,21 +22,19 @@ from proctor_service.judge.analysis.modules import (
 from proctor_service.judge.analysis.suite import Suite
 from proctor_service.judge.analysis.values import Objects
 
+_words = str.split
 _COMPARING = frozenset(
     f"assert{name}"
-    for name in (
-        *("Equal", "NotEqual", "Equals", "NotEquals", "AlmostEqual", "NotAlmostEqual"),
-        *("Less", "LessEqual", "Greater", "GreaterEqual", "In", "NotIn"),
-        *("CountEqual", "ListEqual", "TupleEqual", "SetEqual", "DictEqual", "SequenceEqual"),
-        *("ItemsEqual",),
+    for name in _words(
+        "Equal NotEqual Equals NotEquals AlmostEqual NotAlmostEqual Less LessEqual Greater "
+        "GreaterEqual In NotIn CountEqual ListEqual TupleEqual SetEqual DictEqual SequenceEqual "
+        "ItemsEqual"
     )
 )
-_OPERATING = frozenset(
-    ["sorted", "sum", "min", "max", "abs", "round", "divmod", "pow", "set", "frozenset"]
-)
+_OPERATING = frozenset(_words("sorted sum min max abs round divmod pow set frozenset"))
 _OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
 _OPERATING_MODULES = frozenset(["heapq", "bisect", "operator", "functools", "statistics"])
-_INSPECTING = frozenset(["vars", "dir", "issubclass", "hasattr", "getattr", "setattr", "delattr"])
+_INSPECTING = frozenset(_words("vars dir issubclass hasattr getattr setattr delattr"))
 _RUNNING = frozenset(["eval", "exec", "compile"])
 _BUILTINS = {
     "open": "opens a file",
