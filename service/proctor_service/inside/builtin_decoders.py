@@ -111,10 +111,6 @@ def _dict(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: 
     return target
 
 
-def _make_default_dict(decoder: Any, wire: list[Any]) -> Any:
-    return collections.defaultdict()
-
-
 def _default_dict(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
     factory, *flat = items
     target.default_factory = factory if callable(factory) else None
@@ -181,7 +177,7 @@ CONTAINERS: dict[str, tuple[int, Make | None, Finish | None]] = {
     "d": (1, lambda decoder, wire: {}, _dict),
     "od": (1, lambda decoder, wire: collections.OrderedDict(), _dict),
     "cn": (1, lambda decoder, wire: collections.Counter(), _dict),
-    "dd": (1, _make_default_dict, _default_dict),
+    "dd": (1, lambda decoder, wire: collections.defaultdict(), _default_dict),
     "dq": (2, _make_deque, _deque),
     "dk": (1, None, _keys_view),
     "dv": (1, None, lambda decoder, target, items, wire, weight: dict(enumerate(items)).values()),

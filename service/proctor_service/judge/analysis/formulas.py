@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proctor_service.inside.object_operations import OPERATORS
 from proctor_service.inside.tables import fill_set
 from proctor_service.judge.analysis.calls import Calls, is_mutable
-from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
+from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
@@ -30,10 +31,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.NotIn: ("not in", lambda one, other: one not in other),
 }
 SINGLETONS = (None, True, False)
-_TYPES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
-}
+_TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
 _CORE = (*_TYPES.values(), type(None))
 _MOST_PARTS = 1_000_000  # of a value that is parsed here
 _SECONDS_AN_ITEM = 5e-6
@@ -57,12 +55,7 @@ MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
     for name in ("isclose", "fabs", "floor", "ceil", "sqrt", "isnan", "isinf", "isfinite", "trunc")
 }
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+_ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _SHOWN = 300
 Formula = Callable[[Callable[[int], Any]], Any]
@@ -142,8 +135,9 @@ class Formulas:
             case ast.BoolOp(op=ast.And(), values=parts):
                 formulas = [self.of(part) for part in parts]
                 return lambda results: all(_core(each(results)) for each in formulas)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return self._arithmetic(_ARITHMETIC[type(op)], self.of(left), self.of(right))
+            case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
+                operation, one, other = OPERATORS[type(op).__name__], self.of(left), self.of(right)
+                return lambda results: operation(_number(one(results)), _number(other(results)))
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
                 whole, place = self.of(value), self.of(index)
                 return lambda results: _item(whole(results), place(results))
@@ -170,11 +164,6 @@ class Formulas:
             )
 
         return holds
-
-    def _arithmetic(
-        self, operation: Callable[[Any, Any], Any], one: Formula, other: Formula
-    ) -> Formula:
-        return lambda results: operation(_number(one(results)), _number(other(results)))
 
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]

@@ -19,7 +19,7 @@ from proctor_service.judge.analysis.modules import (
     reasons_of_import,
     reasons_of_module,
 )
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Suite, is_name
 from proctor_service.judge.analysis.values import Objects
 
 _words = str.split
@@ -150,7 +150,7 @@ def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
             yield f"compares objects of the submission's: {func.attr}"
         if isinstance(func.value, ast.Name) and func.value.id in _OPERATING_MODULES and made:
             yield f"compares objects of the submission's: {func.value.id}.{func.attr}"
-        if func.attr in ("copy", "deepcopy") and made and _is_named(func.value, "copy"):
+        if func.attr in ("copy", "deepcopy") and made and is_name(func.value, "copy"):
             yield "copies objects of the submission's"
 
 
@@ -183,7 +183,7 @@ def _of_function(
 
 
 def _of_abstract_class(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
-    if not (_is_named(node.func, "isinstance") and len(node.args) == 2):
+    if not (is_name(node.func, "isinstance") and len(node.args) == 2):
         return
     if objects.kind(node.args[0]) or objects.is_submission(node.args[0]):
         for part in ast.walk(node.args[1]):
@@ -231,10 +231,6 @@ def _is_member(node: ast.expr, objects: Objects) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_named(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _has_key(node: ast.Call) -> bool:

@@ -73,8 +73,7 @@ class Objects:
         """Tell whether an expression is a global name of the submission's."""
         if not isinstance(node, ast.Name):
             return False
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id in self.names.submission
         return bool(bindings) and all(
@@ -86,14 +85,12 @@ class Objects:
 
     def is_builtin(self, node: ast.Name) -> bool:
         """Tell whether a name means Python's own built-in."""
-        scope = self._scope_of.get(id(node))
-        bound = scope is not None and scope.find(node.id) is not None
+        bound = self._bindings(node) is not None
         return not bound and node.id not in self.names.submission and hasattr(builtins, node.id)
 
     def is_imported(self, node: ast.Name) -> bool:
         """Tell whether a name is bound by imports only, of the tests or taken as read."""
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id not in self.names.submission and not hasattr(builtins, node.id)
         return bool(bindings) and all(each.imported for each in bindings)
@@ -113,8 +110,7 @@ class Objects:
         if not self.is_submission(node):
             return False
         assert isinstance(node, ast.Name)
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id in self.names.classes
         return all(
