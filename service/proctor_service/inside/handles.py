@@ -176,7 +176,7 @@ class IteratorHandle(Handle):
         return tests_of(self).ask("iter", reference_of(self))
 
     def __next__(self) -> Any:
-        return tests_of(self).step(self)
+        return tests_of(self).ask("next", reference_of(self))
 
 
 class OwnHandle(IteratorHandle):

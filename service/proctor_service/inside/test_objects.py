@@ -107,7 +107,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
     }
 
 
-def perform(side: Any, operation: str, operands: tuple[Any, ...]) -> Any:
+def perform(side: Any, operation: str, operands: Any, options: Any, brought: Any) -> Any:
     """Carry out what the submission asks. Raises ``Forbidden`` if it may not ask it."""
     holds = side.connection.exports.holds
     arithmetic = operation in _ARITHMETIC

@@ -35,6 +35,8 @@ class TestSide(Endpoint):
     """Asks for the submission's objects."""
 
     __test__ = False
+    describe = test_objects.describe
+    perform = test_objects.perform
 
     def __init__(self, channel: Any, environment: Any) -> None:
         super().__init__(channel, first=2)
@@ -122,10 +124,6 @@ class TestSide(Endpoint):
         if error is None and cls is not None:
             error = cls()
         return self.ask(operation, reference_of(handle), None if error is None else cls, error)
-
-    def step(self, handle: Any) -> Any:
-        """The next item of an iterator that the tests made."""
-        return self.ask("next", reference_of(handle))
 
     def exact(self, handle: Any, kind: Any, operation: str, *operands: Any) -> Any:
         """The answer of a conversion, which must be data of exactly its type."""
@@ -270,10 +268,6 @@ class TestSide(Endpoint):
             return reference.number if type(reference) is Reference else None
         return super().number_of(value)
 
-    def describe(self, value: Any, encoder: Any) -> Any:
-        """What stands for an object of the tests in a message."""
-        return test_objects.describe(self, value, encoder)
-
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
         """What an object of the submission becomes here."""
         tag = wire[0]
@@ -329,10 +323,6 @@ class TestSide(Endpoint):
         return handles.make_content(made, base, value, reference)
 
     # ---------------------------------------------------------------- messages
-
-    def perform(self, operation: str, operands: Any, options: Any, brought: Any) -> Any:
-        """Carry out what the submission asks of an object of the tests."""
-        return test_objects.perform(self, operation, operands)
 
     def options(self) -> Any:
         """What requests tell of the tests' surroundings."""
