@@ -77,7 +77,7 @@ class Comparing:
         return instrumenting.embed(code, self._mark, self)
 
     def holds(self, value: Any) -> bool:
-        """Whether an assertion holds."""
+        """Tell whether an assertion holds."""
         if value:
             return True
         self.failures += 1
@@ -109,7 +109,7 @@ class Comparing:
             raise
 
     def _ended_in_library(self, error: BaseException) -> bool:
-        """Whether it came up in a library, as what a task waits in when it is cancelled."""
+        """Tell whether it came up in a library, as what a task waits in when it is cancelled."""
         entry = error.__traceback__
         while entry is not None and entry.tb_next is not None:
             entry = entry.tb_next
@@ -200,7 +200,7 @@ class Comparing:
             todo += _parts(thing)
 
     def _is_foreign(self, *things: Any) -> bool:
-        """Whether one of them compares by code that is neither the tests' nor the library's."""
+        """Tell whether one of them compares by code that is neither the tests' nor the library's."""
         return any(
             type(each) in _PROXIES or self._is_foreign_method(type(each), name)
             for each in things
@@ -271,7 +271,7 @@ def _lies(thing: Any, other: Any) -> bool:
 
 
 def _is_approximation(thing: Any) -> bool:
-    """Whether it is `pytest.approx` of a number, which subtracts what it is compared with."""
+    """Tell whether it is `pytest.approx` of a number, which subtracts what it is compared with."""
     return (type(thing).__module__, type(thing).__name__) == ("_pytest.python_api", "ApproxScalar")
 
 

@@ -71,7 +71,7 @@ ALL_CONTROL = frozenset(_CONTROL.values())
 
 
 def is_made_here(cls: Any) -> bool:
-    """Whether a class stands for one of the other side, whatever its name and module say."""
+    """Tell whether a class stands for one of the other side, whatever its name and module say."""
     return "__proctor_class__" in class_members(cls)
 
 

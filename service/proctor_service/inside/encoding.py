@@ -176,7 +176,7 @@ class Encoder:
         return None
 
     def is_open(self, value: Any) -> bool:
-        """Whether the encoding of a value has begun and not ended."""
+        """Tell whether the encoding of a value has begun and not ended."""
         number = self._numbers.get(_id(value))
         return number is not None and self._sizes[number] is None
 

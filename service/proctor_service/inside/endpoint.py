@@ -82,7 +82,7 @@ class Endpoint:
     # What the side of the tests does besides; the submission's raises and prints as it likes.
 
     def options(self) -> Any:
-        """What to tell with a request besides; None for nothing."""
+        """Facts to tell with a request besides; None for nothing."""
         return None
 
     def heard(self, brought: Any) -> None:

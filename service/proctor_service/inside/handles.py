@@ -60,7 +60,7 @@ def data_names() -> frozenset[str]:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether a name is one of Python's own."""
+    """Tell whether a name is one of Python's own."""
     return name[:2] == "__" and name[-2:] == "__"
 
 

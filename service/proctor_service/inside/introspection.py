@@ -1,4 +1,4 @@
-"""What a value and its class are, read past its metaclass and without running its code."""
+"""Reading values and classes past metaclasses, and without running code of theirs."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ class Origins:
         self._runner = runner
 
     def trusted(self, function: types.FunctionType) -> bool:
-        """Whether a function is the tests' or a library's."""
+        """Tell whether a function is the tests' or a library's."""
         return self.trusts(function.__code__, function.__globals__)
 
     def trusts(self, code: types.CodeType, namespace: Any) -> bool:
-        """Whether code that runs in these globals is not the submission's."""
+        """Tell whether code that runs in these globals is not the submission's."""
         return (
             self.own(code, namespace)
             or self.library(namespace)
@@ -52,7 +52,7 @@ class Origins:
         )
 
     def passed_submission(self, error: BaseException) -> bool:
-        """Whether an exception came through code of the submission."""
+        """Tell whether an exception came through code of the submission."""
         entry = error.__traceback__
         while entry is not None:
             frame, entry = entry.tb_frame, entry.tb_next
@@ -61,7 +61,7 @@ class Origins:
         return False
 
     def library(self, namespace: Any) -> bool:
-        """Whether these are the globals of a module of a library; not of unittest.mock."""
+        """Tell whether these are the globals of a module of a library; not of unittest.mock."""
         name = namespace.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         file = getattr(module, "__file__", None) or ""

@@ -17,7 +17,7 @@ SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproje
 
 
 def configures(path: str) -> bool:
-    """Whether pytest reads a file for its configuration."""
+    """Tell whether pytest reads a file for its configuration."""
     return os.path.basename(path) in ("conftest.py", *SETTINGS)
 
 
@@ -44,7 +44,7 @@ _LAST = ("pytest_collection_finish",)
 
 
 def make_reporter(*given: Any) -> Any:
-    """What is told to pytest as a plugin; it is given what `_Reporter` is, but pytest."""
+    """Make the plugin for pytest, of all that `_Reporter` takes but the last."""
     import pytest
 
     hook: Any = pytest.hookimpl
@@ -213,7 +213,7 @@ class _Reporter:
 
 
 def _is_skipped(item: Any) -> bool:
-    """Whether unittest is to skip it, or expects it to fail."""
+    """Tell whether unittest is to skip it, or expects it to fail."""
     parts = [
         getattr(item, "function", None),
         *(node.obj for node in item.listchain() if hasattr(node, "obj")),

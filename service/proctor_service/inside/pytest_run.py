@@ -112,7 +112,7 @@ def finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
 
 
 def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
-    """What says a line on the channel, with the word that nothing else knows."""
+    """Return a function that says a line on the channel, with the word that nothing else knows."""
     dumps = values.dumps
     return lambda *parts: send(dumps([word, *parts]))
 

@@ -104,7 +104,7 @@ class Exports:
         return self._objects[number]
 
     def holds(self, value: Any) -> bool:
-        """Whether the other side may refer to an object."""
+        """Tell whether the other side may refer to an object."""
         return _id(value) in self._numbers
 
     def drop(self, numbers: Iterable[Any]) -> None:

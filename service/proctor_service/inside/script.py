@@ -300,7 +300,7 @@ def print_error(text: str) -> None:
 
 
 def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_behind: bool) -> bool:
-    """Whether a SystemExit with code 0 is the program's end: it came from the last statement.
+    """Tell whether a SystemExit with code 0 is the program's end: it came from the last statement.
 
     Where tests may be pasted behind it, the program itself must be what leaves (`leaving.py`).
     """

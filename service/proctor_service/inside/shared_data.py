@@ -30,7 +30,7 @@ _MOST_DETACHED = 1_000_000
 
 
 def _is_array(kind: Any) -> bool:
-    """Whether a class is numpy's array, where numpy is loaded."""
+    """Tell whether a class is numpy's array, where numpy is loaded."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and kind is getattr(numpy, "ndarray", None)
 
@@ -211,7 +211,7 @@ class Held:
 
     @property
     def active(self) -> bool:
-        """Whether changes are to be held back."""
+        """Tell whether changes are to be held back."""
         return self._depth > 0
 
     def begin(self) -> None:

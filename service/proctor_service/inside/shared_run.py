@@ -106,7 +106,7 @@ class _Tests:
         self._original = harness.Original(ours, libraries, self._origins, patching)
 
     def _defines(self, cls: type) -> bool:
-        """Whether the tests define a class."""
+        """Tell whether the tests define a class."""
         functions = [part for part in vars(cls).values() if type(part) is types.FunctionType]
         return not functions or any(
             self._origins.own(each.__code__, each.__globals__) for each in functions

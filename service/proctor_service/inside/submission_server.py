@@ -155,7 +155,7 @@ class SubmissionSide(Endpoint):
         return ["h", number, info, 0]
 
     def _is_content(self, value: Any, cls: Any, info: dict[str, Any], encoder: Any) -> bool:
-        """Whether an object crosses as the content of a built-in type; that of a wrapper is added."""
+        """Tell whether an object crosses as the content of a built-in type; that of a wrapper is added."""
         for base in class_mro(cls):
             if _id(base) in BASES or library_encoder(base) is not None:
                 return True

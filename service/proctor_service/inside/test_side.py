@@ -211,7 +211,7 @@ class TestSide(Endpoint):
         return error if self._may_cross(error) else self._as_runtime_error(error)
 
     def _may_cross(self, error: BaseException) -> bool:
-        """Whether an exception is an ordinary one, or one that the tests name around the call."""
+        """Tell whether an exception is an ordinary one, or one that the tests name around the call."""
         control = control_names(error)
         if isinstance(error, Exception) and not control:
             return True
@@ -242,13 +242,13 @@ class TestSide(Endpoint):
         return handles.exception_class(info, found or (info.failure,), self)
 
     def derives(self, number: int | None, handle: Any) -> bool:
-        """Whether a class of the submission derives from the class of a handle."""
+        """Tell whether a class of the submission derives from the class of a handle."""
         wanted = reference_of(handle).number
         info = None if number is None else self.classes.get(number)
         return number == wanted or (info is not None and wanted in info.mro)
 
     def defines(self, handle: Any, *names: str) -> bool:
-        """Whether the class of a handle has one of these special methods."""
+        """Tell whether the class of a handle has one of these special methods."""
         info = self.classes.get(reference_of(handle).class_number)
         return info is None or not info.special.isdisjoint(names)
 

@@ -89,7 +89,7 @@ class Files:
         sys.path.append(self._directory)
 
     def wrote(self, code: types.CodeType) -> bool:
-        """Whether this code stands in one of the files: it, and none that is like it."""
+        """Tell whether this code stands in one of the files: it, and none that is like it."""
         return id(code) in self._parts
 
     def broken(self, names: Sequence[str]) -> str | None:
@@ -101,7 +101,7 @@ class Files:
         return None
 
     def raised(self, error: BaseException) -> bool:
-        """Whether an exception came out of one of the files."""
+        """Tell whether an exception came out of one of the files."""
         entry = error.__traceback__
         while entry is not None:
             code, entry = entry.tb_frame.f_code, entry.tb_next
@@ -110,7 +110,7 @@ class Files:
         return error.__cause__ is not None and self.raised(error.__cause__)
 
     def filled(self, module: object) -> bool:
-        """Whether one of the files was run in this module."""
+        """Tell whether one of the files was run in this module."""
         try:
             namespace = _namespace_of(module)
         except TypeError:
@@ -118,7 +118,7 @@ class Files:
         return self.ran(namespace)
 
     def ran(self, namespace: object) -> bool:
-        """Whether one of the files was run in these globals."""
+        """Tell whether one of the files was run in these globals."""
         return any(each is namespace for each in self._run)
 
     def import_libraries(self) -> list[types.ModuleType]:
@@ -211,7 +211,7 @@ def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.Mod
 
 
 def speak_of(word: str, texts: Iterable[str]) -> bool:
-    """Whether a word occurs in any of the texts."""
+    """Tell whether a word occurs in any of the texts."""
     return any(word in text for text in texts)
 
 

@@ -83,7 +83,7 @@ def _take(said: Said, frame: Any, calls: int) -> None:
 
 
 def not_loaded(frame: list[Any]) -> Raised:
-    """Why a submission did not load. Raises ValueError for a line that does not say so."""
+    """Return the reason why a submission did not load. Raises ValueError for a line that does not say so."""
     match frame:
         case ["syntax", str(message)]:
             return Raised("syntax_error", f"SyntaxError: {message}")

@@ -31,7 +31,7 @@ _SPACES = re.compile(r"(\s+)")
 
 
 def same_output(actual: str, expected: str, compare: Compare, tolerance: float) -> bool:
-    """Whether `actual` counts as `expected`."""
+    """Tell whether `actual` counts as `expected`."""
     if actual == expected:
         return True
     ours, theirs = _parts(actual, compare), _parts(expected, compare)
@@ -60,7 +60,7 @@ def first_difference(
 
 
 def near(got: float, wanted: float, tolerance: float) -> bool:
-    """Whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
+    """Tell whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
 
     NaN is near NaN, and an infinity near itself; neither is near anything else. The scale is the
     expected value's alone, so that no huge answer makes room for itself.
@@ -115,7 +115,7 @@ def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
 
 
 def _overflowed(token: str, value: float) -> bool:
-    """Whether it is infinite only because a float cannot hold it."""
+    """Tell whether it is infinite only because a float cannot hold it."""
     return math.isinf(value) and "inf" not in token.lower()
 
 

@@ -224,7 +224,7 @@ def _ended_well(
 
 
 def _not_started(finished: Run) -> bool:
-    """Whether there was no such program; only what runs before it can say so."""
+    """Tell whether there was no such program; only what runs before it can say so."""
     return NOT_STARTED in finished.lines
 
 
