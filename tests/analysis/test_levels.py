@@ -93,6 +93,12 @@ def test_what_data_can_express_runs_in_a_sandbox_of_its_own(test: str) -> None:
     assert analysed(test).level == "values", analysed(test).reason
 
 
+def test_a_method_that_arrays_have_is_the_objects_own_where_the_tests_made_it() -> None:
+    found = analysed("w = Wallet(5)\nassert w.take(3) == 3")
+    assert found.rewritten is not None
+    assert "__proctor__.own(w).take(3)" in found.rewritten.tests[0].source
+
+
 SHARED = [
     "m = Money(5)\nassert m == 5",
     "assert Vector(1, 2) * 3 == Vector(3, 6)",

@@ -39,7 +39,7 @@ BREAKS = {
     **{f"prepare, {name}": ("script", "prepare", GRADERS[name])
        for name in ("asserts", "objects", "calls", "stdio", "exec")},
     "files, pytest": ("work_files", "write_files", PYTEST),
-    "load": ("script", "load", GRADERS["asserts"]),
+    "load": ("script", "load_job", GRADERS["asserts"]),
     "a decoder": ("decoding", "decode", calls(([WORD], 2))),
     "pytest, options": ("pytest_run", "_options", PYTEST),
     "pytest, reporter": ("pytest_reporter", "make_reporter", PYTEST),

@@ -126,15 +126,6 @@ def test_whatever_is_decoded_is_a_value_or_malformed(
         values.decode(values.loads(line), resolve)
 
 
-@cases(1500)
-@given(encodings, st.booleans())
-def test_the_size_is_counted_as_in_decoding(tally: Tally, line: bytes, ordered: bool) -> None:
-    with tally.case(line), contextlib.suppress(Malformed):
-        wire = values.loads(line)
-        values.decode(wire, ordered_sets=ordered)
-        assert values.expanded_size(wire) > 0 or not isinstance(wire, list)
-
-
 @cases(1000)
 @given(encodings)
 def test_what_was_decoded_can_be_encoded_again(tally: Tally, line: bytes) -> None:

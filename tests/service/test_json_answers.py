@@ -178,6 +178,30 @@ def test_a_tolerance_holds_in_arrays_too() -> None:
     assert answers(numpy.array([float("nan")]), [float("nan")], 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("value", "expected", "tolerance", "same"),
+    [
+        (1, 2, 1.0, False),
+        (1.0000001, 1, 1e-6, True),
+        (1, 1.0000001, 1e-6, True),
+        (1.1, 1.0, 1e-6, False),
+        (float("nan"), 1.0, 1.0, False),
+        (float("inf"), float("inf"), 1.0, True),
+        (float("inf"), 1e308, 1.0, False),
+        (10**400, 1.0, 1.0, False),
+        ("1.0", 1.0, 1.0, False),
+        (None, 0, 1.0, False),
+        ([1.0, [2.0]], [1.0, [2.0000001]], 1e-6, True),
+        ({"a": 1.0}, {"a": 1.0000001}, 1e-6, True),
+        (object(), 1, 1.0, False),
+    ],
+)
+def test_a_tolerance_is_for_numbers_that_are_not_both_integers(
+    value: Any, expected: Any, tolerance: float, same: bool
+) -> None:
+    assert answers(value, expected, tolerance) is same
+
+
 FORGED = [
     b"",
     b"{",

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from proctor_service.errors import SandboxLost
-from proctor_service.judge.graders import pytests, reports
+from proctor_service.judge.graders import in_process
 from proctor_service.judge.run import Run
 from proctor_service.sandbox.interface import Ended, Ending, Usage
 
@@ -19,9 +19,9 @@ def run_of(*frames: list[object], ending: Ending = "exited", code: int | None = 
 
 def test_a_run_that_we_ended_is_our_failure() -> None:
     finished = run_of(["word", "collected", 1], ending="killed", code=None)
-    report = reports.read(finished, "word", "end", reveal=False)
+    report = in_process.read(finished, "word", "end", reveal=False)
     with pytest.raises(SandboxLost):
-        pytests._verdict(finished, report, 0, 0)
+        in_process.pytest_verdict(finished, report, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,15 @@ def test_a_run_that_we_ended_is_our_failure() -> None:
 )
 def test_what_is_not_the_runners_own_is_forged(frame: list[object]) -> None:
     finished = run_of(["word", "collected", 0], frame, ["word", "finished", "end", 0])
-    report = reports.read(finished, "word", "end", reveal=False)
+    report = in_process.read(finished, "word", "end", reveal=False)
     assert report.forged
-    assert pytests._verdict(finished, report, 0, 0)[0] == "failed"
+    assert in_process.pytest_verdict(finished, report, 0, 0)[0] == "failed"
 
 
 def test_nothing_counts_after_the_end() -> None:
     late: list[object] = ["word", "test", "t", "passed", "", ""]
-    report = reports.read(run_of(["word", "finished", "end", 0], late), "word", "end", reveal=False)
+    report = in_process.read(
+        run_of(["word", "finished", "end", 0], late), "word", "end", reveal=False
+    )
     assert report.forged
     assert report.tests == []

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import library, numpy_values, set_order
 from .builtin_encoders import BUILTIN_TYPES
-from .ordered_sets import OrderedFrozenset, OrderedSet
 from .refusals import MAX_LINE_BYTES, Malformed
 from .tables import fill_dict, fill_set
 
@@ -24,20 +23,6 @@ if TYPE_CHECKING:
     Finish = Callable[[Any, Any, list[Any], list[Any], int], Any]
 
 PENDING = object()
-NO_BASE = object()
-
-
-class Opaque:
-    """What isn't plain: it has a class's name, equals nothing but itself, and can do nothing."""
-
-    __slots__ = ("truth", "type_name")
-
-    def __init__(self, type_name: str, truth: bool | None = None) -> None:
-        self.type_name = type_name
-        self.truth = truth
-
-    def __repr__(self) -> str:
-        return f"<{self.type_name} object>"
 
 
 def _big(decoder: Any, wire: list[Any]) -> int:
@@ -96,16 +81,12 @@ def _builtin_type(decoder: Any, wire: list[Any]) -> type:
 
 
 def _set(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
-    if decoder.ordered_sets:
-        target.order = items
     fill_set(target, items, weight, decoder.seconds_each)
     return target
 
 
 def _placed_set(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
     set_order.check(wire[1], len(items))
-    if decoder.ordered_sets:
-        return _set(decoder, target, items, wire, weight)
     decoder.spend(set_order.cost(wire[1]))
     set_order.place(target, items, wire[1], weight)
     return target
@@ -114,15 +95,13 @@ def _placed_set(decoder: Any, target: Any, items: list[Any], wire: list[Any], we
 def _frozenset(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
     found: set[Any] = set()
     fill_set(found, items, weight, decoder.seconds_each)
-    return OrderedFrozenset.of(found, items) if decoder.ordered_sets else frozenset(found)
+    return frozenset(found)
 
 
 def _placed_frozenset(
     decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int
 ) -> Any:
     set_order.check(wire[1], len(items))
-    if decoder.ordered_sets:
-        return _frozenset(decoder, target, items, wire, weight)
     decoder.spend(set_order.cost(wire[1]))
     return set_order.freeze(items, wire[1], weight)
 
@@ -130,10 +109,6 @@ def _placed_frozenset(
 def _dict(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
     fill_dict(target, items, weight, decoder.seconds_each)
     return target
-
-
-def _make_default_dict(decoder: Any, wire: list[Any]) -> Any:
-    return collections.defaultdict()
 
 
 def _default_dict(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight: int) -> Any:
@@ -171,10 +146,6 @@ def _slice(decoder: Any, target: Any, items: list[Any], wire: list[Any], weight:
     return slice(start, stop, step)
 
 
-def _make_set(decoder: Any, wire: list[Any]) -> set[Any]:
-    return OrderedSet() if decoder.ordered_sets else set()
-
-
 LEAVES: dict[str, Callable[[Any, list[Any]], Any]] = {
     **library.DECODERS,
     **numpy_values.DECODERS,
@@ -196,19 +167,17 @@ LEAVES: dict[str, Callable[[Any, list[Any]], Any]] = {
     "o": lambda decoder, wire: decoder.known(wire),
     "p": lambda decoder, wire: decoder.known(wire),
 }
-# Leaves that take a number all the same.
-NUMBERED = frozenset(["ba", "nan", "h", "n", "e", "array", "nd"])
 CONTAINERS: dict[str, tuple[int, Make | None, Finish | None]] = {
     "l": (1, None, None),
     "t": (1, None, lambda decoder, target, items, wire, weight: tuple(items)),
-    "s": (1, _make_set, _set),
-    "so": (2, _make_set, _placed_set),
+    "s": (1, lambda decoder, wire: set(), _set),
+    "so": (2, lambda decoder, wire: set(), _placed_set),
     "fs": (1, None, _frozenset),
     "fso": (2, None, _placed_frozenset),
     "d": (1, lambda decoder, wire: {}, _dict),
     "od": (1, lambda decoder, wire: collections.OrderedDict(), _dict),
     "cn": (1, lambda decoder, wire: collections.Counter(), _dict),
-    "dd": (1, _make_default_dict, _default_dict),
+    "dd": (1, lambda decoder, wire: collections.defaultdict(), _default_dict),
     "dq": (2, _make_deque, _deque),
     "dk": (1, None, _keys_view),
     "dv": (1, None, lambda decoder, target, items, wire, weight: dict(enumerate(items)).values()),

@@ -13,7 +13,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from . import set_order
-from .library import loaded
+from .introspection import content_of as _of
+from .introspection import loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,23 +47,6 @@ BUILTIN_TYPES: dict[str, type] = {
     "ellipsis": type(...),
     "NotImplementedType": type(NotImplemented),
 }
-
-
-class Content:
-    """An instance of a subclass, to be encoded as its built-in base."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-def content_of(value: Any) -> Any:
-    """The instance, if it came wrapped as ``Content``."""
-    return value.value if _type(value) is Content else value
-
-
-_of = content_of
 
 
 def _int(encoder: Any, value: Any) -> Any:

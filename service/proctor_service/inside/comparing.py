@@ -19,18 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import instrumenting
+from .object_operations import OPERATORS
 from .origins import Origins
 
-_BY_NAME: dict[str, Callable[[Any, Any], Any]] = {
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-    "In": lambda one, other: one in other,
-    "NotIn": lambda one, other: one not in other,
-}
 _AGAINST = {"Lt": operator.gt, "LtE": operator.gt, "Gt": operator.lt, "GtE": operator.lt}
 _SAYS_EQUAL = {"Eq": True, "In": True, "NotEq": False, "NotIn": False}
 _LEAVES = frozenset([int, float, str, bool, type(None), bytes, complex])
@@ -75,7 +66,7 @@ class Comparing:
 
         `builtin`: names that mean Python's own functions, whatever the globals have under them.
         """
-        instrumenting.instrument(tree, self._mark, numpy=self._numpy, builtin=builtin)
+        instrumenting.Instrument(self._mark, self._numpy, builtin).visit(tree)
 
     def named(self, name: str) -> Any:
         """The builtin of that name, as it is now."""
@@ -86,7 +77,7 @@ class Comparing:
         return instrumenting.embed(code, self._mark, self)
 
     def holds(self, value: Any) -> bool:
-        """Whether an assertion holds."""
+        """Tell whether an assertion holds."""
         if value:
             return True
         self.failures += 1
@@ -118,7 +109,7 @@ class Comparing:
             raise
 
     def _ended_in_library(self, error: BaseException) -> bool:
-        """Whether it came up in a library, as what a task waits in when it is cancelled."""
+        """Tell whether it came up in a library, as what a task waits in when it is cancelled."""
         entry = error.__traceback__
         while entry is not None and entry.tb_next is not None:
             entry = entry.tb_next
@@ -149,7 +140,7 @@ class Comparing:
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
         """What the comparison gives. Raises AssertionError at a lie."""
-        result = _BY_NAME[symbol](left, right)
+        result = OPERATORS[symbol](left, right)
         if type(left) in _LEAVES and type(right) in _LEAVES:
             return result
         if self._numpy:
@@ -209,7 +200,7 @@ class Comparing:
             todo += _parts(thing)
 
     def _is_foreign(self, *things: Any) -> bool:
-        """Whether one of them compares by code that is neither the tests' nor the library's."""
+        """Tell whether one of them compares by code that is neither the tests' nor the library's."""
         return any(
             type(each) in _PROXIES or self._is_foreign_method(type(each), name)
             for each in things
@@ -280,7 +271,7 @@ def _lies(thing: Any, other: Any) -> bool:
 
 
 def _is_approximation(thing: Any) -> bool:
-    """Whether it is `pytest.approx` of a number, which subtracts what it is compared with."""
+    """Tell whether it is `pytest.approx` of a number, which subtracts what it is compared with."""
     return (type(thing).__module__, type(thing).__name__) == ("_pytest.python_api", "ApproxScalar")
 
 

@@ -12,19 +12,19 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from .encoding import class_mro, class_name, derives
+from .introspection import class_members, class_mro, class_name, derives
 from .refusals import Malformed
 from .standard_names import find_standard_class, standard_class
 
 _type, _str = type, str
 _bases = type.__dict__["__bases__"].__get__
-_members = type.__dict__["__dict__"].__get__
 _args = vars(BaseException)["args"].__get__
 _traceback = vars(BaseException)["__traceback__"].__get__
 _own_fields = vars(BaseException)["__dict__"].__get__
 _CHAIN = {name: vars(BaseException)[name].__get__ for name in ("__cause__", "__context__")}
 _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _MOST_TEXT = 10_000
+_MOST_PLACES = 3
 _SOLUTION = "/solution.py"
 # What marks an exception that crossed; kept in its ``__dict__``.
 TRACE, NAMES, REFERENCE = "__proctor_trace__", "__proctor_names__", "__proctor_reference__"
@@ -36,7 +36,7 @@ def describe_class(cls: Any, number_of: Any) -> dict[str, Any]:
     special: dict[str, bool] = {}
     for base in class_mro(cls):
         if base is not object:
-            members = _members(base)
+            members = class_members(base)
             for key in members:
                 if _type(key) is _str and key[:2] == "__":
                     special.setdefault(key, members[key] is not None)
@@ -71,8 +71,8 @@ ALL_CONTROL = frozenset(_CONTROL.values())
 
 
 def is_made_here(cls: Any) -> bool:
-    """Whether a class stands for one of the other side, whatever its name and module say."""
-    return "__proctor_class__" in _members(cls)
+    """Tell whether a class stands for one of the other side, whatever its name and module say."""
+    return "__proctor_class__" in class_members(cls)
 
 
 def control_names(error: BaseException) -> set[str]:
@@ -99,7 +99,16 @@ def places_of(error: BaseException) -> list[list[Any]]:
         if code.co_filename.endswith(_SOLUTION) or code.co_filename == "<submission>":
             places.append([trace.tb_lineno, code.co_name[:80]])
         trace = trace.tb_next
-    return places[-3:]
+    return places[-_MOST_PLACES:]
+
+
+def checked_places(places: Any) -> list[tuple[int, str]]:
+    """Line and function of the last places of a failure, as far as they make sense."""
+    found = []
+    for place in places[-_MOST_PLACES:] if type(places) is list else []:
+        if type(place) is list and [type(part) for part in place] == [int, str]:
+            found.append((min(max(place[0], 0), 100_000), place[1][:80]))
+    return found
 
 
 def encode_exception(error: Any, encoder: Any, number: int, cls: Any, told: bool) -> list[Any]:
@@ -133,7 +142,7 @@ def _facts(error: BaseException, encoder: Any) -> dict[str, Any]:
         if derives(_type(value), BaseException) and not encoder.is_open(value):
             facts[name] = value
     for base in class_mro(_type(error)):
-        members = _members(base) if _type(base) is _type else {}
+        members = class_members(base) if _type(base) is _type else {}
         for name in members:
             if _type(members[name]) in _FIELDS and name not in ("args", *_CHAIN):
                 try:
@@ -216,7 +225,7 @@ def _is_field(error: BaseException, name: str) -> bool:
 
 def nearest_standard(cls: Any) -> Any:
     """The first class of an exception's MRO that is not one made here."""
-    for base in type.__dict__["__mro__"].__get__(cls):
+    for base in class_mro(cls):
         if not is_made_here(base):
             return base
     return Exception

@@ -13,15 +13,13 @@ import math
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from .builtin_decoders import CONTAINERS, LEAVES, NO_BASE, NUMBERED, PENDING, Opaque
-from .refusals import MAX_DECODED_BYTES, MAX_DEPTH, PART_BYTES, Malformed
+from .builtin_decoders import CONTAINERS, LEAVES, PENDING
+from .refusals import MAX_DECODED_BYTES, MAX_DEPTH, NO_BASE, PART_BYTES, Malformed, Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     ResolveHandle = Callable[[list[Any], Any], Any]
-
-__all__ = ["NO_BASE", "Decoder", "Opaque", "check_size", "decode", "expanded_size"]
 
 # Handles nest by calls, so an encoder never gets far beyond its own bound.
 _MAX_DEPTH = MAX_DEPTH + 100
@@ -36,19 +34,16 @@ class Decoder:
     ``resolve_handle`` is called with a reference as it arrived, and a function that decodes the
     content of its built-in base (or answers ``NO_BASE``). Whatever else the reference holds must be
     decoded in the order in which it was encoded. ``known`` answers what a reference to an earlier
-    message means. ``ordered_sets``: sets are of subclasses that iterate as on the sending side,
-    for a reader with another hash seed.
+    message means.
     """
 
     def __init__(
         self,
         resolve_handle: ResolveHandle | None = None,
         known: Callable[[Any], Any] | None = None,
-        ordered_sets: bool = False,
     ) -> None:
         self.kept: list[Any] = []
         self.wants_numpy = resolve_handle is not None
-        self.ordered_sets = ordered_sets
         self.seconds_each = _PLAIN_SECONDS if resolve_handle is None else _HANDLE_SECONDS
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []
@@ -134,10 +129,6 @@ class Decoder:
         self._sizes.append(size)
         return len(self.kept) - 1
 
-    def opaque(self, name: str) -> Opaque:
-        """A value that is not represented here."""
-        return Opaque(name)
-
     def back(self, wire: list[Any]) -> Any:
         """A container met before."""
         (number,) = wire[1:]
@@ -218,74 +209,11 @@ class Decoder:
         return value
 
 
-def decode(
-    wire: Any, resolve_handle: ResolveHandle | None = None, ordered_sets: bool = False
-) -> Any:
+def decode(wire: Any, resolve_handle: ResolveHandle | None = None) -> Any:
     """The value of an encoding, or ``Malformed``.
 
     ``resolve_handle(reference, content)`` turns references into objects. Without it a reference to
     an instance of a subclass of a built-in type is that type's content, and any other reference an
     ``Opaque``.
     """
-    return Decoder(resolve_handle, ordered_sets=ordered_sets).decode(wire)
-
-
-def expanded_size(wire: Any) -> int:
-    """Bytes of the expanded size of an encoding that holds no resolved handles; builds nothing.
-
-    Raises ``Malformed`` for a reference to nothing, and above the bound.
-    """
-    total = 0
-    numbers: list[int] = []
-    outer: list[Any] = []
-    children, number, before = iter((wire,)), -1, 0
-    while True:
-        for child in children:
-            kind = type(child)
-            if kind is str:
-                total += len(child)
-            elif kind is list:
-                total += PART_BYTES * len(child)
-                tag = child[0] if child else None
-                if tag == "r":
-                    total += _referred(numbers, child)
-                    continue
-                outer.append((children, number, before))
-                number, before = -1, total - PART_BYTES * len(child)
-                if type(tag) is str and (tag in CONTAINERS or tag in NUMBERED):
-                    number = len(numbers)
-                    numbers.append(0)
-                children = iter(_parts(child, tag))
-                break
-        else:
-            if number >= 0:
-                numbers[number] = total - before
-            if total > MAX_DECODED_BYTES:
-                raise Malformed("a value that is too large")
-            if not outer:
-                return total
-            children, number, before = outer.pop()
-
-
-def check_size(wire: Any) -> None:
-    """Raise ``Malformed`` if the expanded size of an encoding is above the bound."""
-    expanded_size(wire)
-
-
-def _referred(sizes: list[int], wire: list[Any]) -> int:
-    number = wire[1] if len(wire) == 2 else None
-    if type(number) is not int or not 0 <= number < len(sizes):
-        raise Malformed("a reference to nothing")
-    return sizes[number]
-
-
-def _parts(wire: list[Any], tag: Any) -> list[Any]:
-    """What an encoding holds, in the order of decoding."""
-    if tag == "h":
-        info = wire[2] if len(wire) == 3 else None
-        return [info["base"]] if type(info) is dict and "base" in info else []
-    return wire[_FIRST_PART.get(tag, 1) if type(tag) is str else 1 :]
-
-
-# Where what comes before the parts would look like an encoding.
-_FIRST_PART = {"so": 2, "fso": 2, "ns": 2, "nd": 4}
+    return Decoder(resolve_handle).decode(wire)

@@ -14,17 +14,9 @@ from __future__ import annotations
 from collections import UserDict, UserList, UserString
 from typing import TYPE_CHECKING, Any
 
-from . import builtin_encoders
-from .builtin_encoders import (
-    BUILTIN_TYPES,
-    CLOSING,
-    CONTAINERS,
-    FILLED_LATER,
-    LEAVES,
-    Content,
-)
-from .class_names import class_mro, class_name, derives, describe_class
-from .library import library_encoder, loaded
+from .builtin_encoders import BASES, BUILTIN_TYPES, CLOSING, CONTAINERS, FILLED_LATER, LEAVES
+from .introspection import Content, class_members, class_mro, class_name, loaded
+from .library import library_encoder
 from .refusals import MAX_DEPTH, MAX_EXPANDED_BYTES, PART_BYTES, ValueTooDeep, ValueTooLarge
 
 if TYPE_CHECKING:
@@ -32,18 +24,15 @@ if TYPE_CHECKING:
 
     MakeHandle = Callable[[Any], Any]
 
-__all__ = ["Encoder", "class_mro", "class_name", "derives", "encode"]
-
 # References of our own: a submission may put its own functions under these names.
 _type, _id, _len, _iter, _is_ascii = type, id, len, iter, str.isascii
 _int, _str, _bool, _list, _dict, _none = int, str, bool, list, dict, type(None)
 
-_BASES = builtin_encoders.BASES
 _TYPE_NAMES = {id(item): name for name, item in BUILTIN_TYPES.items()}
 
 
 # Classes that wrap a built-in type: that type, and what reads the fields of an instance.
-_WRAPPERS: dict[int, tuple[type, Any]] = {
+WRAPPERS: dict[int, tuple[type, Any]] = {
     _id(cls): (kind, vars(cls)["__dict__"].__get__)
     for cls, kind in ((UserList, list), (UserDict, dict), (UserString, str))
 }
@@ -53,8 +42,7 @@ class Encoder:
     """One encoding: the back-references, and the budget that is left.
 
     ``kept`` holds the containers in the order of their numbers; a peer shares the mutable ones
-    afterwards. ``known`` may answer a wire form for a container that the other side already has,
-    and ``reopen`` one for an object that is met within its own content.
+    afterwards. ``known`` may answer a wire form for a container that the other side already has.
     """
 
     def __init__(
@@ -63,7 +51,6 @@ class Encoder:
         known: Callable[[Any], Any] | None = None,
     ) -> None:
         self.kept: list[Any] = []
-        self.reopen: Callable[[Any], Any] | None = None
         # Whether numpy's arrays cross as lists, for a reader that has no numpy.
         self.plain_arrays = False
         # By number: the expanded size, None while the container is open.
@@ -182,14 +169,14 @@ class Encoder:
     def _wrapped(self, value: Any) -> Any:
         """The content of what wraps a built-in type, as UserList does; None for all else."""
         for cls in class_mro(_type(value)):
-            if _id(cls) in _WRAPPERS:
-                kind, fields = _WRAPPERS[_id(cls)]
+            if _id(cls) in WRAPPERS:
+                kind, fields = WRAPPERS[_id(cls)]
                 content = fields(value).get("data")
                 return self.visit(content) if _type(content) is kind else None
         return None
 
     def is_open(self, value: Any) -> bool:
-        """Whether the encoding of a value has begun and not ended."""
+        """Tell whether the encoding of a value has begun and not ended."""
         number = self._numbers.get(_id(value))
         return number is not None and self._sizes[number] is None
 
@@ -227,9 +214,6 @@ class Encoder:
         self.spend(PART_BYTES)
         kind = _type(value)
         if _id(kind) not in FILLED_LATER and kind is not loaded("numpy", "ndarray"):
-            wire = None if self.reopen is None else self.reopen(value)
-            if wire is not None:
-                return wire
             raise ValueTooDeep("the value contains itself")
         return ["r", number]
 
@@ -240,7 +224,7 @@ class Encoder:
     def _base(self, value: Any) -> Any:
         """The content of an instance of a subclass; it is numbered apart from the instance."""
         for cls in class_mro(_type(value)):
-            leaf = _BASES.get(_id(cls)) or library_encoder(cls)
+            leaf = BASES.get(_id(cls)) or library_encoder(cls)
             if leaf is not None:
                 return leaf(self, Content(value))
         return None
@@ -257,4 +241,9 @@ def encode(value: Any, make_handle: MakeHandle | None = None) -> Any:
 
 
 def _describe(value: Any) -> Any:
-    return ["h", 0, describe_class(_type(value))]
+    """The class's name, and that its instances are true where nothing can say otherwise."""
+    info: dict[str, Any] = {"type": class_name(_type(value))}
+    members = [class_members(base) for base in class_mro(_type(value))]
+    if not any("__bool__" in each or "__len__" in each for each in members):
+        info["truth"] = True
+    return ["h", 0, info]

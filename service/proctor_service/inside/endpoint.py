@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .crossing_classes import REFERENCE, Built, describe_class, encode_exception
-from .encoding import derives
+from .introspection import derives
 from .iterators import KINDS, EventLoop, local_version
 from .object_operations import AWAITED, OPERATIONS
 from .references import Reference
@@ -78,6 +78,22 @@ class Endpoint:
     def ask(self, operation: str, *operands: Any) -> Any:
         """Ask the other side."""
         return self.connection.request(operation, *operands)
+
+    # What the side of the tests does besides; the submission's raises and prints as it likes.
+
+    def options(self) -> Any:
+        """Facts to tell with a request besides; None for nothing."""
+        return None
+
+    def heard(self, brought: Any) -> None:
+        """Take what an answer brings besides."""
+
+    def failed(self, error: BaseException) -> None:
+        """Note what a request of the other side raised."""
+
+    def arrived(self, error: BaseException, places: Any) -> BaseException:
+        """The exception to raise here for one of the other side's, and where that failed."""
+        return error
 
     # ---------------------------------------------------------------- classes
 

@@ -1,11 +1,10 @@
-"""What test code changes around a submission: streams, seeds, environment variables, replaced functions.
+"""What test code changes around a submission: streams, seeds, replaced functions.
 
 Pasted behind the submission it would change them for both. Here they are noted on the tests' side, told
 with the next request, and changed on the other side for that request:
 
     out, in     collect what is printed; this text is the standard input
     seed        {"random": 42, "numpy.random": 7}      what was seeded since, and with what
-    env         {"HOME": "/x", "LANG": null}           variables set, and removed
     replaced    {"builtins.input": ..., ...}           functions that stand in for these now
 
 An answer brings back what was printed (``out``) and what was not read (``rest``).
@@ -24,10 +23,9 @@ from typing import Any
 
 _StringIO = io.StringIO
 _import_module = importlib.import_module
-_environ = os.environ
 _PLAIN = (int, float, str, type(None))
 # What tests patch so that a program need not wait, ask, roll dice or print.
-_REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
+REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "builtins": (builtins, ("input", "print")),
     "time": (time, ("sleep", "time", "monotonic", "perf_counter")),
     "random": (
@@ -47,12 +45,9 @@ class Environment:
         self._stdout, self._stdin = sys.stdout, sys.stdin
         self._usual = {
             f"{module}.{name}": (vars(owner), name, getattr(owner, name))
-            for module, (owner, names) in _REPLACEABLE.items()
+            for module, (owner, names) in REPLACEABLE.items()
             for name in names
         }
-        self._told = dict(_environ)
-        self._raw: Any = vars(_environ)["_data"]
-        self._seen = dict(self._raw)
         self._seeds: dict[str, Any] = {}
 
     def watch_seeds(self, numpy: bool) -> None:
@@ -94,12 +89,6 @@ class Environment:
             news["replaced"] = replaced
         if self._seeds:
             news["seed"], self._seeds = self._seeds, {}
-        if self._raw != self._seen:
-            now = dict(_environ)
-            names = {*self._told, *now}
-            told = self._told
-            news["env"] = {name: now.get(name) for name in names if told.get(name) != now.get(name)}
-            self._told, self._seen = now, dict(self._raw)
         return news
 
     def heard(self, brought: dict[str, Any]) -> None:
@@ -135,16 +124,11 @@ class Changed:
         if "in" in news:
             self._in = _StringIO(news["in"])
             self._put(sys, "stdin", self._in)
-        for name, value in news.get("env", {}).items():
-            if value is None:
-                _environ.pop(name, None)
-            else:
-                _environ[name] = value
         for name, value in news.get("seed", {}).items():
             _import_module(name).seed(value)
         for place, function in news.get("replaced", {}).items():
             module, _, name = place.rpartition(".")
-            self._put(_REPLACEABLE[module][0], name, function)
+            self._put(REPLACEABLE[module][0], name, function)
 
     def _put(self, owner: Any, name: str, value: Any) -> None:
         self._before.append((owner, name, getattr(owner, name)))

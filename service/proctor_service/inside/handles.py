@@ -60,7 +60,7 @@ def data_names() -> frozenset[str]:
 
 
 def is_dunder(name: str) -> bool:
-    """Whether a name is one of Python's own."""
+    """Tell whether a name is one of Python's own."""
     return name[:2] == "__" and name[-2:] == "__"
 
 
@@ -176,22 +176,16 @@ class IteratorHandle(Handle):
         return tests_of(self).ask("iter", reference_of(self))
 
     def __next__(self) -> Any:
-        return tests_of(self).step(self)
+        return tests_of(self).ask("next", reference_of(self))
 
 
-class OwnHandle(Handle):
+class OwnHandle(IteratorHandle):
     """An object that the tests made: its length, items and truth can be asked for."""
 
     __slots__ = ()
 
     def __len__(self) -> int:
         return int(tests_of(self).exact(self, int, "len"))
-
-    def __iter__(self) -> Any:
-        return tests_of(self).ask("iter", reference_of(self))
-
-    def __next__(self) -> Any:
-        return tests_of(self).step(self)
 
     def __getitem__(self, key: Any) -> Any:
         return tests_of(self).ask("getitem", reference_of(self), key)
@@ -274,6 +268,17 @@ _FROZEN_NAMES = frozenset(["decimal.Decimal", "fractions.Fraction"])
 _MUTABLE = (list, dict, set, bytearray, collections.OrderedDict, collections.Counter)
 
 
+def _attribute(tests: Any) -> Any:
+    """``__getattr__`` of classes whose instances are the submission's."""
+
+    def attribute(self: Any, name: str) -> Any:
+        if is_dunder(name):
+            raise AttributeError(name)
+        return tests.content_attribute(self, name)
+
+    return attribute
+
+
 def _is_frozen(base: Any) -> bool:
     return base in _FROZEN or f"{base.__module__}.{base.__qualname__}" in _FROZEN_NAMES
 
@@ -283,16 +288,11 @@ def content_class(info: Any, base: Any, tests: Any) -> Any:
     if not _is_frozen(base) and base not in _MUTABLE:
         return None
 
-    def attribute(self: Any, name: str) -> Any:
-        if is_dunder(name):
-            raise AttributeError(name)
-        return tests.content_attribute(self, name)
-
     members = {
         "__module__": "solution",
         "__proctor_class__": info.number,
         "__proctor_base__": base,
-        "__getattr__": attribute,
+        "__getattr__": _attribute(tests),
         "__copy__": lambda self: base(self),
         "__deepcopy__": lambda self, memo: _deep_copy(base(self), memo),
         "__reduce_ex__": lambda self, protocol: (base, (base(self),)),
@@ -332,16 +332,11 @@ class ExceptionClass(type):
 def exception_class(info: Any, bases: tuple[Any, ...], tests: Any) -> Any:
     """A local class for one of the submission's classes of exceptions."""
 
-    def attribute(self: Any, name: str) -> Any:
-        if is_dunder(name):
-            raise AttributeError(name)
-        return tests.content_attribute(self, name)
-
     members = {
         "__module__": info.module or "solution",
         "__proctor_class__": info.number,
         "__proctor_tests__": tests,
-        "__getattr__": attribute,
+        "__getattr__": _attribute(tests),
         "__str__": lambda self: self.__dict__.get("__proctor_text__", ""),
     }
     return ExceptionClass(info.name, bases, members)

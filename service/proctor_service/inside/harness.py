@@ -69,7 +69,7 @@ class Original:
                     self._codes.append((inner, inner.__code__))
 
     def has(self, code: types.CodeType) -> bool:
-        """Whether this is the code of one of them, and not of one that is like it."""
+        """Tell whether this is the code of one of them, and not of one that is like it."""
         return any(code is own for _, own in self._codes)
 
     def changed(self) -> str | None:
@@ -87,7 +87,7 @@ class Original:
         return None
 
     def _by_tests(self, value: Any) -> bool:
-        """Whether the tests may have put this in a function's place, as monkeypatch does; or pytest."""
+        """Tell whether the tests may have put this in a function's place, as monkeypatch does; or pytest."""
         function = getattr(value, "__func__", value)
         if not isinstance(function, types.FunctionType):
             return self._patching
@@ -98,5 +98,5 @@ class Original:
 
 
 def _is_to_be_set(name: str) -> bool:
-    """Whether programs, or the library itself, are used to setting this."""
+    """Tell whether programs, or the library itself, are used to setting this."""
     return name.startswith("_") or name.endswith("hook") or name == "showwarning"

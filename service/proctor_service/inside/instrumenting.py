@@ -16,16 +16,6 @@ _COMPARED: set[type[ast.cmpop]] = {
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.ClassDef)
 
 
-def instrument(
-    tree: ast.Module, mark: str, *, numpy: bool, builtin: frozenset[str] = frozenset()
-) -> None:
-    """Changes a syntax tree in place.
-
-    `numpy`: also looks at arguments of calls and at operands. `builtin`: names of builtins that are meant.
-    """
-    _Instrument(mark, numpy, builtin).visit(tree)
-
-
 def embed(code: types.CodeType, mark: str, value: object) -> types.CodeType:
     """The same code with `value` where the mark stands."""
     constants: Any = tuple(
@@ -39,7 +29,12 @@ def embed(code: types.CodeType, mark: str, value: object) -> types.CodeType:
     return code.replace(co_consts=constants)
 
 
-class _Instrument(ast.NodeTransformer):
+class Instrument(ast.NodeTransformer):
+    """Changes a syntax tree in place.
+
+    `numpy`: also looks at arguments of calls and at operands. `builtin`: names of builtins that are meant.
+    """
+
     def __init__(self, mark: str, numpy: bool, builtin: frozenset[str]) -> None:
         self._builtin = builtin
         self._mark = mark

@@ -66,11 +66,8 @@ class EventLoop:
 
 def local_version(side: Any, kind: str, reference: Any) -> Any:
     """A generator, coroutine or asynchronous generator that drives the one of a reference."""
-    if kind == "coroutine":
-        return _coroutine(side, reference)
-    if kind == "async_generator":
-        return _async_generator(side, reference)
-    return _generator(side, reference, kind)
+    makers: dict[str, Any] = {"coroutine": _coroutine, "async_generator": _async_generator}
+    return makers.get(kind, _generator)(side, reference, kind)
 
 
 def _generator(side: Any, reference: Any, kind: str) -> Generator[Any, Any, Any]:
@@ -94,12 +91,12 @@ def _generator(side: Any, reference: Any, kind: str) -> Generator[Any, Any, Any]
             step = ("throw", reference, error)
 
 
-async def _coroutine(side: Any, reference: Any) -> Coroutine[Any, Any, Any]:
+async def _coroutine(side: Any, reference: Any, kind: str) -> Coroutine[Any, Any, Any]:
     result: Coroutine[Any, Any, Any] = side.ask("await", reference)
     return result
 
 
-async def _async_generator(side: Any, reference: Any) -> AsyncGenerator[Any, Any]:
+async def _async_generator(side: Any, reference: Any, kind: str) -> AsyncGenerator[Any, Any]:
     step: tuple[Any, ...] = ("anext", reference)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Whether a SystemExit is a program's honest end, or cuts off the tests pasted behind a solution.
+"""Telling whether a SystemExit is a program's honest end, or cuts off the tests pasted behind a solution.
 
 A tested function that leaves would skip what checks it. So the exit has to be the last act of the
 program itself, in one of two ways:
@@ -25,7 +25,7 @@ Place = tuple[Any, ...]
 
 
 def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
-    """Whether this exit, with code 0, is the end of the program whose top level is `code`."""
+    """Tell whether this exit, with code 0, is the end of the program whose top level is `code`."""
     places = _places(error, code)
     if not 1 <= len(places) <= 2:
         return False

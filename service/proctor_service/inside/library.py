@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import numpy_values
+from .introspection import class_mro, loaded
+from .introspection import content_of as _of
 from .refusals import Malformed, ValueTooLarge
 
 if TYPE_CHECKING:
@@ -27,22 +27,13 @@ if TYPE_CHECKING:
 
 
 _type, _str, _int, _len, _list, _any = type, str, int, len, list, any
-_modules = sys.modules
 _import_module = importlib.import_module
-_module_dict: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 _get = object.__getattribute__
-_type_mro = type.__dict__["__mro__"].__get__
 
 MAX_DECIMAL_CHARACTERS = 20_000
 MAX_DECIMAL_EXPONENT = 1_000_000
 MAX_FRACTION_BITS = 200_000
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-
-
-def loaded(module: str, name: str) -> Any:
-    """``module.name`` if that module is loaded, else None."""
-    found = _modules.get(module)
-    return _module_dict(found).get(name) if _type(found) is ModuleType else None
 
 
 def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
@@ -54,15 +45,10 @@ def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
         if loaded(module, name) is cls:
             _cache[id(cls)] = (cls, function)
             return function
-    return numpy_values.encoder_of(cls, _type_mro(cls))
+    return numpy_values.encoder_of(cls, class_mro(cls))
 
 
 _cache: dict[int, tuple[type, Callable[[Any, Any], Any]]] = {}
-
-
-def _of(value: Any) -> Any:
-    # An instance of a subclass comes wrapped; see builtin_encoders.Content.
-    return value.value if _type(value).__name__ == "Content" else value
 
 
 def _decimal(encoder: Any, value: Any) -> Any:
@@ -88,29 +74,17 @@ def _fraction(encoder: Visitor, value: Any) -> Any:
     return ["fraction", *[encoder.visit(part) for part in parts]]
 
 
-def _date(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    return ["date", *[_get(value, part) for part in ("year", "month", "day")]]
-
-
+_DAY = ("year", "month", "day")
 _CLOCK = ("hour", "minute", "second", "microsecond", "fold")
 
 
-def _time(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    parts = [_get(value, part) for part in _CLOCK]
-    return ["time", *parts, encoder.visit(_get(value, "tzinfo"))]
+def _fields(tag: str, *parts: str, zone: bool = False) -> Callable[[Visitor, Any], Any]:
+    def encode(encoder: Visitor, value: Any) -> Any:
+        value = _of(value)
+        form = [tag, *[_get(value, part) for part in parts]]
+        return [*form, encoder.visit(_get(value, "tzinfo"))] if zone else form
 
-
-def _datetime(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    parts = [_get(value, part) for part in ("year", "month", "day", *_CLOCK)]
-    return ["datetime", *parts, encoder.visit(_get(value, "tzinfo"))]
-
-
-def _timedelta(encoder: Visitor, value: Any) -> Any:
-    value = _of(value)
-    return ["timedelta", *[_get(value, part) for part in ("days", "seconds", "microseconds")]]
+    return encode
 
 
 def _timezone(encoder: Visitor, value: Any) -> Any:
@@ -140,10 +114,10 @@ def _array(encoder: Any, value: Any) -> Any:
 _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("decimal", "Decimal"): _decimal,
     ("fractions", "Fraction"): _fraction,
-    ("datetime", "datetime"): _datetime,
-    ("datetime", "date"): _date,
-    ("datetime", "time"): _time,
-    ("datetime", "timedelta"): _timedelta,
+    ("datetime", "datetime"): _fields("datetime", *_DAY, *_CLOCK, zone=True),
+    ("datetime", "date"): _fields("date", *_DAY),
+    ("datetime", "time"): _fields("time", *_CLOCK, zone=True),
+    ("datetime", "timedelta"): _fields("timedelta", "days", "seconds", "microseconds"),
     ("datetime", "timezone"): _timezone,
     ("zoneinfo", "ZoneInfo"): lambda encoder, value: ["zone", encoder.visit(_of(value).key)],
     ("uuid", "UUID"): _uuid,

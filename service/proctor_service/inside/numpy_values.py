@@ -8,36 +8,29 @@ is its plain value, and an array is opaque.
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .refusals import PART_BYTES, Malformed
+from .introspection import content_of as _of
+from .introspection import loaded
+from .refusals import PART_BYTES, Malformed, Opaque
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _type, _str, _int, _len, _list, _tuple, _any = type, str, int, len, list, tuple, any
-_modules = sys.modules
 _import_module = importlib.import_module
-_module_dict: Callable[[Any], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 _MAX_ITEM_BYTES = 1 << 16
 _MAX_DTYPE_NESTING = 8
 _MAX_DIMENSIONS = 64
 _MAX_ITEMS = 4_000_000
 
 
-def _loaded(name: str) -> Any:
-    found = _modules.get("numpy")
-    return _module_dict(found).get(name) if _type(found) is ModuleType else None
-
-
 def encoder_of(cls: type, mro: tuple[type, ...]) -> Callable[[Any, Any], Any] | None:
     """What encodes instances of a class of numpy; else None."""
-    generic = _loaded("generic")
+    generic = loaded("numpy", "generic")
     if generic is None:
         return None
-    if cls is _loaded("ndarray"):
+    if cls is loaded("numpy", "ndarray"):
         return _array
     # By identity: a metaclass may say that its classes equal any other.
     return _scalar if _any(each is generic for each in mro) else None
@@ -49,10 +42,6 @@ def numpy_for(decoder: Any) -> Any:
         return _import_module("numpy") if decoder.wants_numpy else None
     except ImportError:
         return None
-
-
-def _of(value: Any) -> Any:
-    return value.value if _type(value).__name__ == "Content" else value
 
 
 def _scalar(encoder: Any, value: Any) -> Any:
@@ -176,7 +165,7 @@ def _to_scalar(decoder: Any, wire: list[Any]) -> Any:
     form, _, text = wire[1:]
     numpy, content = numpy_for(decoder), _content(decoder, text)
     if numpy is None:
-        return decoder.opaque("numpy.generic")
+        return Opaque("numpy.generic")
     kind = _to_dtype(numpy, form)
     return numpy.frombuffer(content, dtype=kind).copy()[0]
 
@@ -190,7 +179,7 @@ def _to_array(decoder: Any, wire: list[Any]) -> Any:
     if form == "|O":
         if count != _len(parts):
             raise Malformed("not as many items as the shape says")
-        value = decoder.opaque("numpy.ndarray") if kind is None else numpy.empty(count, dtype=kind)
+        value: Any = Opaque("numpy.ndarray") if kind is None else numpy.empty(count, dtype=kind)
         shaped = value if kind is None else value.reshape(shape, order=order)
 
         def fill(found: list[Any]) -> None:
@@ -202,7 +191,7 @@ def _to_array(decoder: Any, wire: list[Any]) -> Any:
     (text,) = parts
     content = _content(decoder, text)
     if kind is None:
-        value = decoder.opaque("numpy.ndarray")
+        value = Opaque("numpy.ndarray")
     elif kind.itemsize * count != _len(content):
         raise Malformed("not as many items as the shape says")
     elif content:

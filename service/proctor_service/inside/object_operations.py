@@ -13,6 +13,18 @@ _COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 _CONVERSIONS = (len, iter, next, bool, hash, str, repr, int, float, reversed, format, abs, divmod)
 
 
+# By the name of the operator in ``ast``.
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le,
+    "Gt": operator.gt, "GtE": operator.ge, "In": lambda left, right: left in right,
+    "NotIn": lambda left, right: left not in right,
+    "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv,
+    "FloorDiv": operator.floordiv, "Mod": operator.mod, "MatMult": operator.matmul,
+    "Pow": operator.pow, "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor,
+    "LShift": operator.lshift, "RShift": operator.rshift,
+}  # fmt: skip
+
+
 def _call(target: Any, args: Any, kwargs: Any) -> Any:
     return target(*args, **dict(kwargs))
 

@@ -107,7 +107,7 @@ def _python(channel: Channel, job: dict[str, Any]) -> None:
 
 def _serve(channel: Channel, job: dict[str, Any]) -> None:
     try:
-        namespace = script.load(channel, job)
+        namespace = script.load_job(channel, job)
     except script.Left:
         script.leave(0)
     channel.send(values.dumps(["loaded"]))

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from . import comparing, failure_texts, harness, origins, testfiles, work_files
+from . import comparing, harness, origins, testfiles, work_files
 
 _TEXT = 2000
 _EXCUSES = ("skip", "skipif", "xfail")
@@ -17,7 +17,7 @@ SETTINGS = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini", "pyproje
 
 
 def configures(path: str) -> bool:
-    """Whether pytest reads a file for its configuration."""
+    """Tell whether pytest reads a file for its configuration."""
     return os.path.basename(path) in ("conftest.py", *SETTINGS)
 
 
@@ -43,24 +43,20 @@ _FIRST = ("pytest_collection", "pytest_pyfunc_call")
 _LAST = ("pytest_collection_finish",)
 
 
-def make_reporter(
-    say: Callable[..., None],
-    tests: dict[str, str],
-    files: testfiles.Files,
-    whose: origins.Origins,
-    begin: Callable[[], None],
-) -> Any:
+def make_reporter(*given: Any) -> Any:
+    """Make the plugin for pytest, of all that `_Reporter` takes but the last."""
     import pytest
 
-    marks: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    hook: Any = pytest.hookimpl
+    kind: Any = _Reporter
+    for names, options in (
         (_WRAPPERS, {"hookwrapper": True, "tryfirst": True}),
         (_FIRST, {"tryfirst": True}),
         (_LAST, {"trylast": True}),
-    )
-    for names, options in marks:
+    ):
         for name in names:
-            pytest.hookimpl(**options)(vars(_Reporter)[name])
-    return _Reporter(say, tests, files, whose, begin, pytest)
+            hook(**options)(vars(_Reporter)[name])
+    return kind(*given, pytest)
 
 
 class _Reporter:
@@ -92,7 +88,7 @@ class _Reporter:
         # Before the first conftest of the grader, but after what pytest itself replaces.
         ours = (_Reporter, testfiles.Files, harness.Original, comparing.Comparing)
         libraries = self.files.import_libraries()
-        patching = testfiles.speak_of("patch", self.tests)
+        patching = testfiles.speak_of("patch", self.tests.values())
         self.original = harness.Original(ours, libraries, self.whose, patching)
         self.began = True
         self.begin()
@@ -124,7 +120,8 @@ class _Reporter:
             self.say("left")
         # A test file may skip itself, and the submission may not skip it.
         elif report.outcome == "failed" or not self.skips_itself(error):
-            self.say("broken", *self.texts(error.__cause__ or error, loading=True))
+            cause = error.__cause__ or error
+            self.say("broken", *origins.failure_texts(cause, self.whose, loading=True))
 
     def skips_itself(self, error: BaseException) -> bool:
         own, entry = False, error.__traceback__
@@ -193,7 +190,8 @@ class _Reporter:
         result = "passed" if error is None else "failed"
         if error is not None and name in self.excused:
             result = "excused"
-        self.say("test", name[:500], result, *self.texts(error))
+        told = origins.failure_texts(error, self.whose, loading=False)
+        self.say("test", name[:500], result, *told)
 
     def look(self, item: Any) -> None:
         changed = self.original.changed() if self.original else "the start"
@@ -201,12 +199,6 @@ class _Reporter:
             changed = "a test"
         if changed is not None:
             self.say("patched", changed[:_TEXT])
-
-    # ------------------------------------------------------------ what may be told
-
-    def texts(self, error: BaseException | None, *, loading: bool = False) -> tuple[str, str]:
-        """What may be shown of an error whatever the grader says, and all of it."""
-        return failure_texts.texts(error, self.whose, loading=loading)
 
     # ------------------------------------------------------------ an early end
 
@@ -221,7 +213,7 @@ class _Reporter:
 
 
 def _is_skipped(item: Any) -> bool:
-    """Whether unittest is to skip it, or expects it to fail."""
+    """Tell whether unittest is to skip it, or expects it to fail."""
     parts = [
         getattr(item, "function", None),
         *(node.obj for node in item.listchain() if hasattr(node, "obj")),

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import comparing, origins, script, testfiles, unittest_guard, values, work_files
+from . import comparing, origins, script, testfiles, unittest_runs, values, work_files
 from .channel import BEGAN, Channel
 from .pytest_reporter import SETTINGS, configures, files_to_collect, make_reporter
 
@@ -30,7 +30,7 @@ _TEXT = 2000
 
 def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the tests and ends the process."""
-    say = _speaker(channel.send, job.pop("word"))
+    say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import unittest.mock  # tests may, after the submission did
@@ -49,25 +49,25 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     whose = origins.Origins(
         lambda code, namespace: files.ran(namespace),
         os.path.dirname(directory) + "/",
-        (globals(), vars(comparing), vars(testfiles), vars(unittest_guard)),
+        (globals(), vars(comparing), vars(testfiles), vars(unittest_runs)),
     )
     guard = comparing.Comparing(
         lambda: say("lied"),
         whose,
-        mocks=testfiles.speak_of("mock", tests),
-        numpy=testfiles.speak_of("numpy", tests),
+        mocks=testfiles.speak_of("mock", tests.values()),
+        numpy=testfiles.speak_of("numpy", tests.values()),
     )
     files = testfiles.Files(tests, directory, rewriter.rewrite_asserts, guard)
     broken = files.broken(files_to_collect(tests))
     if broken is not None:
-        _unusable(channel, broken)
+        unusable(channel, broken)
     guard.into_unittest(unittest.TestCase)
-    unittest_guard.guard(whose, lambda: None)
+    unittest_runs.guard_skips(whose)
     sys.meta_path.insert(0, files)
     reporter = make_reporter(say, tests, files, whose, lambda: _begin(channel, say, source))
     options = [*_options(directory, tests), *files_to_collect(tests)]
     # While the tests run, the word that proves their end has no name that leads to it.
-    _finish(say, job.pop("end"), _main(pytest.main, channel, files, reporter, options))
+    finish(say, job.pop("end"), _main(pytest.main, channel, files, reporter, options))
 
 
 def _begin(channel: Channel, say: Callable[..., None], source: str | None) -> None:
@@ -92,24 +92,27 @@ def _main(
         status = int(main(options, plugins=[reporter]))
     except BaseException as error:
         if not reporter.began and files.raised(error):
-            _unusable(channel, f"{type(error).__name__}: {script.describe(error)}")
+            unusable(channel, f"{type(error).__name__}: {script.describe(error)}")
         raise
     if not reporter.began:
-        _unusable(channel, f"pytest ended with code {status} before it collected anything")
+        unusable(channel, f"pytest ended with code {status} before it collected anything")
     return status
 
 
-def _unusable(channel: Channel, why: str) -> NoReturn:
+def unusable(channel: Channel, why: str) -> NoReturn:
+    """Says that the grader's files are at fault, and ends the process."""
     channel.send(values.dumps(["unusable", why[:_TEXT]]))
     script.leave(1)
 
 
-def _finish(say: Callable[..., None], end: str, status: int) -> None:
+def finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
+    """Says that the runner came to its end, and ends the process."""
     say("finished", end, status)
     script.leave(status)
 
 
-def _speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
+def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
+    """Return a function that says a line on the channel, with the word that nothing else knows."""
     dumps = values.dumps
     return lambda *parts: send(dumps([word, *parts]))
 

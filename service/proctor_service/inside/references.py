@@ -37,7 +37,8 @@ class References:
 
     def get(self, number: int, class_number: int | None = None) -> Reference:
         """The reference of a number; a new one if there is none (any more)."""
-        found = self.find(number)
+        known = self._references.get(number)
+        found: Reference | None = None if known is None else known()
         if found is not None:
             return found
         self._dropped.pop(number, None)
@@ -49,12 +50,6 @@ class References:
                 self._dropped[number] = None
 
         self._references[number] = weakref.ref(reference, forget)
-        return reference
-
-    def find(self, number: int) -> Reference | None:
-        """The reference of a number, if it is in use."""
-        found = self._references.get(number)
-        reference: Reference | None = None if found is None else found()
         return reference
 
     def view(self, reference: Reference) -> Any:
@@ -109,7 +104,7 @@ class Exports:
         return self._objects[number]
 
     def holds(self, value: Any) -> bool:
-        """Whether the other side may refer to an object."""
+        """Tell whether the other side may refer to an object."""
         return _id(value) in self._numbers
 
     def drop(self, numbers: Iterable[Any]) -> None:

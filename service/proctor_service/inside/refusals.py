@@ -9,6 +9,8 @@ each part, and the length of text. A reference to a finished container counts as
 container; one to a container that is still open (a cycle) counts as one part.
 """
 
+from __future__ import annotations
+
 PART_BYTES = 32
 # Two million parts, or 64 MB of text.
 MAX_EXPANDED_BYTES = 64 * 1024 * 1024
@@ -28,3 +30,19 @@ class ValueTooDeep(Exception):
 
 class Malformed(ValueError):
     """What arrived is not an encoding of anything."""
+
+
+NO_BASE = object()  # in place of the content of an object whose class has no built-in base
+
+
+class Opaque:
+    """What isn't plain: it has a class's name, equals nothing but itself, and can do nothing."""
+
+    __slots__ = ("truth", "type_name")
+
+    def __init__(self, type_name: str, truth: bool | None = None) -> None:
+        self.type_name = type_name
+        self.truth = truth
+
+    def __repr__(self) -> str:
+        return f"<{self.type_name} object>"

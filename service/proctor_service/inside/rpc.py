@@ -224,7 +224,7 @@ class Connection:
         updates = [[each.key, encoder.encode(wire_content(each.value))] for each in changed]
         of_updates = len(encoder.kept)
         if options:
-            news["o"] = self._side.encode_options(options, encoder)
+            news["o"] = {name: encoder.encode(each) for name, each in options.items()}
         body = encoder.encode(value)
         kept = encoder.kept if shares else encoder.kept[:of_updates]
         first, places = self.shared.offer(kept)
@@ -260,7 +260,7 @@ class Connection:
         for key, content in news.get("u", ()):
             updates.append((self._shared_container(key), decoder.decode(content)))
         if type(news.get("o")) is dict:
-            news["o"] = self._side.decode_options(news["o"], decoder)
+            news["o"] = {name: decoder.decode(each) for name, each in news["o"].items()}
         value = decoder.decode(body)
         for container, content in updates:
             if container is None:

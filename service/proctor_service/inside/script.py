@@ -15,6 +15,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from . import leaving, values, work_files
@@ -60,28 +61,37 @@ def feed_stdin(text: str) -> None:
         os.dup2(descriptor, 0)
 
 
-def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
-    """Runs the program's top level; its globals. Raises Left if it did not come to the end, or Unfit.
+def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
+    """Runs the top level of a job's program; its globals. Raises Left, or Unfit.
 
     With mode `script` the program is `__main__`; else it is loaded as the module `solution`, so that
-    its main block does not run. A child that the program forked and that comes back here ends as a
-    script would.
+    its main block does not run.
     """
-    source = job["source"]
+    work_files.write_file(_NAME[1:], work_files.to_bytes(job["source"]))
+    channel.send(BEGAN)
     as_script = job.get("mode") == "script"
-    module = types.ModuleType("__main__" if as_script else "solution")
+    name = "__main__" if as_script else "solution"
+    return load(partial(_tell, channel), job["source"], name, tests_behind=as_script).__dict__
+
+
+def load(
+    say: Callable[..., None], source: str, name: str, *, tests_behind: bool
+) -> types.ModuleType:
+    """Runs a program's top level as a module. Raises Left if it did not come to the end, which is said.
+
+    `tests_behind`: whether tests may be pasted behind it. A child that the program forked and that
+    comes back here ends as a script would.
+    """
+    module = types.ModuleType(name)
     namespace = module.__dict__
     path = namespace["__file__"] = os.getcwd() + _NAME
     namespace["__builtins__"] = sys.modules["builtins"]
-    sys.modules["__main__"] = module if as_script else types.ModuleType("__main__")
-    if not as_script:
-        sys.modules["solution"] = module
-    work_files.write_file(_NAME[1:], work_files.to_bytes(source))
-    channel.send(BEGAN)
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.modules[name] = module
     try:
         code = compile(source, path, "exec", dont_inherit=True)
     except UNCOMPILABLE as error:
-        _tell(channel, ["syntax", describe(error), ""])
+        say("syntax", describe(error))
         raise Left from None
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     process = _getpid()
@@ -91,16 +101,16 @@ def load(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
             finish(0)
     except SystemExit as error:
         if _getpid() != process:
-            finish(_code_of(error))
-        if not _ends_program(error, source, code, as_script):
-            _tell(channel, ["exit", "load", exit_code(error)])
+            finish(code_of(error))
+        if not _ends_program(error, source, code, tests_behind):
+            say("exit", "load", exit_code(error))
             raise Left from error
     except BaseException as error:
         if _getpid() != process:
-            finish(_code_of(error))
-        _tell(channel, ["raised", "load", *explain(error)])
+            finish(code_of(error))
+        say("raised", "load", *explain(error))
         raise Left from error
-    return namespace
+    return module
 
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
@@ -113,7 +123,7 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Says `["loaded"]`, what each call gave, and `["done"]`; less when the program leaves."""
     decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
     try:
-        namespace = load(channel, job)
+        namespace = load_job(channel, job)
     except Left:
         return
     for statement in job.get("imports", ()):
@@ -184,24 +194,24 @@ def run_script(channel: Channel, job: dict[str, Any]) -> None:
     code = 0
     try:
         # While the program runs, the word that proves its end has no name that leads to it.
-        _tell_end(channel, job.pop("end", ""), load(channel, job))
+        _tell_end(channel, job.pop("end", ""), load_job(channel, job))
     except Left as left:
-        code = _code_of(left.__cause__)
+        code = code_of(left.__cause__)
     finish(code)
 
 
 def _tell_end(channel: Channel, word: str, _: dict[str, Any]) -> None:
-    _tell(channel, ["reached", word])
+    _tell(channel, "reached", word)
 
 
-def _code_of(cause: BaseException | None) -> int:
+def code_of(cause: BaseException | None) -> int:
     """Shows what ended the program early, as Python would; its exit code."""
     if not isinstance(cause, SystemExit):
         if cause is not None:
             _report(cause)
         return 1
     if not isinstance(cause.code, (int, types.NoneType)):
-        _print_error(f"{cause.code}\n")
+        print_error(f"{cause.code}\n")
     return exit_code(cause)
 
 
@@ -274,14 +284,15 @@ def _report(error: BaseException) -> None:
     """Shows an uncaught exception on stderr, by the submission's own hook if it has one."""
     try:
         if sys.excepthook is sys.__excepthook__:
-            _print_error(_traceback(error) or f"{type(error).__name__}\n")
+            print_error(_traceback(error) or f"{type(error).__name__}\n")
         else:
             sys.excepthook(type(error), error, error.__traceback__)
     except BaseException:
         pass
 
 
-def _print_error(text: str) -> None:
+def print_error(text: str) -> None:
+    """Writes to stderr, whatever the submission made of it."""
     try:
         sys.stderr.write(text)
     except BaseException:
@@ -289,7 +300,7 @@ def _print_error(text: str) -> None:
 
 
 def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_behind: bool) -> bool:
-    """Whether a SystemExit with code 0 is the program's end: it came from the last statement.
+    """Tell whether a SystemExit with code 0 is the program's end: it came from the last statement.
 
     Where tests may be pasted behind it, the program itself must be what leaves (`leaving.py`).
     """
@@ -319,5 +330,5 @@ def _flush(*streams: Any) -> bool:
     return good
 
 
-def _tell(channel: Channel, message: list[Any]) -> None:
+def _tell(channel: Channel, *message: Any) -> None:
     channel.send(values.dumps(message))

@@ -27,7 +27,7 @@ import signal
 import socket
 from typing import Any, NoReturn
 
-from . import becoming, errands, snippet
+from . import errands, snippet
 from .channel import Channel
 
 _SET_DUMPABLE = 4
@@ -140,7 +140,7 @@ class _Session:
             if kind == "save":
                 self.let_go_on()
             self.settling[number] = outputs
-            self.tell(["exited", number, becoming.CANNOT_START << 8, 0.0, 0])
+            self.tell(["exited", number, snippet.CANNOT_START << 8, 0.0, 0])
             return
         if pid == 0:
             self.become(kind, what, ends, theirs)
@@ -185,10 +185,10 @@ class _Session:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             if kind == "code":
                 snippet.run(work, 3)
-            becoming.become_program(work)
+            snippet.become_program(work)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
-        os._exit(becoming.CANNOT_START)
+        os._exit(snippet.CANNOT_START)
 
     def reap(self) -> None:
         for _ in range(_MOST_REAPED):

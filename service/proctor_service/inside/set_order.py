@@ -170,7 +170,7 @@ def _is_plain(items: list[Any]) -> bool:
 
 
 def _same(value: Any, items: list[Any]) -> bool:
-    """Whether a set iterates as listed, by identity."""
+    """Tell whether a set iterates as listed, by identity."""
     return _len(value) == _len(items) and all(map(_is, value, items))
 
 

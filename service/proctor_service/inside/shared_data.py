@@ -30,7 +30,7 @@ _MOST_DETACHED = 1_000_000
 
 
 def _is_array(kind: Any) -> bool:
-    """Whether a class is numpy's array, where numpy is loaded."""
+    """Tell whether a class is numpy's array, where numpy is loaded."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and kind is getattr(numpy, "ndarray", None)
 
@@ -208,11 +208,10 @@ class Held:
         self._shared = shared
         self._depth = 0
         self._changes: dict[int, tuple[Any, Any]] = {}
-        self._originals: dict[int, tuple[Any, Any]] = {}
 
     @property
     def active(self) -> bool:
-        """Whether changes are to be held back."""
+        """Tell whether changes are to be held back."""
         return self._depth > 0
 
     def begin(self) -> None:
@@ -254,7 +253,6 @@ class Held:
         """Hold nothing any more: an exception ended the comparison."""
         self._depth = 0
         self.apply()
-        self._originals.clear()
 
     def apply(self) -> None:
         """Apply what was held back."""
@@ -267,11 +265,6 @@ class Held:
         """Hold a change of a shared container back. Raises ``Malformed``."""
         _check_content(value, content)
         self._changes[id(value)] = value, content
-
-    def original(self, value: Any) -> Any:
-        """The container of which a value is a detached copy; or the value itself."""
-        found = self._originals.get(id(value))
-        return value if found is None else found[1]
 
     def detached(self, value: Any) -> Any:
         """A value with copies in place of the shared containers, these with the new contents."""
@@ -299,7 +292,6 @@ class Held:
         if type(content) in (list, tuple):
             content = [self._detach(part, memo, left) for part in content]
         replace(copy, content)
-        self._originals[id(copy)] = copy, value
         return copy
 
 

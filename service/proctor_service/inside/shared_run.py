@@ -7,45 +7,36 @@ else knows.
 
 Says that the submission begins, then `["test", name, outcome, hint, text]` for each test, its outcome one
 of passed, failed, raised and exit; and `["finished", end, status]`. Instead, or in between:
-`["unusable", why]` before anything else where the tests are at fault, `["syntax", why]`, `["stopped",
-type, text, traceback, class names]` or `["exit", code]` for a submission that does not load, `["patched",
-what]`, and `["lied"]`.
+`["unusable", why]` before anything else where the tests are at fault, what `script.load` says of a submission
+that does not load, `["patched", what]`, and `["lied"]`.
 """
 
 from __future__ import annotations
 
-import linecache
+import builtins
 import os
 import sys
 import types
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from . import (
     comparing,
-    failure_texts,
     harness,
-    leaving,
     origins,
     script,
-    test_cases,
     test_code,
     testfiles,
-    unittest_guard,
-    values,
+    unittest_runs,
     work_files,
 )
 from .channel import BEGAN, Channel
+from .pytest_run import finish, speaker, unusable
 
 
 def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     """Runs the tests and ends the process."""
-    word = job.pop("word")
-    dumps, send = values.dumps, channel.send
-
-    def say(*parts: Any) -> None:
-        send(dumps([word, *parts]))
-
+    say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     work_files.write_files(job["files"])
     work_files.write_file("solution.py", work_files.to_bytes(job["source"]))
@@ -53,56 +44,23 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     try:
         tests = _Tests(say, job["setup"], job.pop("tests"))
     except test_code.Unusable as error:
-        channel.send(values.dumps(["unusable", str(error)[:2000]]))
-        script.leave(1)
-    source = job["source"]
+        unusable(channel, str(error))
     channel.send(BEGAN)
-    namespace = _load(say, source)
-    # While the tests run, the word that proves their end has no name that leads to it.
-    _finish(say, job.pop("end"), tests.run(namespace))
-
-
-def _finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
-    say("finished", end, status)
-    script.leave(status)
+    # While submission and tests run, the word that proves their end has no name that leads to it.
+    finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
 
 
 def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
     """Runs the submission's top level as the module `solution`; its globals."""
-    module = types.ModuleType("solution")
-    namespace = module.__dict__
-    path = namespace["__file__"] = f"{os.getcwd()}/solution.py"
-    namespace["__builtins__"] = builtins_module = sys.modules["builtins"]
-    sys.modules["solution"] = module
     sys.path.insert(0, os.getcwd())
     try:
-        code = compile(source, path, "exec", dont_inherit=True)
-    except script.UNCOMPILABLE as error:
-        say("syntax", script.describe(error))
+        module = script.load(say, source, "solution", tests_behind=True)
+    except script.Left:
         script.leave(1)
-    linecache.cache[path] = (len(source), None, source.splitlines(True), path)
-    process = os.getpid()
-    try:
-        exec(code, namespace)
-    except SystemExit as error:
-        if os.getpid() == process and not _ends_program(error, source, code):
-            say("exit", script.exit_code(error))
-            script.leave(1)
-    except BaseException as error:
-        if os.getpid() == process:
-            say("stopped", *script.explain(error))
-            script.leave(1)
-    if os.getpid() != process:
-        script.finish(0)
     # From here on it is the file that holds the tests as well.
     sys.modules["__main__"] = sys.modules["solution"] = module
-    namespace["__name__"] = "__main__"
-    namespace["__builtins__"] = builtins_module
-    return namespace
-
-
-def _ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
-    return script.exit_code(error) == 0 and leaving.ends_program(error, source, code)
+    module.__dict__.update(__name__="__main__", __builtins__=builtins)
+    return module.__dict__
 
 
 class _Tests:
@@ -116,36 +74,43 @@ class _Tests:
         self._say = say
         self._writable = os.path.dirname(os.getcwd()) + "/"
         self._parts: set[int] = set()
-        modules = (comparing, test_cases, test_code, unittest_guard)
+        modules = (comparing, test_code, unittest_runs)
         self._origins = origins.Origins(
             lambda code, namespace: id(code) in self._parts,
             self._writable,
             (globals(), *map(vars, modules)),
         )
         self._guard = comparing.Comparing(
-            lambda: say("lied"), self._origins, mocks=_speak_of("mock", texts),
-            numpy=_speak_of("numpy", texts),
+            lambda: say("lied"), self._origins, mocks=testfiles.speak_of("mock", texts),
+            numpy=testfiles.speak_of("numpy", texts),
         )  # fmt: skip
         compiled = test_code.compile_tests(setup, tests, self._guard)
         self._setup, *self._tests = compiled
         for each in compiled:
             for code in each.codes():
-                test_code.note(code, self._parts)
+                testfiles.note(code, self._parts)
         self._definitions = test_code.Definitions(self._origins, compiled)
-        self._cases = test_cases.Cases(self._origins)
+        self._cases = unittest_runs.Cases({}, self._defines, _failure)
         libraries = testfiles.import_libraries(
             {name for each in compiled for name in each.imports}, {"solution"}
         )
         test_code.check_imports(compiled)
-        if _speak_of("unittest", texts) or "unittest" in sys.modules:  # as pytest loads it
+        if testfiles.speak_of("unittest", texts) or "unittest" in sys.modules:  # as pytest loads it
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
-            unittest_guard.guard(self._origins, lambda: None)
+            unittest_runs.guard_skips(self._origins)
             self._cases.replace_main()
-        ours = (_Tests, comparing.Comparing, harness.Original, test_cases.Cases, origins.Origins)
-        patching = _speak_of("patch", texts)
+        ours = (_Tests, comparing.Comparing, harness.Original, unittest_runs.Cases, origins.Origins)
+        patching = testfiles.speak_of("patch", texts)
         self._original = harness.Original(ours, libraries, self._origins, patching)
+
+    def _defines(self, cls: type) -> bool:
+        """Tell whether the tests define a class."""
+        functions = [part for part in vars(cls).values() if type(part) is types.FunctionType]
+        return not functions or any(
+            self._origins.own(each.__code__, each.__globals__) for each in functions
+        )
 
     def run(self, namespace: dict[str, Any]) -> int:
         """Runs them all; 0 when all passed, else 1."""
@@ -161,7 +126,7 @@ class _Tests:
                 self._say("patched", changed[:300])
             outcome = self._outcome(error)
             status = status or int(outcome != "passed")
-            hint, text = failure_texts.texts(error, self._origins, loading=False)
+            hint, text = origins.failure_texts(error, self._origins, loading=False)
             self._say("test", str(index), outcome, hint, text)
         return status
 
@@ -190,5 +155,6 @@ class _Tests:
         return "failed" if is_failure else "raised"
 
 
-def _speak_of(word: str, texts: list[str]) -> bool:
-    return any(word in text for text in texts)
+def _failure(result: Any, raised: list[BaseException]) -> BaseException:
+    problem = [*result.failures, *result.errors][0][1]
+    return AssertionError(f"{len(raised)} of {result.testsRun} tests: {problem}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .ordered_sets import OrderedFrozenset, OrderedSet
+from .introspection import class_mro
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,6 @@ _BRACKETS: dict[Any, tuple[str, str]] = {
     frozenset: ("frozenset({", "})"),
     dict: ("{", "}"),
 }
-# Decoded sets that iterate as they did on the sending side.
-_SHOWN_AS: dict[Any, Any] = {OrderedSet: set, OrderedFrozenset: frozenset}
 
 
 def show(value: Any, limit: int = 200) -> str:
@@ -43,7 +41,7 @@ def show(value: Any, limit: int = 200) -> str:
 def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
     if left[0] < 0:
         return
-    kind = _SHOWN_AS.get(type(value), type(value))
+    kind = type(value)
     if kind in _BRACKETS:
         _write_items(value, parts, left, depth)
         return
@@ -58,9 +56,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
         text = type.__dict__["__qualname__"].__get__(value)
     else:
         name = type.__dict__["__qualname__"].__get__(kind)
-        base = next(
-            (base for base in type.__dict__["__mro__"].__get__(kind) if base in _COPIES), None
-        )
+        base = next((base for base in class_mro(kind) if base in _COPIES), None)
         text = (
             f"<{name} object>" if base is None else f"{name}({show(_COPIES[base](value), left[0])})"
         )
@@ -77,7 +73,7 @@ def _repr(value: Any) -> str:
 
 
 def _write_items(value: Any, parts: list[str], left: list[int], depth: int) -> None:
-    kind = _SHOWN_AS.get(type(value), type(value))
+    kind = type(value)
     opening, closing = _BRACKETS[kind]
     if not value and kind in (set, frozenset):
         opening, closing = kind.__name__ + "(", ")"

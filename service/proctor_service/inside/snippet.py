@@ -1,6 +1,6 @@
-"""Python code as a command of a stateful sandbox, run in a fork of the warm interpreter.
+"""A command of a stateful sandbox: another program, or Python code in a fork of the warm interpreter.
 
-It behaves as `python -c CODE` would on a terminal, but starts in a millisecond. What it changes in
+The code behaves as `python -c CODE` would on a terminal, but starts in a millisecond. What it changes in
 `os.environ` is told on a descriptor, so that the next command finds it.
 """
 
@@ -16,6 +16,19 @@ from typing import Any, NoReturn
 from . import script
 
 _NAME = "<code>"
+_NOT_FOUND, CANNOT_START = 127, 126
+
+
+def become_program(argv: list[str]) -> NoReturn:
+    """Becomes another program; exit codes are a shell's."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs expect them
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)
+    except (OSError, ValueError) as error:
+        os.write(2, f"{argv[0]}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        os._exit(_NOT_FOUND if missing else CANNOT_START)
 
 
 def run(source: str, changes: int) -> NoReturn:
@@ -36,7 +49,7 @@ def run(source: str, changes: int) -> NoReturn:
         namespace["__builtins__"] = sys.modules["builtins"]
         exec(compile(source, _NAME, "exec", dont_inherit=True), namespace)
     except SystemExit as error:
-        code = _left(error)
+        code = script.code_of(error)
     except BaseException as error:
         code = 1
         _show(error)
@@ -45,13 +58,6 @@ def run(source: str, changes: int) -> NoReturn:
     if os.getpid() == process:
         _tell(before, changes)
     script.finish(code, leave)
-
-
-def _left(error: SystemExit) -> int:
-    if error.code is None or isinstance(error.code, int):
-        return script.exit_code(error)
-    _print(f"{error.code}\n")
-    return 1
 
 
 def _interrupted(code: int) -> NoReturn:
@@ -72,14 +78,7 @@ def _show(error: BaseException) -> None:
             return
         import traceback
 
-        _print("".join(traceback.format_exception(type(error), error, frames)))
-    except BaseException:
-        pass
-
-
-def _print(text: str) -> None:
-    try:
-        sys.stderr.write(text)
+        script.print_error("".join(traceback.format_exception(type(error), error, frames)))
     except BaseException:
         pass
 

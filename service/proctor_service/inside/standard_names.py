@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from .builtin_encoders import BUILTIN_TYPES
-from .class_names import class_mro, class_name, derives
+from .introspection import class_mro, class_name, derives
 from .refusals import Malformed
 
 _words = str.split

@@ -5,28 +5,27 @@ It hides nothing: whatever is in its interpreter is the submission's.
 
 from __future__ import annotations
 
-import collections
 import sys
 import types
 from typing import Any
 
 from . import environment
+from .builtin_encoders import BASES
 from .crossing_classes import REFERENCE
-from .decoding import NO_BASE
-from .encoding import _BASES, class_mro, derives
+from .encoding import WRAPPERS
 from .endpoint import ClassInfo, Endpoint, find_exception, kind_and_number
+from .introspection import class_mro, derives
 from .iterators import ITERATOR_KINDS, KINDS
 from .library import library_encoder
 from .object_operations import forwarders
 from .references import Reference
+from .refusals import NO_BASE
 from .script import last_function
 from .standard_names import find_importable, standard_class
 from .test_functions import local_function
 
 _exec, _type, _id, _get = exec, type, id, object.__getattribute__
 _modules = sys.modules
-_WRAPPERS = {"UserList": list, "UserDict": dict, "UserString": str}
-_user_classes = {getattr(collections, name): kind for name, kind in _WRAPPERS.items()}
 
 
 def serve(channel: Any, namespace: dict[str, Any]) -> None:
@@ -128,28 +127,6 @@ class SubmissionSide(Endpoint):
             except Exception:
                 continue
 
-    def options(self) -> Any:
-        """Callbacks tell nothing besides."""
-        return None
-
-    def encode_options(self, options: Any, encoder: Any) -> Any:
-        """What answers bring besides."""
-        return {name: encoder.encode(value) for name, value in options.items()}
-
-    def decode_options(self, options: Any, decoder: Any) -> Any:
-        """The surroundings that the tests prepared."""
-        return {name: decoder.decode(value) for name, value in options.items()}
-
-    def heard(self, brought: Any) -> None:
-        """Callbacks bring nothing besides."""
-
-    def failed(self, error: BaseException) -> None:
-        """What the submission raises is its own affair."""
-
-    def arrived(self, error: BaseException, places: Any) -> BaseException:
-        """The exception of the tests, as it is."""
-        return error
-
     # ---------------------------------------------------------------- own objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
@@ -178,18 +155,18 @@ class SubmissionSide(Endpoint):
         return ["h", number, info, 0]
 
     def _is_content(self, value: Any, cls: Any, info: dict[str, Any], encoder: Any) -> bool:
-        """Whether an object crosses as the content of a built-in type; that of a wrapper is added."""
+        """Tell whether an object crosses as the content of a built-in type; that of a wrapper is added."""
         for base in class_mro(cls):
-            if _id(base) in _BASES or library_encoder(base) is not None:
+            if _id(base) in BASES or library_encoder(base) is not None:
                 return True
-            kind = _user_classes.get(base)
-            if kind is not None:
-                data = _get(value, "__dict__").get("data")
+            if _id(base) in WRAPPERS:
+                kind, fields = WRAPPERS[_id(base)]
+                data = fields(value).get("data")
                 if _type(data) is not kind:
                     return False
                 info["as"] = kind.__name__
-                pairs = tuple(dict.items(data)) if kind is dict else data
-                info["base"] = encoder.visit(tuple(pairs) if kind is list else pairs)
+                content = dict.items(data) if kind is dict else data
+                info["base"] = encoder.visit(content if kind is str else tuple(content))
                 return True
         return False
 

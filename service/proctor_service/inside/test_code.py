@@ -13,7 +13,7 @@ from typing import Any
 from . import script, testfiles
 from .comparing import Comparing
 from .origins import Origins
-from .test_cases import Cases
+from .unittest_runs import Cases
 
 # Builtins that depend on where they are called, or that tests put something in the place of.
 _DYNAMIC = frozenset((
@@ -133,14 +133,6 @@ def check_imports(tests: list[Test]) -> None:
         brought = name == "solution" or any(map(os.path.lexists, (name, f"{name}.py")))
         if not brought and importlib.util.find_spec(name) is None:
             raise Unusable(f"No module named {name!r}")
-
-
-def note(code: types.CodeType, parts: set[int]) -> None:
-    """Adds the ids of a code and of all code in it."""
-    parts.add(id(code))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            note(constant, parts)
 
 
 def _parse(name: str, text: str) -> ast.Module:

@@ -54,11 +54,7 @@ def _bindings(statements: list[str]) -> dict[str, str]:
     """The import statement that binds a name."""
     found: dict[str, str] = {}
     for statement in statements:
-        try:
-            body = ast.parse(statement).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in body:
+        for node in _statements(statement):
             if isinstance(node, ast.ImportFrom):
                 modules = [node.module or ""]
             elif isinstance(node, ast.Import):
@@ -76,14 +72,17 @@ def _bindings(statements: list[str]) -> dict[str, str]:
 
 def import_statements(source: str) -> list[str]:
     """The import statements at the top level of source text."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
     lines = source.splitlines()
     found = []
-    for node in body:
+    for node in _statements(source):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             text = ast.get_source_segment(source, node)
             found.append(text if text is not None else lines[node.lineno - 1])
     return found
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []

@@ -11,10 +11,11 @@ import sys
 import types
 from typing import Any
 
-from .encoding import class_mro, class_name, derives
+from .crossing_classes import control_names
+from .handles import Refused
+from .introspection import class_mro, class_name, derives
 from .iterators import ITERATOR_KINDS
 from .standard_names import importable_name
-from .test_failures import is_telling
 
 _words = str.split
 
@@ -41,6 +42,13 @@ _ARITHMETIC = frozenset(
 )
 _CHANGING = frozenset(["setitem", "delitem"])
 _CO_VARARGS, _CO_VARKEYWORDS, _CO_COROUTINE = 4, 8, 128
+
+
+def is_telling(error: BaseException) -> bool:
+    """Tell whether an exception of the tests says how a test ends, so that nobody may swallow it."""
+    if isinstance(error, (AssertionError, Refused)) or not isinstance(error, Exception):
+        return True
+    return bool(control_names(error))
 
 
 class Forbidden(AttributeError):
@@ -99,7 +107,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
     }
 
 
-def perform(side: Any, operation: str, operands: tuple[Any, ...]) -> Any:
+def perform(side: Any, operation: str, operands: Any, options: Any, brought: Any) -> Any:
     """Carry out what the submission asks. Raises ``Forbidden`` if it may not ask it."""
     holds = side.connection.exports.holds
     arithmetic = operation in _ARITHMETIC
@@ -141,7 +149,7 @@ def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
 
 
 def _configures_mock(target: Any, name: str) -> bool:
-    """Whether a name is one by which tests set up a mock or ask it, instead of calling it."""
+    """Tell whether a name is one by which tests set up a mock or ask it, instead of calling it."""
     mock: Any = sys.modules.get("unittest.mock")
     if mock is None or not isinstance(target, mock.NonCallableMock):
         return False
@@ -150,16 +158,16 @@ def _configures_mock(target: Any, name: str) -> bool:
 
 
 def _is_method(cls: type, name: str) -> bool:
-    """Whether objects of a class have a method of this name, which they would no longer call."""
+    """Tell whether objects of a class have a method of this name, which they would no longer call."""
     found = next((vars(base)[name] for base in class_mro(cls) if name in vars(base)), None)
     return callable(found) or isinstance(found, (staticmethod, classmethod))
 
 
 def _is_tests_class(operation: str, cls: Any) -> bool:
-    """Whether the submission may do this to a class: make objects of the tests' classes, and read."""
+    """Tell whether the submission may do this to a class: make objects of the tests' classes, and read."""
     return operation in ("call", "get", "iter", "len") and cls.__module__ == "__main__"
 
 
 def _from_tests(value: Any) -> bool:
-    """Whether a value is an instance of a class that the tests define."""
+    """Tell whether a value is an instance of a class that the tests define."""
     return type(value).__module__ == "__main__" and isinstance(type(value), type)

@@ -16,7 +16,7 @@ import traceback
 import types
 from typing import Any
 
-from . import messages, unittest_cases, values
+from . import messages, unittest_runs, values
 from .environment import Environment
 from .rpc import Gone, Unusable
 from .test_namespace import Namespace, import_statements
@@ -58,6 +58,9 @@ class TestRunner:
         names = frozenset(job.get("names") or ())
         self._namespace = Namespace(self._side, names, self._imports)
         self._namespace["__proctor__"] = Tools(self._side)
+        self._cases = unittest_runs.Cases(
+            self._namespace, lambda case: case.__module__ == "__main__"
+        )
         self._messages = messages.Messages(
             self._side, bool(job.get("reveal")), bool(job.get("literal_calls"))
         )
@@ -70,7 +73,7 @@ class TestRunner:
             numpy = any("np." in text or "numpy" in text for text in texts)
             self._environment.watch_seeds(numpy=numpy)
         if any("unittest" in text for text in (*texts, *self._imports)):
-            unittest_cases.replace_main(self._namespace)
+            self._cases.replace_main()
         self._side.ask("imports", tuple(import_statements(self._setup)))
 
     def run(self) -> None:
@@ -168,7 +171,7 @@ class TestRunner:
         elif kind == "function":
             self._drive(self._namespace[what[1]]())
         else:
-            unittest_cases.run_cases(self._namespace[name] for name in what[1])
+            self._cases.run(self._namespace[name] for name in what[1])
 
     def _drive(self, result: Any) -> None:
         if type(result) is types.CoroutineType:

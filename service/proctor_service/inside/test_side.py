@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from . import handles, test_objects
-from .crossing_classes import NAMES, REFERENCE, TRACE, control_names, names_of
-from .decoding import NO_BASE
+from .crossing_classes import (
+    ALL_CONTROL,
+    NAMES,
+    REFERENCE,
+    TRACE,
+    checked_places,
+    control_names,
+    is_made_here,
+    names_of,
+)
 from .endpoint import ClassInfo, Endpoint, find_exception, kind_and_number
 from .handles import Handle, Refused, data_names, reference_of
 from .iterators import KINDS
 from .references import Reference
-from .refusals import Malformed
+from .refusals import NO_BASE, Malformed
 from .rpc import Gone, Unusable
 from .standard_names import find_standard_class
-from .test_failures import checked_places, is_telling, may_cross
-
-_words = str.split
+from .test_objects import is_telling
 
 _PREPARATIONS = frozenset(["imports", "define"])
 _ITERATING = frozenset(["next", "send", "throw", "anext", "asend", "athrow", "await"])
@@ -29,6 +35,8 @@ class TestSide(Endpoint):
     """Asks for the submission's objects."""
 
     __test__ = False
+    describe = test_objects.describe
+    perform = test_objects.perform
 
     def __init__(self, channel: Any, environment: Any) -> None:
         super().__init__(channel, first=2)
@@ -117,10 +125,6 @@ class TestSide(Endpoint):
             error = cls()
         return self.ask(operation, reference_of(handle), None if error is None else cls, error)
 
-    def step(self, handle: Any) -> Any:
-        """The next item of an iterator that the tests made."""
-        return self.ask("next", reference_of(handle))
-
     def exact(self, handle: Any, kind: Any, operation: str, *operands: Any) -> Any:
         """The answer of a conversion, which must be data of exactly its type."""
         answer = self.ask(operation, reference_of(handle), *operands)
@@ -207,7 +211,13 @@ class TestSide(Endpoint):
         return error if self._may_cross(error) else self._as_runtime_error(error)
 
     def _may_cross(self, error: BaseException) -> bool:
-        return may_cross(error, frozenset().union(*self.expected))
+        """Tell whether an exception is an ordinary one, or one that the tests name around the call."""
+        control = control_names(error)
+        if isinstance(error, Exception) and not control:
+            return True
+        wanted: frozenset[str] = frozenset().union(*self.expected)
+        own = {cls.__name__ for cls in type(error).__mro__ if is_made_here(cls)}
+        return bool(wanted & control) or bool((wanted - ALL_CONTROL) & own)
 
     def _as_runtime_error(self, error: BaseException) -> BaseException:
         name = names_of(error)[0]
@@ -232,13 +242,13 @@ class TestSide(Endpoint):
         return handles.exception_class(info, found or (info.failure,), self)
 
     def derives(self, number: int | None, handle: Any) -> bool:
-        """Whether a class of the submission derives from the class of a handle."""
+        """Tell whether a class of the submission derives from the class of a handle."""
         wanted = reference_of(handle).number
         info = None if number is None else self.classes.get(number)
         return number == wanted or (info is not None and wanted in info.mro)
 
     def defines(self, handle: Any, *names: str) -> bool:
-        """Whether the class of a handle has one of these special methods."""
+        """Tell whether the class of a handle has one of these special methods."""
         info = self.classes.get(reference_of(handle).class_number)
         return info is None or not info.special.isdisjoint(names)
 
@@ -257,10 +267,6 @@ class TestSide(Endpoint):
             reference = value.__dict__.get(REFERENCE)
             return reference.number if type(reference) is Reference else None
         return super().number_of(value)
-
-    def describe(self, value: Any, encoder: Any) -> Any:
-        """What stands for an object of the tests in a message."""
-        return test_objects.describe(self, value, encoder)
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
         """What an object of the submission becomes here."""
@@ -318,21 +324,9 @@ class TestSide(Endpoint):
 
     # ---------------------------------------------------------------- messages
 
-    def perform(self, operation: str, operands: Any, options: Any, brought: Any) -> Any:
-        """Carry out what the submission asks of an object of the tests."""
-        return test_objects.perform(self, operation, operands)
-
     def options(self) -> Any:
         """What requests tell of the tests' surroundings."""
         return self._environment.news()
-
-    def encode_options(self, options: Any, encoder: Any) -> Any:
-        """The surroundings as they cross: functions that tests put in place are objects."""
-        return {name: encoder.encode(value) for name, value in options.items()}
-
-    def decode_options(self, options: Any, decoder: Any) -> Any:
-        """What answers bring besides."""
-        return {name: decoder.decode(value) for name, value in options.items()}
 
     def heard(self, brought: Any) -> None:
         """Take what an answer brings besides: what the submission printed, and did not read."""

@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import handles
 from .handles import Handle, reference_of
+from .object_operations import OPERATORS
 from .shared_data import copied
-
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "in": lambda left, right: left in right,
-    "not in": lambda left, right: left not in right,
-    "is": operator.is_,
-    "is not": operator.is_not,
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "@": operator.matmul,
-    "**": operator.pow,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-}
 
 
 class Tools:
@@ -59,20 +35,15 @@ class Tools:
     def compare(self, names: Any, held: None, *operands: Any) -> Any:
         """A comparison, or a sum, in which a call's arguments are as they were before the call.
 
-        ``names`` is an operator, or the operators of a chain.
+        ``names`` is the name of an operator in ``ast``, or those of a chain.
         """
         held_back = self._side.connection.held
         try:
-            if names in ("is", "is not"):
-                left, right = map(held_back.original, operands)
-                if issubclass(type(left), Handle) and issubclass(type(right), Handle):
-                    return (left == right) is (names == "is")
-                return _OPERATORS[names](left, right)
             if type(names) is str:
-                return _OPERATORS[names](*operands)
+                return OPERATORS[names](*operands)
             result: Any = True
             for name, left, right in zip(names, operands, operands[1:]):  # noqa: B905 - Python 3.8
-                result = _OPERATORS[name](left, right)
+                result = OPERATORS[name](left, right)
                 if not result:
                     break
             return result

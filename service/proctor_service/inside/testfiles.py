@@ -59,7 +59,7 @@ class Files:
                 self._codes[path] = self._compiled(text, path, rewrite, comparing)
         for code in self._codes.values():
             if isinstance(code, types.CodeType):
-                self._note(code)
+                note(code, self._parts)
         self._names = {_module_name(path) for path in self._codes}
 
     def _compiled(
@@ -80,12 +80,6 @@ class Files:
         except Exception as error:
             return error
 
-    def _note(self, code: types.CodeType) -> None:
-        self._parts.add(id(code))
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self._note(constant)
-
     def __contains__(self, path: object) -> bool:
         return path in self._codes
 
@@ -95,7 +89,7 @@ class Files:
         sys.path.append(self._directory)
 
     def wrote(self, code: types.CodeType) -> bool:
-        """Whether this code stands in one of the files: it, and none that is like it."""
+        """Tell whether this code stands in one of the files: it, and none that is like it."""
         return id(code) in self._parts
 
     def broken(self, names: Sequence[str]) -> str | None:
@@ -107,7 +101,7 @@ class Files:
         return None
 
     def raised(self, error: BaseException) -> bool:
-        """Whether an exception came out of one of the files."""
+        """Tell whether an exception came out of one of the files."""
         entry = error.__traceback__
         while entry is not None:
             code, entry = entry.tb_frame.f_code, entry.tb_next
@@ -116,7 +110,7 @@ class Files:
         return error.__cause__ is not None and self.raised(error.__cause__)
 
     def filled(self, module: object) -> bool:
-        """Whether one of the files was run in this module."""
+        """Tell whether one of the files was run in this module."""
         try:
             namespace = _namespace_of(module)
         except TypeError:
@@ -124,7 +118,7 @@ class Files:
         return self.ran(namespace)
 
     def ran(self, namespace: object) -> bool:
-        """Whether one of the files was run in these globals."""
+        """Tell whether one of the files was run in these globals."""
         return any(each is namespace for each in self._run)
 
     def import_libraries(self) -> list[types.ModuleType]:
@@ -216,9 +210,17 @@ def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.Mod
     return found
 
 
-def speak_of(word: str, files: dict[str, str]) -> bool:
-    """Whether a word occurs in any of the files."""
-    return any(word in text for text in files.values())
+def speak_of(word: str, texts: Iterable[str]) -> bool:
+    """Tell whether a word occurs in any of the texts."""
+    return any(word in text for text in texts)
+
+
+def note(code: types.CodeType, parts: set[int]) -> None:
+    """Adds the ids of a code and of all code in it."""
+    parts.add(id(code))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            note(constant, parts)
 
 
 def imported(tree: ast.Module) -> Iterator[str]:

@@ -11,23 +11,20 @@ import json
 from typing import Any
 
 from . import json_lines
-from .decoding import NO_BASE, Decoder, Opaque, check_size, decode, expanded_size
+from .decoding import Decoder, decode
 from .encoding import Encoder, encode
-from .refusals import MAX_LINE_BYTES, Malformed, ValueTooDeep, ValueTooLarge
+from .refusals import MAX_LINE_BYTES, Malformed, Opaque, ValueTooDeep, ValueTooLarge
 
 __all__ = [
-    "NO_BASE",
     "Decoder",
     "Encoder",
     "Malformed",
     "Opaque",
     "ValueTooDeep",
     "ValueTooLarge",
-    "check_size",
     "decode",
     "dumps",
     "encode",
-    "expanded_size",
     "loads",
 ]
 
@@ -47,18 +44,12 @@ def dumps(wire: Any) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def loads(line: bytes, in_steps: bool = False) -> Any:
-    """What a line of JSON says, or ``Malformed``.
-
-    ``in_steps``: parse some 64 KB at a time, so that other threads get their turn between. That is
-    slower; a line of megabytes that is read beside an event loop needs it.
-    """
+def loads(line: bytes) -> Any:
+    """What a line of JSON says, or ``Malformed``."""
     if len(line) > MAX_LINE_BYTES:
         raise Malformed("the line is too long")
     try:
         text = line.decode("ascii")
-        if in_steps:
-            return json_lines.parse(text)
         try:
             return _loads(text)
         except RecursionError:

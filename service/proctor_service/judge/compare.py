@@ -55,8 +55,7 @@ def _compares(check: Check, line: bytes) -> bool:
     wire = values.loads(line)
     if check.symbol == "==" and wire == check.wire:
         return True
-    value = values.decode(wire)
-    _refuse_arrays(wire)
+    value = _plain(wire)
     left, right = (check.expected, value) if check.reflected else (value, check.expected)
     try:
         return bool(check.compare(left, right))
@@ -72,9 +71,7 @@ def shown(line: bytes) -> str:
     if len(line) > _SPARE_BYTES:
         return f"a value of {len(line)} bytes"
     try:
-        wire = values.loads(line)
-        _refuse_arrays(wire)
-        return show(values.decode(wire), _SHOWN)
+        return show(_plain(values.loads(line)), _SHOWN)
     except NotDecidable:
         return "an array"
     except (ValueError, RecursionError):
@@ -84,25 +81,22 @@ def shown(line: bytes) -> str:
 def _decode(line: bytes) -> Any:
     if len(line) > _LARGEST_PARSED_BYTES:
         raise NotDecidable("a large value")
-    wire = values.loads(line)
-    _refuse_arrays(wire)
-    return values.decode(wire)
+    return _plain(values.loads(line))
 
 
 def _truth(line: bytes) -> bool:
     if len(line) > _TRUTH_BYTES:
-        return not line.startswith(b'["h"')  # an empty or zero value has a shorter encoding
-    wire = values.loads(line)
-    _refuse_arrays(wire)
-    value = values.decode(wire)
+        return not line.startswith(b'["h"')  # nothing empty or zero is that long
+    value = _plain(values.loads(line))
     if isinstance(value, values.Opaque):
         return value.truth is True  # None: a class with its own truth; the tests expect data
     # NotImplemented is true; `bool` of it would warn, and some settings turn warnings into errors.
     return value is NotImplemented or bool(value)
 
 
-def _refuse_arrays(wire: Any) -> None:
-    """Raise NotDecidable if an encoded value contains a numpy array."""
+def _plain(wire: Any) -> Any:
+    """Return what a wire form stands for. Raises NotDecidable for a numpy array anywhere in it."""
+    value = values.decode(wire)
     todo = [wire]
     while todo:
         item = todo.pop()
@@ -112,3 +106,4 @@ def _refuse_arrays(wire: Any) -> None:
             todo += item
         elif isinstance(item, dict):
             todo += item.values()
+    return value

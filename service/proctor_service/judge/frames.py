@@ -72,22 +72,30 @@ def _take(said: Said, frame: Any, calls: int) -> None:
             said.reached = word
         case ["done"] if said.loaded and len(said.answers) == calls:
             said.done = True
-        case ["syntax", str(message), str()] if not said.loaded:
-            said.stopped = Raised("syntax_error", f"SyntaxError: {message}")
-        case ["raised", "load", *rest] if not said.loaded:
-            said.stopped = raised(rest)
-        case ["exit", "load", int(code)] if not said.loaded:
-            said.stopped = left(code)
+        case ["syntax", _] | ["raised" | "exit", "load", *_] if not said.loaded:
+            said.stopped = not_loaded(frame)
         case ["raised", int(index), *rest] if said.loaded and index == len(said.answers) < calls:
-            said.answers.append(raised(rest))
+            said.answers.append(_raised(rest))
         case ["exit", int(index), int(code)] if said.loaded and index == len(said.answers) < calls:
-            said.stopped = left(code)
+            said.stopped = _left(code)
         case _:
             said.forged = True
 
 
-def raised(rest: list[Any]) -> Raised:
-    """Parse [type name, message, traceback, class names]. Raises ValueError otherwise."""
+def not_loaded(frame: list[Any]) -> Raised:
+    """Return the reason why a submission did not load. Raises ValueError for a line that does not say so."""
+    match frame:
+        case ["syntax", str(message)]:
+            return Raised("syntax_error", f"SyntaxError: {message}")
+        case ["raised", "load", *rest]:
+            return _raised(rest)
+        case ["exit", "load", int(code)]:
+            return _left(code)
+    raise ValueError("not why a submission did not load")
+
+
+def _raised(rest: list[Any]) -> Raised:
+    """From [type name, message, traceback, class names]. Raises ValueError when it is not that."""
     name, message, traceback, names = rest
     if not all(isinstance(text, str) for text in (name, message, traceback)):
         raise ValueError("not an exception")
@@ -95,6 +103,6 @@ def raised(rest: list[Any]) -> Raised:
     return Raised(verdicts.of_exception(names), summary[:2000], traceback)
 
 
-def left(code: int) -> Raised:
-    """Return the outcome of a SystemExit before the end."""
+def _left(code: int) -> Raised:
+    """SystemExit before the end."""
     return Raised("early_exit", f"the program left with SystemExit({code}) before its end")

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from proctor_service.inside import values
-from proctor_service.judge.tolerance import close
+from proctor_service.judge.text import near
 
 _SPARE_BYTES = 65_536
 _LONGER_AT_MOST = 24
@@ -48,10 +48,21 @@ def _is_same(value: Any, expected: Any, tolerance: float) -> bool:
                 return False
             todo.extend((members[key], wanted[key]) for key in wanted)
         elif isinstance(got, list | tuple | dict | set | frozenset) or not (
-            close(got, wanted, tolerance) if tolerance else bool(got == wanted)
+            _is_near(got, wanted, tolerance) if tolerance else bool(got == wanted)
         ):
             return False
     return True
+
+
+def _is_near(got: Any, wanted: Any, tolerance: float) -> bool:
+    """Compare two integers exactly, other numbers by `near`, and the rest by `==`."""
+    numbers = isinstance(got, int | float) and isinstance(wanted, int | float)
+    if not numbers or (isinstance(got, int) and isinstance(wanted, int)):
+        return bool(got == wanted)
+    try:
+        return near(float(got), float(wanted), tolerance)
+    except OverflowError:  # an int beyond the range of floats
+        return False
 
 
 def _members(value: dict[Any, Any]) -> dict[Any, Any]:

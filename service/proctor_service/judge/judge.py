@@ -13,8 +13,9 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
+from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analyser
-from proctor_service.judge.graders import asserts, calls, programs, pytests
+from proctor_service.judge.graders import asserts_calls, asserts_values, calls, in_process, programs
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.languages import Language
@@ -44,7 +45,7 @@ class Judge:
     async def _judge(self, submission: Submission, backend: Backend) -> Judgement:
         match submission.grader:
             case AssertsGrader() as grader:
-                return await asserts.judge(submission, grader, backend, self._analyser)
+                return await self._judge_asserts(submission, grader, backend)
             case CallsGrader() as grader:
                 return await calls.judge(submission, grader, backend)
             case StdioGrader() as grader:
@@ -52,6 +53,27 @@ class Judge:
             case ExecGrader() as grader:
                 return await programs.judge_exec(submission, grader, backend, self._languages)
             case PytestGrader() as grader:
-                return await pytests.judge(submission, grader, backend)
+                return await in_process.judge_pytest(submission, grader, backend)
             case CommandGrader() as grader:
                 return await programs.judge_command(submission, grader, backend, self._languages)
+
+    async def _judge_asserts(
+        self, submission: Submission, grader: AssertsGrader, backend: Backend
+    ) -> Judgement:
+        """Judges by test statements, which alone decide the level (`judge/analysis/levels.py`).
+
+        Raises InvalidTask when tests or setup are broken by themselves.
+        """
+        analysis = self._analyser.analyse(grader)
+        if analysis.plan is not None:
+            try:
+                judgement = await asserts_calls.judge(submission, grader, backend, analysis.plan)
+                return replace(judgement, level="calls")
+            except NotDecidable:
+                analysis = self._analyser.analyse(grader, calls=False)
+        if analysis.rewritten is not None:
+            tests = analysis.rewritten
+            judgement = await asserts_values.judge(submission, grader, backend, tests)
+        else:
+            judgement = await in_process.judge_shared(submission, grader, backend, analysis.tests)
+        return replace(judgement, level=analysis.level)

@@ -1,4 +1,4 @@
-"""Recognition of programs, shell and interpreter sessions, and usage examples of other code.
+"""Tell whether a text is a program, the session of a shell or an interpreter, or the usage of other code.
 
 Python is recognised by its parser: a text that parses and has an effect is a program. "Yes", "42"
 and "Answer: 42" parse too, but have no effect. Programs in other languages are recognised by their
@@ -99,7 +99,7 @@ def parsed(text: str) -> ast.Module | None:
 
 
 def is_program(text: str, language: str = "python") -> bool:
-    """Return True if a text is a whole program; too long Python texts are rejected."""
+    """Tell whether a text is a whole program; a Python text must be short enough to be parsed."""
     if language == "python":
         tree = parsed(text)
         return tree is not None and does_something(tree, text)
@@ -114,7 +114,7 @@ def is_program(text: str, language: str = "python") -> bool:
 
 
 def begins_as_program(text: str) -> bool:
-    """Return True if a Python text too long for the parser begins like a program."""
+    """Tell whether a Python text that is too long to be parsed begins as a program."""
     for most in _PARTS_CHARACTERS:
         part = _first_statements(text, most)
         if part and is_program(part):
@@ -132,12 +132,12 @@ def _first_statements(text: str, most: int) -> str:
 
 
 def is_session(text: str) -> bool:
-    """Return True if a text begins with the prompt of a shell or an interpreter."""
+    """Tell whether a text begins with the prompt of a shell or an interpreter."""
     return _SESSION.match(text) is not None
 
 
 def looks_like_code(text: str, language: str) -> bool:
-    """Return True if a block without a language name holds code in a language other than Python.
+    """Tell whether a block without a language's name holds code of a language other than Python.
 
     Other blocks show output, or how to run the code.
     """
@@ -147,12 +147,12 @@ def looks_like_code(text: str, language: str) -> bool:
 
 
 def looks_like_python(text: str) -> bool:
-    """Return True if a line of the text is Python: code with a syntax error is still code."""
+    """Tell whether a text that does not parse has a line that is Python: broken code is still code."""
     return _PYTHON.search(text) is not None
 
 
 def only_runs_scripts(text: str) -> bool:
-    """Return True if each line of a shell text runs a script from another file."""
+    """Tell whether each line of a shell text runs a script that it does not hold."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return bool(lines) and all(_RUNS_A_SCRIPT.match(line) for line in lines)
 
@@ -166,7 +166,7 @@ def defined_names(tree: ast.Module) -> frozenset[str]:
 
 
 def uses(tree: ast.Module, names: frozenset[str]) -> bool:
-    """Return True if a module needs one of these names from another block to run."""
+    """Tell whether a module needs one of these names from elsewhere: it cannot run without that."""
     bound: set[str] = set()
     loaded: set[str] = set()
     for node in ast.walk(tree):
@@ -191,7 +191,7 @@ def _is_standard(node: ast.ImportFrom) -> bool:
 
 
 def does_something(tree: ast.Module, text: str, *, besides_data: bool = False) -> bool:
-    """Return True if a module does more than name or compute a value.
+    """Tell whether a module does more than name or compute a value.
 
     `besides_data`: ignore assigned literals too, since "n = 3" may be printed output.
     """
@@ -244,10 +244,7 @@ def _calls_something_known(call: ast.Call, lines: list[bytes]) -> bool:
 
 
 def _is_adjacent(call: ast.Call, lines: list[bytes]) -> bool:
-    """Return True if the parenthesis directly follows the function's name.
-
-    In prose a space stands between.
-    """
+    """Tell whether the parenthesis stands at the function's name; in prose a blank is between them."""
     row, column = call.func.end_lineno, call.func.end_col_offset
     if row is None or column is None or row > len(lines):
         return False

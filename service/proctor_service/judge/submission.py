@@ -31,7 +31,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with its evidence. `reward.py` computes the reward from a judgement."""
+    """A verdict and what led to it. The reward is made from it elsewhere (`reward`)."""
 
     verdict: Verdict
     passed: int = 0
@@ -48,4 +48,20 @@ class Judgement:
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
     unreported: str = ""
-    """How a program without a report ended: the submission ended it, or our runner failed."""
+    """How the program ended, where it gave no report: the submission ended it, or a runner of ours failed."""
+
+
+def reward(judgement: Judgement, scoring: Scoring) -> float:
+    """The scoring rule: the one place where a verdict becomes a number.
+
+    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
+
+    A grader without countable tests (`exec`, `command`) counts as one test.
+    """
+    if judgement.verdict == "passed":
+        return 1.0
+    if scoring == "all" or judgement.total == 0:
+        return 0.0
+    # A verdict other than `passed` is never worth the full reward, even if each test held before
+    # the program did what earned it that verdict.
+    return min(judgement.passed, judgement.total - 1) / judgement.total

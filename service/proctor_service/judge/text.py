@@ -20,8 +20,6 @@ from fractions import Fraction
 from itertools import zip_longest
 from typing import Literal
 
-from proctor_service.judge.tolerance import near
-
 Compare = Literal["tokens", "lines", "exact"]
 
 _NUMBER = re.compile(
@@ -34,7 +32,7 @@ _SPACES = re.compile(r"(\s+)")
 
 
 def same_output(actual: str, expected: str, compare: Compare, tolerance: float) -> bool:
-    """Return True if `actual` counts as equal to `expected`."""
+    """Tell whether `actual` counts as `expected`."""
     if actual == expected:
         return True
     ours, theirs = _parts(actual, compare), _parts(expected, compare)
@@ -60,6 +58,19 @@ def first_difference(
         said = _say(place, got, wanted, "token" if compare == "tokens" else "line")
         return f"{said}, expected {_quote(wanted)}" if reveal and wanted is not None else said
     raise AssertionError("outputs that differ have a difference")
+
+
+def near(got: float, wanted: float, tolerance: float) -> bool:
+    """Tell whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
+
+    NaN is near NaN, and an infinity near itself; neither is near anything else. The scale is the
+    expected value's alone, so that no huge answer makes room for itself.
+    """
+    if math.isnan(got) or math.isnan(wanted):
+        return math.isnan(got) and math.isnan(wanted)
+    if math.isinf(got) or math.isinf(wanted):
+        return got == wanted
+    return abs(got - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
 def _parts(text: str, compare: Compare) -> Sequence[str]:
@@ -105,7 +116,7 @@ def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
 
 
 def _overflowed(token: str, value: float) -> bool:
-    """Return True if a finite number is too large for a float."""
+    """Tell whether it is infinite only because a float cannot hold it."""
     return math.isinf(value) and "inf" not in token.lower()
 
 

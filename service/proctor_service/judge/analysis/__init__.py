@@ -8,7 +8,7 @@ Everything here is decided from the tests, the setup and `entry_point`, before a
     needs.py      decide whether the tests must share the submission's process, and say why
     modules.py    judge the modules that tests import
     exposure.py   find comparisons in which one side could change what the other reads
-    variables.py  hold the variables of test code while its calls are planned
+    calls.py      plan calls, and hold the variables of the tests meanwhile
     formulas.py   compile conditions on what calls return
     literals.py   evaluate constant expressions, within bounds
     plan.py       express tests as calls and formulas over their results (the level `calls`)

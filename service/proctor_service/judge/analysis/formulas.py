@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from proctor_service.inside.object_operations import OPERATORS
 from proctor_service.inside.tables import fill_set
-from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
+from proctor_service.judge.analysis.calls import Calls, is_mutable
+from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
@@ -29,10 +31,7 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.NotIn: ("not in", lambda one, other: one not in other),
 }
 SINGLETONS = (None, True, False)
-_TYPES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
-}
+_TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
 _CORE = (*_TYPES.values(), type(None))
 _MOST_PARTS = 1_000_000  # of a value that is parsed here
 _SECONDS_AN_ITEM = 5e-6
@@ -56,12 +55,7 @@ MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
     for name in ("isclose", "fabs", "floor", "ceil", "sqrt", "isnan", "isinf", "isfinite", "trunc")
 }
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
+_ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _SHOWN = 300
 Formula = Callable[[Callable[[int], Any]], Any]
@@ -96,59 +90,28 @@ class Check:
     negated: bool = False
 
 
-class Calls(Protocol):
-    """What formulas ask of the plan that they become part of."""
-
-    @property
-    def math_names(self) -> Mapping[str, str]:
-        """Names that were imported from `math`, with what they stand for."""
-
-    @property
-    def modules(self) -> Mapping[str, str]:
-        """Names of modules, with what they stand for."""
-
-    def is_call(self, node: ast.expr) -> bool:
-        """Tell whether an expression calls the submission."""
-
-    def add_call(self, node: ast.expr, passed: list[Any]) -> int:
-        """Add a call to the plan, and return its number."""
-
-    def call_of(self, name: str) -> int | None:
-        """Return the number of the call whose result a variable holds."""
-
-    def constant(self, node: ast.expr) -> Any:
-        """Return the value of a constant expression. Raises NotConstant."""
-
-    def function_of(self, name: str) -> ast.FunctionDef | ast.Lambda | None:
-        """Return the helper function of that name."""
-
-    def is_bound(self, name: str) -> bool:
-        """Tell whether a name is a variable of the tests, or the submission's."""
-
-
 class Formulas:
     """Compiles a condition into a function of the results."""
 
-    def __init__(self, planner: Calls, calls: list[int], passed: list[Any]) -> None:
-        self._planner = planner
+    def __init__(self, calls: Calls, numbers: list[int], passed: list[Any]) -> None:
         self._calls = calls
+        self._numbers = numbers
         self._passed = passed
         self._arguments: dict[str, Formula] = {}
         self._depth = 0
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
-        planner = self._planner
         if isinstance(node, ast.Name) and node.id in self._arguments:
             return self._arguments[node.id]
-        if planner.is_call(node):
-            return self._value_of(planner.add_call(node, self._passed))
+        if self._calls.is_call(node):
+            return self._value_of(self._calls.add(node, self._passed))
         if isinstance(node, ast.Name):
-            number = planner.call_of(node.id)
-            if number is not None:
-                return self._value_of(number)
+            variable = self._calls.scope.variables.get(node.id)
+            if variable is not None and variable.call is not None:
+                return self._value_of(variable.call)
         try:
-            constant = planner.constant(node)
+            constant = self._calls.constant(node)
         except NotConstant:
             return self._compound(node)
         if is_mutable(constant):
@@ -156,7 +119,7 @@ class Formulas:
         return lambda results: constant
 
     def _value_of(self, number: int) -> Formula:
-        self._calls.append(number)
+        self._numbers.append(number)
         return lambda results: results(number)
 
     def _compound(self, node: ast.expr) -> Formula:
@@ -172,8 +135,9 @@ class Formulas:
             case ast.BoolOp(op=ast.And(), values=parts):
                 formulas = [self.of(part) for part in parts]
                 return lambda results: all(_core(each(results)) for each in formulas)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-                return self._arithmetic(_ARITHMETIC[type(op)], self.of(left), self.of(right))
+            case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
+                operation, one, other = OPERATORS[type(op).__name__], self.of(left), self.of(right)
+                return lambda results: operation(_number(one(results)), _number(other(results)))
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
                 whole, place = self.of(value), self.of(index)
                 return lambda results: _item(whole(results), place(results))
@@ -201,16 +165,10 @@ class Formulas:
 
         return holds
 
-    def _arithmetic(
-        self, operation: Callable[[Any, Any], Any], one: Formula, other: Formula
-    ) -> Formula:
-        return lambda results: operation(_number(one(results)), _number(other(results)))
-
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
     ) -> Formula:
-        planner = self._planner
-        helper = planner.function_of(func.id) if isinstance(func, ast.Name) else None
+        helper = self._calls.scope.functions.get(func.id) if isinstance(func, ast.Name) else None
         if helper is not None:
             return self._helper(helper, args, keywords)
         if isinstance(func, ast.Name) and func.id == "isinstance" and len(args) == 2:
@@ -232,14 +190,15 @@ class Formulas:
         return applied
 
     def _known(self, func: ast.expr) -> Callable[..., Any] | None:
-        planner = self._planner
+        calls = self._calls
         if isinstance(func, ast.Name):
-            if func.id in planner.math_names:
-                return MATH[planner.math_names[func.id]]
-            return None if planner.is_bound(func.id) else _FUNCTIONS.get(func.id)
+            if func.id in calls.math_names:
+                return MATH[calls.math_names[func.id]]
+            bound = func.id in calls.scope.variables or func.id in calls.names.submission
+            return None if bound else _FUNCTIONS.get(func.id)
         match func:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if (
-                planner.modules.get(module) == "math"
+                calls.modules.get(module) == "math"
             ):
                 return MATH.get(name)
         return None
@@ -317,13 +276,6 @@ def _item(value: Any, index: Any) -> Any:
     if type(value) not in (list, tuple, dict, str, bytes):
         raise NotDecidable(type(value).__name__)
     return value[_core(index)]
-
-
-def is_mutable(value: Any) -> bool:
-    """Tell whether a constant is, or holds, a container that a call may change."""
-    if isinstance(value, tuple):
-        return any(map(is_mutable, value))
-    return isinstance(value, list | dict | set | bytearray)
 
 
 def text_of(node: ast.expr, source: str) -> str:

@@ -12,22 +12,14 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from proctor_service.inside.object_operations import OPERATORS
+
 _MOST_ITEMS = 100_000
 _MOST_CHARACTERS = 1 << 20
 _MOST_BITS = 100_000
 _MOST_NODES = 200_000
 
-_SIMPLE: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.BitXor: operator.xor,
-    ast.RShift: operator.rshift,
-}
+_SIMPLE = ("Add", "Sub", "Div", "FloorDiv", "Mod", "BitAnd", "BitOr", "BitXor", "RShift")
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
@@ -40,7 +32,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     **{call.__name__: call for call in (bytes, bytearray, chr, ord, reversed, zip, enumerate)},
     "range": range,
 }
-_TYPES: dict[str, type] = {
+TYPES: dict[str, type] = {
     kind.__name__: kind
     for kind in (bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, object)
 }
@@ -104,9 +96,9 @@ class _Evaluator:
     def _name(self, node: ast.Name) -> Any:
         if node.id in self._names:
             return self._names[node.id]
-        if node.id not in _TYPES:
+        if node.id not in TYPES:
             raise NotConstant(node.id)
-        return _TYPES[node.id]
+        return TYPES[node.id]
 
     def _items(self, nodes: list[ast.expr]) -> list[Any]:
         items: list[Any] = []
@@ -140,11 +132,11 @@ class _Evaluator:
 
     def _binary(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
-        simple = _SIMPLE.get(type(node.op))
-        if simple is not None:
+        name = type(node.op).__name__
+        if name in _SIMPLE:
             if isinstance(node.op, ast.Mod) and not isinstance(left, _NUMBERS):
                 raise NotConstant("a formatted text")
-            return self._bounded(simple(left, right))
+            return self._bounded(OPERATORS[name](left, right))
         if isinstance(node.op, ast.Mult):
             _check_product(left, right)
             return left * right

@@ -5,71 +5,58 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from proctor_service.inside import environment
 from proctor_service.judge.analysis.names import is_standard
 
+_words = str.split
 _MODULES = {
-    **dict.fromkeys(("inspect", "dis", "abc", "ast", "symtable"), "inspects code with"),
-    **dict.fromkeys(("pickle", "copyreg", "marshal", "shelve"), "pickles with"),
-    **dict.fromkeys(("timeit", "doctest", "runpy", "code", "codeop"), "runs code with"),
-    **dict.fromkeys(("importlib", "pkgutil", "builtins"), "reaches modules through"),
-    **dict.fromkeys(("tempfile", "pathlib", "shutil", "glob", "fileinput"), "uses files through"),
-    **dict.fromkeys(("sqlite3", "dbm", "zipfile", "tarfile", "gzip", "bz2"), "uses files through"),
-    **dict.fromkeys(("warnings", "logging", "locale", "signal"), "observes the process with"),
-    **dict.fromkeys(("gc", "weakref", "tracemalloc", "resource"), "observes the process with"),
-    **dict.fromkeys(("subprocess", "multiprocessing", "socket"), "uses processes through"),
-    **dict.fromkeys(("socketserver", "http", "urllib", "selectors"), "uses the network through"),
-    **dict.fromkeys(("threading", "contextvars"), "shares threads through"),
+    **dict.fromkeys(_words("inspect dis abc ast symtable"), "inspects code with"),
+    **dict.fromkeys(_words("pickle copyreg marshal shelve"), "pickles with"),
+    **dict.fromkeys(_words("timeit doctest runpy code codeop"), "runs code with"),
+    **dict.fromkeys(_words("importlib pkgutil builtins"), "reaches modules through"),
+    **dict.fromkeys(
+        _words("tempfile pathlib shutil glob fileinput sqlite3 dbm zipfile tarfile gzip bz2"),
+        "uses files through",
+    ),
+    **dict.fromkeys(
+        _words("warnings logging locale signal gc weakref tracemalloc resource"),
+        "observes the process with",
+    ),
+    **dict.fromkeys(_words("subprocess multiprocessing socket"), "uses processes through"),
+    **dict.fromkeys(_words("socketserver http urllib selectors"), "uses the network through"),
+    **dict.fromkeys(_words("threading contextvars"), "shares threads through"),
 }
 # Of these modules, what does not touch the process or the file system.
 HARMLESS = {
-    "os": ("path", "sep", "linesep", "PathLike", "fspath", "extsep", "name"),
-    "os.path": (
-        *("join", "basename", "dirname", "splitext", "split", "normpath"),
-        *("sep", "commonprefix", "commonpath", "isabs", "relpath"),
+    "os": _words("path sep linesep PathLike fspath extsep name"),
+    "os.path": _words(
+        "join basename dirname splitext split normpath sep commonprefix commonpath isabs relpath"
     ),
-    "sys": (
-        "stdout",
-        "stdin",
-        "maxsize",
-        "float_info",
-        "version_info",
-        "getsizeof",
-        "version",
-        "byteorder",
-        "exit",
-    ),
-    "urllib": ("parse",),
-    "http": ("HTTPStatus",),
-    "threading": ("Thread",),
+    "sys": _words("stdout stdin maxsize float_info version_info getsizeof version byteorder exit"),
+    "urllib": ["parse"],
+    "http": ["HTTPStatus"],
+    "threading": ["Thread"],
 }
 STATEFUL = {  # of modules that are harmless otherwise
-    "random": ("setstate", "getstate"),
-    "contextlib": ("redirect_stderr", "chdir"),
-    "typing": ("get_type_hints",),
-    "io": ("open", "FileIO", "open_code"),
-    "asyncio": (
-        *("Queue", "Event", "Lock", "Semaphore", "BoundedSemaphore", "Condition"),
-        *(
-            "wait_for",
-            "timeout",
-            "Future",
-            "create_subprocess_exec",
-            "create_subprocess_shell",
-            "open_connection",
-        ),
-        *("start_server",),
+    "random": ["setstate", "getstate"],
+    "contextlib": ["redirect_stderr", "chdir"],
+    "typing": ["get_type_hints"],
+    "io": ["open", "FileIO", "open_code"],
+    "asyncio": _words(
+        "Queue Event Lock Semaphore BoundedSemaphore Condition wait_for timeout Future "
+        "create_subprocess_exec create_subprocess_shell open_connection start_server"
     ),
-    "time": ("tzset",),
-    "copy": ("replace",),
+    "time": ["tzset"],
+    "copy": ["replace"],
 }
-# What the test sandbox hands on when tests replace it (`inside/environment.py`).
+# What the test sandbox hands on when tests replace it.
 REPLACEABLE = frozenset(
-    (
-        *("sys.stdout", "sys.stdin", "builtins.input", "builtins.print", "os.getenv"),
-        *("time.sleep", "time.time", "time.monotonic", "time.perf_counter", "random.random"),
-        *("random.randint", "random.randrange", "random.choice", "random.shuffle"),
-        *("random.uniform", "random.sample"),
-    )
+    ["sys.stdout", "sys.stdin"]
+    + [
+        f"{module}.{name}"
+        for module, (_, names) in environment.REPLACEABLE.items()
+        for name in names
+    ]
 )
 
 
@@ -106,7 +93,7 @@ def reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
     if not is_standard(module):
         yield f"imports {module}"
     elif module in HARMLESS or top in HARMLESS:
-        allowed = HARMLESS.get(module, HARMLESS.get(top, ()))
+        allowed = HARMLESS.get(module, HARMLESS.get(top, []))
         if names is not None and any(name not in allowed for name in names):
             if not (top == "urllib" and module == "urllib.parse"):
                 yield f"uses the process or its files: {module}"

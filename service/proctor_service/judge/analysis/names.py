@@ -30,26 +30,23 @@ from dataclasses import dataclass
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.suite import Suite
 
-_ALWAYS = frozenset(
-    ["__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__module__"]
-)
+_words = str.split
+_ALWAYS = frozenset(_words("__name__ __file__ __doc__ __builtins__ __annotations__ __module__"))
 _BUILTINS = frozenset(dir(builtins))
 # Modules that tests use without an import, since the solution has one. Not the names of modules that
 # are usual names of a solution's own functions and objects.
 _MODULES = {
     **{
-        name: name for name in ("math", "cmath", "re", "random", "itertools", "collections", "json")
+        name: name
+        for name in _words(
+            "math cmath re random itertools collections json os sys time functools operator heapq "
+            "bisect typing decimal fractions statistics datetime copy asyncio unittest numpy"
+        )
     },
-    **{name: name for name in ("os", "sys", "time", "functools", "operator", "heapq", "bisect")},
-    **{name: name for name in ("typing", "decimal", "fractions", "statistics", "datetime", "copy")},
-    **{name: name for name in ("asyncio", "unittest", "numpy")},
     "np": "numpy",
 }
 _TYPING = frozenset(
-    (
-        *("Any", "Callable", "Dict", "Iterable", "Iterator", "List", "Optional", "Sequence"),
-        *("Set", "Tuple", "Union"),
-    )
+    _words("Any Callable Dict Iterable Iterator List Optional Sequence Set Tuple Union")
 )
 _DATA_CLASSES: dict[str, tuple[str, type]] = {
     "Counter": ("collections", collections.Counter),

@@ -19,24 +19,22 @@ from proctor_service.judge.analysis.modules import (
     reasons_of_import,
     reasons_of_module,
 )
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Suite, is_name
 from proctor_service.judge.analysis.values import Objects
 
+_words = str.split
 _COMPARING = frozenset(
     f"assert{name}"
-    for name in (
-        *("Equal", "NotEqual", "Equals", "NotEquals", "AlmostEqual", "NotAlmostEqual"),
-        *("Less", "LessEqual", "Greater", "GreaterEqual", "In", "NotIn"),
-        *("CountEqual", "ListEqual", "TupleEqual", "SetEqual", "DictEqual", "SequenceEqual"),
-        *("ItemsEqual",),
+    for name in _words(
+        "Equal NotEqual Equals NotEquals AlmostEqual NotAlmostEqual Less LessEqual Greater "
+        "GreaterEqual In NotIn CountEqual ListEqual TupleEqual SetEqual DictEqual SequenceEqual "
+        "ItemsEqual"
     )
 )
-_OPERATING = frozenset(
-    ["sorted", "sum", "min", "max", "abs", "round", "divmod", "pow", "set", "frozenset"]
-)
+_OPERATING = frozenset(_words("sorted sum min max abs round divmod pow set frozenset"))
 _OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
 _OPERATING_MODULES = frozenset(["heapq", "bisect", "operator", "functools", "statistics"])
-_INSPECTING = frozenset(["vars", "dir", "issubclass", "hasattr", "getattr", "setattr", "delattr"])
+_INSPECTING = frozenset(_words("vars dir issubclass hasattr getattr setattr delattr"))
 _RUNNING = frozenset(["eval", "exec", "compile"])
 _BUILTINS = {
     "open": "opens a file",
@@ -152,7 +150,7 @@ def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
             yield f"compares objects of the submission's: {func.attr}"
         if isinstance(func.value, ast.Name) and func.value.id in _OPERATING_MODULES and made:
             yield f"compares objects of the submission's: {func.value.id}.{func.attr}"
-        if func.attr in ("copy", "deepcopy") and made and _is_named(func.value, "copy"):
+        if func.attr in ("copy", "deepcopy") and made and is_name(func.value, "copy"):
             yield "copies objects of the submission's"
 
 
@@ -185,7 +183,7 @@ def _of_function(
 
 
 def _of_abstract_class(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
-    if not (_is_named(node.func, "isinstance") and len(node.args) == 2):
+    if not (is_name(node.func, "isinstance") and len(node.args) == 2):
         return
     if objects.kind(node.args[0]) or objects.is_submission(node.args[0]):
         for part in ast.walk(node.args[1]):
@@ -233,10 +231,6 @@ def _is_member(node: ast.expr, objects: Objects) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_named(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _has_key(node: ast.Call) -> bool:

@@ -15,21 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.inside import values
+from proctor_service.judge.analysis.calls import Calls, Scope, Variable, is_mutable
 from proctor_service.judge.analysis.formulas import (
     COMPARISONS,
     MATH,
     SINGLETONS,
     Check,
     Formulas,
-    is_mutable,
     text_of,
 )
-from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, evaluate
+from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
 from proctor_service.judge.analysis.suite import Suite
-from proctor_service.judge.analysis.variables import Constants, Scope, Variable
-
-_MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +72,25 @@ def _plan(suite: Suite, names: Names) -> Plan:
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
     imports = (*names.imports, *planner.imports)
-    return Plan(json.dumps(planner.calls), len(planner.calls), tuple(tests), imports)
+    calls = planner.calls.made
+    return Plan(json.dumps(calls), len(calls), tuple(tests), imports)
 
 
 class _Planner:
     def __init__(self, suite: Suite, names: Names) -> None:
-        self.calls: list[list[Any]] = []
+        self.calls = Calls(names)
         self.imports: list[str] = []
-        self._names = names
-        self.modules: dict[str, str] = {}
-        self.math_names: dict[str, str] = {}
-        self._scope = Scope()
         self._checks: list[Check] = []
-        self._used: list[int] = []
-        self._bytes = 0
         self._source = ""
         self._defined_in: dict[int, str] = {}
         for statement in names.imports:
             self._import(ast.parse(statement).body[0], note=False)
 
     def begin_test(self) -> None:
-        self._checks, self._used = [], []
+        self._checks, self.calls.used = [], []
 
     def end_test(self) -> PlannedTest:
-        return PlannedTest(tuple(self._checks), tuple(self._used))
+        return PlannedTest(tuple(self._checks), tuple(self.calls.used))
 
     def run(self, body: Sequence[ast.stmt], source: str) -> None:
         outer, self._source = self._source, source
@@ -109,19 +101,19 @@ class _Planner:
     def run_step(self, step: tuple[Any, ...]) -> None:
         """Take over the body of `check(candidate)`, or of a test function."""
         kind, name = step[0], step[1]
-        function = self._scope.functions.get(name) if kind != "cases" else None
+        function = self.calls.scope.functions.get(name) if kind != "cases" else None
         if not isinstance(function, ast.FunctionDef) or function.decorator_list:
             raise NotPlannable(kind)
-        outer = self._scope
-        self._scope = Scope(dict(outer.variables), dict(outer.functions), dict(outer.aliases))
+        outer = self.calls.scope
+        self.calls.scope = Scope(dict(outer.variables), dict(outer.functions), dict(outer.aliases))
         if kind == "check":
             arguments = [*function.args.posonlyargs, *function.args.args]
             if len(arguments) != 1:
                 raise NotPlannable("check takes more than a candidate")
-            self._forget(arguments[0].arg)
-            self._scope.aliases[arguments[0].arg] = _target_of(step[2])
+            self.calls.forget(arguments[0].arg)
+            self.calls.scope.aliases[arguments[0].arg] = _target_of(step[2])
         self.run(function.body, self._defined_in[id(function)])
-        self._scope = outer
+        self.calls.scope = outer
 
     def _statement(self, node: ast.stmt) -> None:
         match node:
@@ -136,11 +128,11 @@ class _Planner:
             case ast.Import() | ast.ImportFrom():
                 self._import(node, note=True)
             case ast.FunctionDef(name=name, decorator_list=[]):
-                self._forget(name)
-                self._scope.functions[name] = node
+                self.calls.forget(name)
+                self.calls.scope.functions[name] = node
                 self._defined_in[id(node)] = self._source
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one], keywords=[])) if (
-                name == "check" and name in self._scope.functions
+                name == "check" and name in self.calls.scope.functions
             ):
                 self._call_check(name, one)
             case _:
@@ -148,51 +140,38 @@ class _Planner:
 
     def _call_check(self, name: str, argument: ast.expr) -> None:
         """`check(f)` as a statement of the tests."""
-        if not isinstance(argument, ast.Name) or argument.id not in self._names.submission:
+        if not isinstance(argument, ast.Name) or argument.id not in self.calls.names.submission:
             raise NotPlannable("check of something else")
         self.run_step(("check", name, argument.id))
 
-    def _forget(self, name: str) -> None:
-        scope = self._scope
-        for known in (
-            scope.variables,
-            scope.functions,
-            scope.aliases,
-            self.modules,
-            self.math_names,
-        ):
-            known.pop(name, None)
-        if name in self._names.submission:
-            raise NotPlannable("the tests bind a name of the submission's")
-
     def _assign(self, name: str, value: ast.expr) -> None:
         if isinstance(value, ast.Lambda):
-            self._forget(name)
-            self._scope.functions[name] = value
+            self.calls.forget(name)
+            self.calls.scope.functions[name] = value
             return
-        target = self._target(value)
+        target = self.calls.target(value)
         if target is not None:
-            self._forget(name)
-            self._scope.aliases[name] = target
+            self.calls.forget(name)
+            self.calls.scope.aliases[name] = target
             return
-        if isinstance(value, ast.Call) and self._target(value.func) is not None:
-            number = self.add_call(value)
-            self._forget(name)
-            self._scope.variables[name] = Variable(call=number)
+        if isinstance(value, ast.Call) and self.calls.target(value.func) is not None:
+            number = self.calls.add(value)
+            self.calls.forget(name)
+            self.calls.scope.variables[name] = Variable(call=number)
             return
-        constant = self.constant(value)
+        constant = self.calls.constant(value)
         if any(isinstance(each, ast.Name) and is_mutable(constant) for each in ast.walk(value)):
             raise NotPlannable("two names for one container")
-        self._forget(name)
-        self._scope.variables[name] = Variable(constant)
+        self.calls.forget(name)
+        self.calls.scope.variables[name] = Variable(constant)
 
     def _import(self, node: ast.stmt, *, note: bool) -> None:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._check_module(alias.name)
                 if note:
-                    self._forget(alias.asname or alias.name.partition(".")[0])
-                self.modules[alias.asname or alias.name.partition(".")[0]] = alias.name
+                    self.calls.forget(alias.asname or alias.name.partition(".")[0])
+                self.calls.modules[alias.asname or alias.name.partition(".")[0]] = alias.name
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             self._check_module(node.module)
             for alias in node.names:
@@ -201,12 +180,12 @@ class _Planner:
                     if star_names(node.module) is None:
                         raise NotPlannable("a star import")
                     if node.module == "math":
-                        self.math_names.update({each: each for each in MATH})
+                        self.calls.math_names.update({each: each for each in MATH})
                     continue
                 if note:
-                    self._forget(name)
+                    self.calls.forget(name)
                 if node.module == "math" and alias.name in MATH:
-                    self.math_names[name] = alias.name
+                    self.calls.math_names[name] = alias.name
         else:
             raise NotPlannable("a relative import")
         if note:
@@ -232,21 +211,21 @@ class _Planner:
         """Return the check of a call and a literal, or None where it is more than these."""
         negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         inner = node.operand if negated else node  # type: ignore[attr-defined]
-        if self.is_call(inner):
-            number = self.add_call(inner, passed)
+        if self.calls.is_call(inner):
+            number = self.calls.add(inner, passed)
             shown, text = text_of(inner, self._source), text_of(node, self._source)
             return Check(shown, text, (number,), negated=negated)
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
-        reflected = not self.is_call(node.left)
+        reflected = not self.calls.is_call(node.left)
         call, other = (
             (node.comparators[0], node.left) if reflected else (node.left, node.comparators[0])
         )
-        if not self.is_call(call) or type(node.ops[0]) in (ast.In, ast.NotIn):
+        if not self.calls.is_call(call) or type(node.ops[0]) in (ast.In, ast.NotIn):
             return None
         symbol, compare = COMPARISONS[type(node.ops[0])]
         try:
-            expected = self.constant(other)
+            expected = self.calls.constant(other)
             wire = values.encode(expected)
             size = len(values.dumps(wire))
         except (NotConstant, NotPlannable, values.ValueTooDeep, values.ValueTooLarge):
@@ -256,7 +235,7 @@ class _Planner:
         return Check(
             text_of(call, self._source),
             text_of(node, self._source),
-            (self.add_call(call, passed),),
+            (self.calls.add(call, passed),),
             compare=compare,
             symbol=symbol,
             expected=expected,
@@ -267,89 +246,11 @@ class _Planner:
 
     def _formula_check(self, node: ast.expr, passed: list[Variable]) -> Check:
         calls: list[int] = []
-        formula = Formulas(self, calls, passed).of(node)
+        formula = Formulas(self.calls, calls, passed).of(node)
         if not calls and not formula(_no_value):  # it says nothing about the submission
             raise NotPlannable("a condition that never holds")
         text = text_of(node, self._source)
         return Check("the condition", text, tuple(calls), formula=formula)
-
-    def constant(self, node: ast.expr) -> Any:
-        return evaluate(node, Constants(self._scope, self._names), self.modules)
-
-    def is_call(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Call) and self._target(node.func) is not None
-
-    def call_of(self, name: str) -> int | None:
-        variable = self._scope.variables.get(name)
-        return None if variable is None else variable.call
-
-    def function_of(self, name: str) -> ast.FunctionDef | ast.Lambda | None:
-        return self._scope.functions.get(name)
-
-    def is_bound(self, name: str) -> bool:
-        return name in self._scope.variables or name in self._names.submission
-
-    def _target(self, node: ast.expr) -> list[Any] | None:
-        """Return what a call calls: `["f"]`, or `["Solution", args, kwargs, "f"]`; else None."""
-        scope = self._scope
-        if isinstance(node, ast.Name):
-            if node.id in scope.aliases:
-                return scope.aliases[node.id]
-            bound = node.id in scope.variables or node.id in scope.functions
-            plain = node.id in self._names.submission and node.id not in self._names.classes
-            return [node.id] if plain and not bound else None
-        match node:
-            case ast.Attribute(value=ast.Call(func=ast.Name(id=name)) as made, attr=method) if (
-                name in self._names.classes and not method.startswith("__")
-            ):
-                args, kwargs = self._arguments(made, [])
-                return [name, args, kwargs, method]
-        return None
-
-    def add_call(self, node: ast.expr, passed: list[Variable] | None = None) -> int:
-        assert isinstance(node, ast.Call)
-        target = self._target(node.func)
-        assert target is not None
-        own = [] if passed is None else passed
-        args, kwargs = self._arguments(node, own)
-        if passed is None:
-            for variable in own:
-                variable.passed = True
-        self.calls.append([target[0] if len(target) == 1 else target, args, kwargs])
-        self._bytes += len(values.dumps(self.calls[-1][1:]))
-        if len(self.calls) > _MOST_CALLS or self._bytes > _MOST_CALL_BYTES:
-            raise NotPlannable("too many calls")
-        self._used.append(len(self.calls) - 1)
-        return len(self.calls) - 1
-
-    def _arguments(self, node: ast.Call, passed: list[Variable]) -> tuple[Any, Any]:
-        """Return the encoded arguments; variables in them go to `passed`, if they can change."""
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for argument in node.args:
-            if isinstance(argument, ast.Starred):
-                args.extend(self.constant(argument.value))
-            else:
-                args.append(self.constant(argument))
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                kwargs.update(self.constant(keyword.value))
-            else:
-                kwargs[keyword.arg] = self.constant(keyword.value)
-        self._note_passed(node, passed)
-        try:
-            return values.encode(args), values.encode(kwargs)
-        except (values.ValueTooDeep, values.ValueTooLarge):
-            raise NotPlannable("an argument is too large") from None
-
-    def _note_passed(self, node: ast.Call, passed: list[Variable]) -> None:
-        seen = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-        for name in set(seen):
-            variable = self._scope.variables.get(name)
-            if variable is not None and is_mutable(variable.constant):
-                if seen.count(name) > 1 or any(each is variable for each in passed):
-                    raise NotPlannable("a container that is passed twice")
-                passed.append(variable)
 
 
 def _target_of(entry_point: str) -> list[Any]:

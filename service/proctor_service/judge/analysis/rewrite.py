@@ -16,7 +16,6 @@ import ast
 from typing import Any
 
 from proctor_service.judge.analysis.exposure import is_exposed, may_reach, takes_copies
-from proctor_service.judge.analysis.formulas import COMPARISONS
 from proctor_service.judge.analysis.literals import NotConstant, evaluate
 from proctor_service.judge.analysis.suite import Suite
 from proctor_service.judge.analysis.values import DATA_ATTRIBUTES, Objects
@@ -31,22 +30,8 @@ _RAISES = frozenset(["assertRaises", "assertRaisesRegex", "raises"])
 _TAKES_AS_IT_IS = frozenset(
     ["isinstance", "type", "id", "print", "str", "repr", "format", "float", "int", "callable"]
 )
-_COMPARISONS: dict[type[ast.cmpop], str] = {
-    kind: symbol for kind, (symbol, _) in COMPARISONS.items()
-}
-_ARITHMETIC: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-    ast.MatMult: "@",
-    ast.Pow: "**",
-}
+_ASKED = ("value", "values", "iter", "ifs", "test", "operand")
+"""The parts of nodes that are asked for their items or their truth."""
 
 
 class NotRewritable(Exception):
@@ -152,54 +137,33 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._own(node.value, own)
         return node
 
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        own = self._is_own(node.value)
+    def _visit_asking(self, node: Any) -> Any:
+        """Visit a node that asks some of its parts for items or for their truth."""
+        parts = {name: getattr(node, name) for name in _ASKED if hasattr(node, name)}
+        own = {
+            name: [self._is_own(each) for each in (part if isinstance(part, list) else [part])]
+            for name, part in parts.items()
+        }
         self.generic_visit(node)
-        node.value = self._own(node.value, own)
+        for name, marks in own.items():
+            part = getattr(node, name)
+            if isinstance(part, list):
+                part[:] = [self._own(*each) for each in zip(part, marks, strict=True)]
+            else:
+                setattr(node, name, self._own(part, marks[0]))
         return node
 
-    def _visit_loop(self, node: Any) -> Any:
-        own = self._is_own(node.iter)
-        conditions = [self._is_own(each) for each in getattr(node, "ifs", ())]
-        self.generic_visit(node)
-        node.iter = self._own(node.iter, own)
-        if conditions:
-            node.ifs = [self._own(*each) for each in zip(node.ifs, conditions, strict=True)]
-        return node
-
-    visit_For = visit_AsyncFor = visit_comprehension = _visit_loop
-
-    def visit_Starred(self, node: ast.Starred) -> ast.AST:
-        own = self._is_own(node.value)
-        self.generic_visit(node)
-        node.value = self._own(node.value, own)
-        return node
+    visit_Subscript = visit_Starred = visit_BoolOp = _visit_asking
+    visit_For = visit_AsyncFor = visit_comprehension = _visit_asking
+    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_asking
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        own = isinstance(node.targets[0], ast.Tuple | ast.List) and self._is_own(node.value)
-        self.generic_visit(node)
-        node.value = self._own(node.value, own)
-        return node
-
-    def _visit_test(self, node: Any) -> Any:
-        own = self._is_own(node.test)
-        self.generic_visit(node)
-        node.test = self._own(node.test, own)
-        return node
-
-    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_test
+        unpacks = isinstance(node.targets[0], ast.Tuple | ast.List)
+        return self._visit_asking(node) if unpacks else self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        own = isinstance(node.op, ast.Not) and self._is_own(node.operand)
-        self.generic_visit(node)
-        node.operand = self._own(node.operand, own)
-        return node
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        own = [self._is_own(each) for each in node.values]
-        self.generic_visit(node)
-        node.values = [self._own(*each) for each in zip(node.values, own, strict=True)]
-        return node
+        negates = isinstance(node.op, ast.Not)
+        return self._visit_asking(node) if negates else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         makes = self._objects.is_class(node.func)
@@ -250,18 +214,19 @@ class _Rewriter(ast.NodeTransformer):
         if not held:
             return node
         self.changed = True
-        symbols = [ast.Constant(_COMPARISONS[type(op)]) for op in node.ops]
-        symbol = symbols[0] if len(symbols) == 1 else ast.Tuple(list(symbols), ast.Load())
-        return _helper("compare", symbol, _helper("hold"), node.left, *node.comparators)
+        names: list[ast.expr] = [ast.Constant(type(op).__name__) for op in node.ops]
+        name = names[0] if len(names) == 1 else ast.Tuple(names, ast.Load())
+        return _helper("compare", name, _helper("hold"), node.left, *node.comparators)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        symbol = _ARITHMETIC.get(type(node.op))
-        held = symbol is not None and is_exposed([node.left, node.right], self._objects)
+        held = is_exposed([node.left, node.right], self._objects)
         self.generic_visit(node)
         if not held:
             return node
         self.changed = True
-        return _helper("compare", ast.Constant(symbol), _helper("hold"), node.left, node.right)
+        return _helper(
+            "compare", ast.Constant(type(node.op).__name__), _helper("hold"), node.left, node.right
+        )
 
     def _expecting(self, node: Any, names: list[str]) -> Any:
         """Visit a statement, and let its body expect exceptions of control flow."""

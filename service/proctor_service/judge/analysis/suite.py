@@ -118,7 +118,7 @@ def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
                 found.add(node.id)
             elif isinstance(node, ast.Attribute):
                 found.add(node.attr)
-                if node.attr == "main" and _is_name(node.value, "unittest"):
+                if node.attr == "main" and is_name(node.value, "unittest"):
                     found.add("unittest.main")
             elif isinstance(node, ast.alias) and node.name == "main":
                 found.add("unittest.main")
@@ -168,5 +168,6 @@ def _needs_keywords(arguments: ast.arguments) -> bool:
     return any(default is None for default in arguments.kw_defaults)
 
 
-def _is_name(node: ast.AST, name: str) -> bool:
+def is_name(node: ast.AST, name: str) -> bool:
+    """Tell whether an expression is this name."""
     return isinstance(node, ast.Name) and node.id == name

@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-import collections
-import datetime
-import decimal
-import fractions
 from collections.abc import Iterator
 from typing import Literal
 
+from proctor_service.inside.handles import data_names
 from proctor_service.judge.analysis.names import Names, entry_is_class, entry_name
 from proctor_service.judge.analysis.scopes import (
     Binding,
@@ -32,20 +29,8 @@ from proctor_service.judge.analysis.suite import Suite
 
 Kind = Literal["object", "collection"]
 
-_DATA_TYPES: tuple[type, ...] = (
-    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
-    *(collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict),
-    *(datetime.datetime, datetime.timedelta, decimal.Decimal, fractions.Fraction),
-)
-_ARRAY_ATTRIBUTES = (
-    *("T", "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy"),
-    *("cumsum", "data", "dot", "dtype", "fill", "flatten", "item", "itemsize", "max"),
-    *("mean", "min", "nbytes", "ndim", "prod", "ravel", "repeat", "reshape", "round"),
-    *("shape", "size", "sort", "squeeze", "std", "strides", "sum", "swapaxes", "tobytes"),
-    *("tolist", "trace", "transpose", "var", "view"),
-)
-DATA_ATTRIBUTES = frozenset(name for kind in _DATA_TYPES for name in dir(kind)).union(
-    _ARRAY_ATTRIBUTES
+DATA_ATTRIBUTES = data_names().union(
+    ["data", "fill"], *map(dir, (list, dict, set, int, float, str))
 )
 """Attributes and methods that data has: on the result of a function they ask for data."""
 
@@ -88,25 +73,24 @@ class Objects:
         """Tell whether an expression is a global name of the submission's."""
         if not isinstance(node, ast.Name):
             return False
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id in self.names.submission
         return bool(bindings) and all(
-            each.value is not None and not each.item and self._is_candidate(each.value)
+            each.value is not None
+            and not each.item
+            and (id(each.value) in self._candidates or self.is_submission(each.value))
             for each in bindings
         )
 
     def is_builtin(self, node: ast.Name) -> bool:
         """Tell whether a name means Python's own built-in."""
-        scope = self._scope_of.get(id(node))
-        bound = scope is not None and scope.find(node.id) is not None
+        bound = self._bindings(node) is not None
         return not bound and node.id not in self.names.submission and hasattr(builtins, node.id)
 
     def is_imported(self, node: ast.Name) -> bool:
         """Tell whether a name is bound by imports only, of the tests or taken as read."""
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id not in self.names.submission and not hasattr(builtins, node.id)
         return bool(bindings) and all(each.imported for each in bindings)
@@ -117,15 +101,16 @@ class Objects:
 
     def sources_of(self, node: ast.expr) -> list[ast.expr]:
         """Return the expressions that give a variable, or an attribute of `self`, its values."""
-        return self._sources(node)
+        if isinstance(node, ast.Call):
+            return [node]
+        return [each.value for each in self._bindings(node) or () if each.value and not each.item]
 
     def is_class(self, node: ast.AST) -> bool:
         """Tell whether an expression names a class of the submission's."""
         if not self.is_submission(node):
             return False
         assert isinstance(node, ast.Name)
-        scope = self._scope_of.get(id(node))
-        bindings = None if scope is None else scope.find(node.id)
+        bindings = self._bindings(node)
         if bindings is None:
             return node.id in self.names.classes
         return all(
@@ -142,9 +127,6 @@ class Objects:
         return self.is_class(func) or (
             isinstance(func, ast.Name) and func.id in self._factories and self.is_submission(func)
         )
-
-    def _is_candidate(self, node: ast.expr) -> bool:
-        return id(node) in self._candidates or self.is_submission(node)
 
     def _bind_parameters(self, suite: Suite) -> None:
         """Bind the parameters of test functions to what calls give them, and `candidate`."""
@@ -187,15 +169,10 @@ class Objects:
         for nodes in suite.nodes:
             for node in nodes:
                 if isinstance(node, ast.Attribute) and node.attr not in DATA_ATTRIBUTES:
-                    for source in self._sources(node.value):
+                    for source in self.sources_of(node.value):
                         if isinstance(source, ast.Call) and self.is_submission(source.func):
                             assert isinstance(source.func, ast.Name)
                             yield source.func.id
-
-    def _sources(self, node: ast.expr) -> list[ast.expr]:
-        if isinstance(node, ast.Call):
-            return [node]
-        return [each.value for each in self._bindings(node) or () if each.value and not each.item]
 
     def _bindings(self, node: ast.expr) -> list[Binding] | None:
         """Return the bindings of a name, or of an attribute of `self`."""

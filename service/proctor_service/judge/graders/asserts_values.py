@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proctor_client.wire import AssertsGrader, Verdict
@@ -19,7 +19,7 @@ from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Rewritten
-from proctor_service.judge.frames import Raised, Said, understand
+from proctor_service.judge.frames import Raised, understand
 from proctor_service.judge.graders import answers
 from proctor_service.judge.run import Run, begin, message, opening, python_message, room_for, settle
 from proctor_service.judge.submission import Judgement, Submission
@@ -36,7 +36,6 @@ class _Reports:
 
     setup_failed: str | None = None
     outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
-    signals: list[str] = field(default_factory=list)
     broken: str | None = None
     asked: int = 0
     relayed: bool = False
@@ -51,8 +50,6 @@ class _Reports:
                 self.broken = text
             case ["test", int(index), str(outcome), str(text), dict(more)]:
                 self.outcomes[index] = (outcome, text, more)
-            case ["signals", list(names)]:
-                self.signals = [str(name) for name in names]
             case ["done", dict(more)]:
                 self.done = True
                 asked = more.get("asked")
@@ -86,7 +83,8 @@ async def judge(
             submission_sandbox.hang_up()  # the program gets no further messages
             ended = await submission_sandbox.ended()
             finished = settle(Run(lines, ended, submission_sandbox.id))
-            return _not_loaded(finished, heard, len(grader.tests))
+            judgement = answers.conclude(finished, heard, [])
+            return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
             tests_job = Job(_message(tests, grader), submission.limits, takes_turns=True)
             reports = await _converse(submission_sandbox, test_sandbox, tests_job)
@@ -150,17 +148,6 @@ def _check_task(reports: _Reports) -> None:
         raise InvalidTask(f"the tests ask the submission for nothing{why}")
 
 
-def _not_loaded(finished: Run, said: Said, total: int) -> Judgement:
-    verdict, text = answers.verdict_of(finished, said, None)
-    return finished.judgement(
-        verdict,
-        total=total,
-        message=text,
-        hack_signals=answers.signals(said, verdict),
-        unreported=answers.unreported(finished, said),
-    )
-
-
 def _conclude(
     finished: Run,
     tests_ended: Ended,
@@ -173,10 +160,7 @@ def _conclude(
         for index, test in enumerate(grader.tests)
     )
     verdict, text = _verdict(finished, tests_ended, reports, counted.first)
-    signals = list(dict.fromkeys(reports.signals))
-    if verdict == "early_exit":
-        signals.append("early_exit")
-    # The submission may print its arguments, and these may be expected values.
+    # The submission may print what it was given.
     shown = grader.reveal or tests.literal_calls
     output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
     return finished.judgement(
@@ -186,7 +170,7 @@ def _conclude(
         failures=counted.failures,
         message=text,
         integrity="separated",
-        hack_signals=tuple(signals),
+        hack_signals=("early_exit",) if verdict == "early_exit" else (),
         usage=finished.ended.usage + tests_ended.usage,
         **output,
     )

@@ -224,10 +224,7 @@ def _ended_well(
 
 
 def _not_started(finished: Run) -> bool:
-    """Return True if the program could not be started.
-
-    Only our code before the program starts can send this message.
-    """
+    """Tell whether there was no such program; only what runs before it can say so."""
     return NOT_STARTED in finished.lines
 
 

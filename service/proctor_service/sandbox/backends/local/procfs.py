@@ -120,21 +120,8 @@ def schedule(thread: int) -> tuple[float, float]:
 
 
 def any_is_runnable(pids: list[int]) -> bool:
-    """Return True if a thread of these processes runs or waits for a core."""
-    return _any_is(b"R", pids)
-
-
-def any_is_blocked(pids: list[int]) -> bool:
-    """Return True if a thread of these processes is in uninterruptible sleep (state D).
-
-    The thread waits for a disk, for memory, or for a lock shared by all processes. A parent in
-    vfork(2) is in this state, too.
-    """
-    return _any_is(b"D", pids)
-
-
-def _any_is(state: bytes, pids: list[int]) -> bool:
-    return state in states((pid, thread) for pid in pids for thread in threads(pid))
+    """Whether a thread of these processes runs, or waits for a core."""
+    return b"R" in states((pid, thread) for pid in pids for thread in threads(pid))
 
 
 def states(of: Iterable[tuple[int, int]]) -> Iterator[bytes]:

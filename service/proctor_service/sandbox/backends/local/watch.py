@@ -51,15 +51,13 @@ Greater than 1, because an honest program on a busy machine has unattributed tim
 class Look:
     """Resource use of a sandbox since the previous sample, and the newly settled time before.
 
-    `interval_seconds`: wall time since the previous sample. `used_seconds`: CPU time in this
-    interval, over all cores. `cpu_seconds`: CPU time since monitoring began. `contended`: a thread
-    recently waited for a core. `settled_seconds`: wall time with final figures, following the
-    settled time of earlier samples without a gap. Of the settled time, the sandbox was idle for
-    `idle_seconds` and active (running or idle) for `active_seconds`; `unseen_seconds` cannot be
-    attributed.
+    In that time it used `used_seconds` of CPU time, over all cores, and `cpu_seconds` since it was first
+    watched. `contended`: something waited for a core lately. Of
+    `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
+    `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
+    either: nobody can tell whose they were.
     """
 
-    interval_seconds: float
     used_seconds: float
     contended: bool
     cpu_seconds: float
@@ -331,7 +329,6 @@ def _look_at(sandbox: Watched, seen: _Seen, sample: Sample) -> Look:
     seen.asleep = settled.asleep
     seen.looked_at, seen.cpu_seconds, seen.threads = sample.begun, cpu, sample.threads
     return Look(
-        interval,
         used,
         contended,
         cpu,

@@ -14,7 +14,7 @@ import resource
 import signal
 from typing import Any, NoReturn
 
-from .....inside import becoming, errands, program, snippet
+from .....inside import errands, program, snippet
 from ...local import kernel
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
@@ -152,7 +152,7 @@ def _obey() -> None:
         os._exit(0)
     if kind == "code":
         snippet.run(what[0], CHANNEL)
-    becoming.become_program(what)
+    snippet.become_program(what)
 
 
 def _feed_stdin(size: int) -> None:

@@ -1,14 +1,18 @@
-"""What a class is, read past its metaclass."""
+"""Reading values and classes past metaclasses, and without running code of theirs."""
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 _type, _str, _tuple = type, str, tuple
+_modules = sys.modules
+_module_dict = vars(ModuleType)["__dict__"].__get__
 _type_mro = type.__dict__["__mro__"].__get__
-_type_dict = type.__dict__["__dict__"].__get__
 _type_name = type.__dict__["__qualname__"].__get__
 _type_module = type.__dict__["__module__"].__get__
+class_members = type.__dict__["__dict__"].__get__
 
 
 def class_name(cls: type) -> str:
@@ -38,12 +42,21 @@ def derives(cls: type, *bases: type) -> bool:
     return False
 
 
-def describe_class(cls: type) -> dict[str, Any]:
-    """A class's name, and that its instances are true where nothing can say otherwise."""
-    info: dict[str, Any] = {"type": class_name(cls)}
-    for base in class_mro(cls):
-        members = _type_dict(base)
-        if "__bool__" in members or "__len__" in members:
-            return info
-    info["truth"] = True
-    return info
+def loaded(module: str, name: str) -> Any:
+    """``module.name`` if that module is loaded, else None."""
+    found = _modules.get(module)
+    return _module_dict(found).get(name) if _type(found) is ModuleType else None
+
+
+class Content:
+    """An instance of a subclass, to be encoded as its built-in base."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def content_of(value: Any) -> Any:
+    """The instance, if it came wrapped as ``Content``."""
+    return value.value if _type(value) is Content else value

@@ -1,0 +1,230 @@
+"""Tests beside the submission in one interpreter: `pytest`, and `asserts` at the level `shared`.
+
+What the tests see are the submission's real objects, so whatever plain Python can test is tested. The
+submission can see the tests as well: the result is `in_process`. What the runner says is read with
+distrust: each line carries a word that only the runner was told, and the last another one. What a
+submission says in the runner's place is a forgery.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
+from proctor_service.inside.values import Malformed, loads
+from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.analysis.levels import TestSource
+from proctor_service.judge.frames import FORGED, Raised, not_loaded
+from proctor_service.judge.run import Run, message, run
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend
+
+PATCHED = "harness_patched"
+_OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
+_VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
+_FINISHED_WELL = (0, 1)  # pytest's own exit codes: all passed, some failed
+_SHOWN = 300
+
+
+@dataclass(slots=True)
+class Report:
+    """What the runner said: how many tests, how each went, and its exit code.
+
+    `tests`: a name, an outcome and a text each. `stopped`: why the submission did not load.
+    """
+
+    collected: int = 0
+    tests: list[tuple[str, str, str]] = field(default_factory=list)
+    status: int | None = None
+    stopped: Raised | None = None
+    broken: str | None = None
+    left: bool = False
+    patched: str | None = None
+    lied: bool = False
+    forged: bool = False
+
+
+async def judge_pytest(submission: Submission, grader: PytestGrader, backend: Backend) -> Judgement:
+    """Judges by test files that import the module `solution`; they go over whatever the submission brings."""
+    from_state = submission.state is not None and not submission.source
+    source = None if from_state else submission.source
+    finished, report = await _run(
+        submission, backend, "pytest", grader.reveal, source=source, tests=grader.files
+    )
+    failed = [(name, text) for name, outcome, text in report.tests if outcome == "failed"]
+    counted = sum(outcome != "excused" for _, outcome, _ in report.tests)
+    not_told = max(report.collected - len(report.tests), 0)
+    return _judgement(
+        (finished, report, grader.reveal),
+        pytest_verdict(finished, report, len(failed), counted),
+        counted - len(failed),
+        max(counted + not_told, 1),
+        [
+            Failure(index=index, test=name, message=text)
+            for index, (name, text) in enumerate(failed[:MAX_FAILURES])
+        ],
+    )
+
+
+async def judge_shared(
+    submission: Submission, grader: AssertsGrader, backend: Backend, tests: Sequence[TestSource]
+) -> Judgement:
+    """Judges by test statements. Raises InvalidTask when they are no Python, or need what is not there."""
+    listed = [{"source": test.source, "run": test.run} for test in tests]
+    finished, report = await _run(
+        submission, backend, "shared", grader.reveal,
+        source=submission.source, setup=grader.setup, tests=listed,
+    )  # fmt: skip
+    outcomes = _outcomes(report, len(tests))
+    failed = [index for index, (outcome, _) in enumerate(outcomes) if outcome != "passed"]
+    failures = [
+        Failure(
+            index=index,
+            test=tests[index].source[:_SHOWN] if grader.reveal else f"test {index}",
+            message=outcomes[index][1],
+        )
+        for index in failed[:MAX_FAILURES]
+    ]
+    verdict = _verdict_of(finished, report) or _shared_verdict(report, outcomes)
+    passed = len(tests) - len(failed)
+    return _judgement((finished, report, grader.reveal), verdict, passed, len(tests), failures)
+
+
+async def _run(
+    submission: Submission, backend: Backend, kind: str, reveal: bool, **fields: object
+) -> tuple[Run, Report]:
+    word, end = secrets.token_hex(16), secrets.token_hex(16)
+    files, tools = dict(submission.files), backend.traits.tools
+    job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
+    finished = await run(backend, job, submission.limits, state=submission.state)
+    return finished, read(finished, word, end, reveal=reveal)
+
+
+def _judgement(
+    of: tuple[Run, Report, bool],
+    verdict: tuple[Verdict, str],
+    passed: int,
+    total: int,
+    failures: Sequence[Failure],
+) -> Judgement:
+    finished, report, reveal = of
+    tried = {
+        FORGED: report.forged,
+        PATCHED: report.patched is not None,
+        "lying_equality": report.lied,
+        "early_exit": verdict[0] == "early_exit",
+    }
+    whole = report.status is not None or report.stopped is not None or report.left
+    shown: dict[str, object] = {} if reveal else {"stdout": "", "stderr": ""}
+    return finished.judgement(
+        verdict[0],
+        # What passes where the runner or its report is not ours has passed nothing.
+        passed=0 if report.patched or report.forged else passed,
+        total=total,
+        failures=tuple(failures),
+        message=verdict[1],
+        integrity="in_process",
+        hack_signals=tuple(name for name, was in tried.items() if was),
+        unreported="" if whole or verdicts.of_limit(finished.ended) else finished.how_it_ended(),
+        **shown,
+    )
+
+
+def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
+    """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
+    report = Report()
+    for line in finished.lines:
+        try:
+            said, *frame = loads(line)
+        except (Malformed, TypeError, ValueError):
+            said, frame = None, []
+        if said != word or report.status is not None:
+            report.forged = True
+            continue
+        try:
+            _take(report, frame, end, reveal=reveal)
+        except (TypeError, ValueError):
+            report.forged = True
+    return report
+
+
+def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> None:
+    match frame:
+        case ["collected", int(count)] if not report.collected:
+            report.collected = count
+        case ["test", str(name), str(outcome), str(hint), str(text)] if outcome in _OUTCOMES:
+            # A test's parameters may be expected values.
+            shown = name if reveal else name.partition("[")[0]
+            report.tests.append((shown, outcome, text if reveal else hint))
+        case ["finished", str(proof), int(status)] if proof == end:
+            report.status = status
+        case ["syntax", _] | ["raised" | "exit", "load", *_]:
+            report.stopped = not_loaded(frame)
+        case ["broken", str(hint), str(text)]:
+            report.broken = report.broken or (text if reveal else hint)
+        case ["left"]:
+            report.left = True
+        case ["patched", str(what)]:
+            report.patched = what
+        case ["lied"]:
+            report.lied = True
+        case _:
+            report.forged = True
+
+
+def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
+    """The verdict where the tests' own outcomes do not count; None where they do."""
+    limited = verdicts.of_limit(finished.ended)
+    if limited is not None:
+        return limited
+    if report.stopped is not None:
+        return report.stopped.verdict, report.stopped.traceback or report.stopped.summary
+    if report.left or (report.status is None and finished.ended.exit_code is not None):
+        return "early_exit", "the program left before the tests had finished"
+    if report.status is None:
+        return verdicts.of_silence(finished.ended)
+    if report.patched is not None:
+        return "failed", f"what runs the tests was replaced: {report.patched}"
+    if report.forged or report.status != finished.ended.exit_code:
+        return "failed", "the test report is not the runner's own"
+    if report.lied:
+        return "failed", "an object says that it equals whatever it is compared with"
+    return None
+
+
+def pytest_verdict(finished: Run, report: Report, failed: int, counted: int) -> tuple[Verdict, str]:
+    """The verdict by how many tests failed, of those that counted."""
+    found = _verdict_of(finished, report)
+    if found is not None:
+        return found
+    if report.broken is not None:
+        return "runtime_error", f"the tests can't be collected: {report.broken}"
+    if report.status not in _FINISHED_WELL or report.collected == 0:
+        return "runtime_error", f"pytest ended with code {report.status}"
+    if failed or report.status != 0:
+        return "failed", f"{failed} of {counted} tests failed"
+    if counted == 0 or len(report.tests) < report.collected:
+        return "failed", "no test ran" if counted == 0 else "not every test ran"
+    return "passed", ""
+
+
+def _outcomes(report: Report, total: int) -> list[tuple[str, str]]:
+    """The outcome of each test and its text. A test that is told twice, or is none, is a forgery."""
+    told: dict[str, tuple[str, str]] = {}
+    known = {str(index) for index in range(total)}
+    for name, outcome, text in report.tests:
+        if name in told or name not in known:
+            report.forged = True
+        told.setdefault(name, (outcome, text))
+    return [told.get(str(index), ("failed", "not reached")) for index in range(total)]
+
+
+def _shared_verdict(report: Report, outcomes: Sequence[tuple[str, str]]) -> tuple[Verdict, str]:
+    for outcome, text in outcomes:
+        if outcome != "passed":
+            return _VERDICTS.get(outcome, "failed"), text or "a test failed"
+    if report.status != 0 or not outcomes:
+        return "failed", "no test ran" if not outcomes else "a test failed"
+    return "passed", ""
