@@ -76,7 +76,7 @@ test-unsloth-gpu: $(VENV)/.service ## train with Unsloth on a GPU, with GPU_PYTH
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	MYPYPATH=client:service:trainers:tests:bench $(BIN)/mypy $(CODE)
+	MYPYPATH=client:service:trainers:tests/support:tests:bench $(BIN)/mypy $(CODE)
 
 format: $(VENV)/.tools ## let ruff put the code in form
 	$(BIN)/ruff check --fix $(CODE)

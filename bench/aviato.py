@@ -1,6 +1,6 @@
 """What the Aviato backend reaches against the stand-in of the tests, whose sandboxes start after 300 ms.
 
-    PYTHONPATH=client:service:tests python bench/aviato.py [--evaluations 300]
+    PYTHONPATH=client:service:tests:tests/support python bench/aviato.py [--evaluations 300]
 
 Prints machine and date, and a line for each figure. It shows nothing of Aviato's own latency or quotas: those
 are for whoever has an account. What faults and a killed service do is in `tests/e2e/test_aviato.py`.
@@ -22,9 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from harness import Service, running_service
+
 from aviato_gateway.stand_in import StandIn, stand_in
 from e2e.test_corpora import corpus, judge, mbpp, rows
-from harness import Service, running_service
 
 START_SECONDS = 0.3
 TICK_SECONDS = 0.002
@@ -60,8 +61,8 @@ class Seen:
             hold = gap - (waited_now - waited)
             self.longest_hold_seconds = max(self.longest_hold_seconds, hold)
             last, waited = now, waited_now
-            self.lowest_ready = min(self.lowest_ready, service.rooms.backend.census()["ready"])
-            self.most_busy = max(self.most_busy, service.rooms.queue.busy)
+            self.lowest_ready = min(self.lowest_ready, service.parts.backend.census()["ready"])
+            self.most_busy = max(self.most_busy, service.parts.queue.busy)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Mixed load for half an hour, hostile programs among it: rewards, and what the service holds meanwhile.
 
-    PYTHONPATH=client:service:tests python bench/soak.py [--minutes 30]
+    PYTHONPATH=client:service:tests:tests/support python bench/soak.py [--minutes 30]
 
 Starts a service of its own. References, wrong answers, hacks, contests, endless loops, hostile programs and
 stateful sandboxes at once, in rounds; between two rounds it looks at memory, descriptors and processes,
@@ -26,9 +26,9 @@ from typing import Any
 
 import httpx
 from leaks import MEMORY_SHARE, holdings
+from service_process import ServiceProcess
 
 from e2e.test_corpora import contest, corpus, mbpp, rows
-from service_process import ServiceProcess
 
 ROUND_SECONDS = 120.0
 LOOKS = 5

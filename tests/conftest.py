@@ -1,4 +1,4 @@
-"""Lets every test import what stands in this folder, and be interrupted where it asks for that."""
+"""Imports of the helper modules in `support/`, and a fixture for tests that press Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+_TESTS = Path(__file__).parent
+sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from proctor_client import wire
 from proctor_client._clock import Clock
 from proctor_client._fake_answers import Judged, Lines, Plain, as_json, as_line, problem, result_of
 from proctor_client.errors import from_validation
-from proctor_client.stats import Tally, outcome_of
+from proctor_client.stats import Counts, outcome_of
 
 Executed: TypeAlias = wire.ExecResult | str | int | wire.ItemError
 """Result of a command: a whole wire.ExecResult, its stdout, its exit code, or an error."""
@@ -51,7 +51,7 @@ class FakeSandboxes:
         self._lock = threading.Lock()
         self._by_id: dict[str, FakeSandbox] = {}
         self._by_key: dict[str, FakeSandbox] = {}
-        self._tally = Tally()
+        self._counts = Counts()
 
     def all(self) -> list[FakeSandbox]:
         """Return every sandbox in order of creation, after stopping the expired sandboxes."""
@@ -77,7 +77,7 @@ class FakeSandboxes:
             backend="fake",
             created_at=EPOCH + timedelta(seconds=sandbox.created_seconds),
             expires_at=EPOCH + timedelta(seconds=sandbox.expires_seconds),
-            exec_stats=self._tally.stats().by_sandbox.get(sandbox.id, wire.ExecStats()),
+            exec_stats=self._counts.stats().by_sandbox.get(sandbox.id, wire.ExecStats()),
             message=sandbox.message,
         )
 
@@ -161,7 +161,7 @@ class FakeSandboxes:
         said = self._execute(sandbox, order)
         streams = "application/x-ndjson" in request.headers.get("accept", "")
         if isinstance(said, wire.ItemError):
-            self._tally.executed(sandbox.id, "error")
+            self._counts.executed(sandbox.id, "error")
             if streams:
                 return Lines([], [as_line(wire.ExecLine(error=said))])
             return problem(503, said.reason, said.message)
@@ -169,7 +169,7 @@ class FakeSandboxes:
             said = wire.ExecResult(exit_code=0, stdout=said, ending="exited")
         elif isinstance(said, int):
             said = wire.ExecResult(exit_code=said, ending="exited")
-        self._tally.executed(sandbox.id, outcome_of(said))
+        self._counts.executed(sandbox.id, outcome_of(said))
         if not streams:
             return as_json(said)
         output = [

@@ -16,7 +16,7 @@ from proctor_client import wire
 from proctor_client._flow import Flow
 from proctor_client._process import PerProcess
 from proctor_client._sandbox_calls import SandboxCalls, check_id, followed
-from proctor_client.stats import Outcome, Tally, outcome_of
+from proctor_client.stats import Counts, Outcome, outcome_of
 
 
 class Observer:
@@ -53,7 +53,7 @@ class Handle:
         self._known: wire.Sandbox | None = None
         self._maker_pid: int | None = None
         self._is_stopped = False
-        self._tally = Tally()
+        self._counts = Counts()
         self._observer = observer or Observer()
 
     @property
@@ -81,7 +81,7 @@ class Handle:
     @property
     def exec_stats(self) -> wire.ExecStats:
         """Counts of this handle's executions; refresh().exec_stats covers all handles."""
-        return self._tally.stats().by_sandbox.get(self._id or "", wire.ExecStats())
+        return self._counts.stats().by_sandbox.get(self._id or "", wire.ExecStats())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
@@ -129,7 +129,7 @@ class Handle:
 
     def _note(self, result: wire.ExecResult | None) -> None:
         outcome = outcome_of(result)
-        self._tally.executed(self.id, outcome)
+        self._counts.executed(self.id, outcome)
         self._observer.on_exec(self, outcome)
 
 

@@ -12,7 +12,7 @@ from proctor_client._process import PerProcess
 from proctor_client._requests import strings
 from proctor_client._sandbox_calls import SandboxOptions
 from proctor_client.reporting import Reporter, session_metrics
-from proctor_client.stats import Outcome, SessionStats, Tally, together
+from proctor_client.stats import Counts, Outcome, SessionStats, together
 
 H = TypeVar("H", bound=Handle)
 
@@ -24,7 +24,7 @@ class Keeper(Observer, Generic[H]):
         self._tags = strings("tags", tags)
         self._reporter = reporter
         self._defaults = {name: value for name, value in defaults.items() if value is not None}
-        self._tally = Tally()
+        self._counts = Counts()
         self._lock = PerProcess(threading.Lock)
         self._live: dict[H, None] = {}
         self._is_closed = False
@@ -35,16 +35,16 @@ class Keeper(Observer, Generic[H]):
     @property
     def stats(self) -> SessionStats:
         """Counts since the session began, or since the last reset."""
-        return self._tally.stats()
+        return self._counts.stats()
 
     @property
     def execution_stats(self) -> Mapping[str, wire.ExecStats]:
         """Execution counts of each sandbox for the same period, by sandbox id."""
-        return self._tally.stats().by_sandbox
+        return self._counts.stats().by_sandbox
 
     def reset_stats(self) -> SessionStats:
         """Return the counts so far, and reset them to zero."""
-        return self._tally.reset()
+        return self._counts.reset()
 
     def log_metrics(self, step: int | None = None, *, reset: bool = True) -> bool:
         """Report the counts to wandb at training step `step`; return True if they were reported.
@@ -63,11 +63,11 @@ class Keeper(Observer, Generic[H]):
 
     def on_created(self, sandbox: Handle) -> None:
         """Count the new sandbox."""
-        self._tally.created(sandbox.id)
+        self._counts.created(sandbox.id)
 
     def on_exec(self, sandbox: Handle, outcome: Outcome) -> None:
         """Count the execution by its outcome."""
-        self._tally.executed(sandbox.id, outcome)
+        self._counts.executed(sandbox.id, outcome)
 
     def on_end(self, sandbox: Handle) -> None:
         """Remove the sandbox from the sandboxes to stop."""
@@ -91,7 +91,7 @@ class Keeper(Observer, Generic[H]):
             return list(self._live)
 
     def _report(self, step: int | None, *, reset: bool, commit: bool) -> bool:
-        stats = self._tally.reset() if reset else self._tally.stats()
+        stats = self._counts.reset() if reset else self._counts.stats()
         if not session_metrics(stats):
             return False
         step, told = self._beside_the_last(step, stats)
@@ -99,7 +99,7 @@ class Keeper(Observer, Generic[H]):
         if reset and is_reported:
             self._last_told = step, told
         elif reset:
-            self._tally.restore(stats)
+            self._counts.restore(stats)
         return is_reported
 
     def _report_end(self) -> None:

@@ -77,7 +77,7 @@ class SessionStats:
         return self.exec_errors / self.executions if self.executions else None
 
 
-class Tally:
+class Counts:
     """Thread-safe counter of executions by sandbox."""
 
     def __init__(self) -> None:
@@ -124,10 +124,10 @@ class Tally:
 
 def together(*parts: SessionStats) -> SessionStats:
     """Return the sum of the counts of several periods."""
-    tally = Tally()
+    counts = Counts()
     for stats in parts:
-        tally.restore(stats)
-    return tally.stats()
+        counts.restore(stats)
+    return counts.stats()
 
 
 def exec_stats(counts: Mapping[Outcome, int]) -> wire.ExecStats:

@@ -1,6 +1,6 @@
 """Composition root: creates the parts of the service, connects them, and serves the app.
 
-Only this module knows the concrete classes of all parts. `life.py` opens, drains and closes the
+Only this module knows the concrete classes of all parts. `lifecycle.py` opens, drains and closes the
 service.
 """
 
@@ -17,53 +17,53 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.admission.cache import Cache
-from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.fair import Shares
-from proctor_service.admission.queue import FairQueue
 from proctor_service.api.auth import Authenticated
-from proctor_service.api.batch import Batch
-from proctor_service.api.compat import COMPAT_BODIES, CompatDesk, compat_routes
+from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
 from proctor_service.api.connection import EchoedRequestIds, LastAnswers
-from proctor_service.api.examples import BODIES, install_openapi
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import health_routes
-from proctor_service.api.idempotency import Ledger
 from proctor_service.api.problems import CatchAll, install_problems
-from proctor_service.api.rewards import RewardDesk, reward_routes
-from proctor_service.api.rollouts import RolloutDesk, Stage, rollout_routes
-from proctor_service.api.sandboxes import Creation, SandboxDesk, sandbox_routes
-from proctor_service.api.shared_answers import SharedAnswers
-from proctor_service.api.translate import Machine
-from proctor_service.api.workplaces import workplaces
+from proctor_service.api.readiness import Readiness, judging_probe
+from proctor_service.api.rewards.batch import Batch
+from proctor_service.api.rewards.examples import BODIES, install_openapi
+from proctor_service.api.rewards.idempotency import IdempotencyStore
+from proctor_service.api.rewards.items import Machine
+from proctor_service.api.rewards.routes import RewardHandler, reward_routes
+from proctor_service.api.rewards.shared_answers import SharedAnswers
+from proctor_service.api.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
+from proctor_service.api.sandboxes.routes import Creation, SandboxHandler, sandbox_routes
+from proctor_service.api.sandboxes.workplaces import workplaces
+from proctor_service.cluster import Identity, Peers, Replicas, base_url
 from proctor_service.errors import StartError
-from proctor_service.evaluate import Corridor, Judge, Outcome, outcome_bytes
-from proctor_service.life import Rooms
-from proctor_service.logs import configure_logging
-from proctor_service.measured import (
+from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
+from proctor_service.lifecycle import AppState
+from proctor_service.observability.instrumented import (
     MeasuredApp,
     measured_connect,
     measured_evaluate,
     measured_judge,
     measured_play,
 )
-from proctor_service.metrics import Metrics
-from proctor_service.readiness import Readiness, judging_probe
-from proctor_service.registry import Bounds, Registry
-from proctor_service.replicas import Identity, Peers, Replicas, base_url
+from proctor_service.observability.logs import configure_logging
+from proctor_service.observability.metrics import Metrics
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
-from proctor_service.running import Runner
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.fair_share import Shares
+from proctor_service.scheduling.program_runner import Runner
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.result_cache import Cache
 from proctor_service.server import Server as Server
 from proctor_service.server import make_server as make_server
+from proctor_service.sessions import Bounds, Registry
 from proctor_service.settings import Settings, unknown_variables
 
 if TYPE_CHECKING:  # optional extras
-    from proctor_service.redis_store import RedisStore
-    from proctor_service.tracing import Tracing
+    from proctor_service.cluster.redis_store import RedisStore
+    from proctor_service.observability.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def build_app(
     probed = backend is None and judge is None and settings.backend == "local"
     backend, judge = backend or _backend(settings), judge or _judge(settings)
     probe = judging_probe(judge, backend, _probe_limits(settings)) if probed else None
-    rooms = _rooms(settings, backend, judge, Readiness(probe))
+    parts = _parts(settings, backend, judge, Readiness(probe))
     app = FastAPI(
         title="Proctor",
         version=_version(),
@@ -102,14 +102,14 @@ def build_app(
         redirect_slashes=False,  # a redirect would go to the host in the client's own Host header
         telemetry=NO_TELEMETRY,
     )
-    app.state.rooms = rooms
-    app.include_router(reward_routes(rooms.desk, settings.max_body_mb))
-    app.include_router(sandbox_routes(rooms.sandboxes))
-    app.include_router(rollout_routes(rooms.rollouts, settings.max_body_mb))
-    app.include_router(compat_routes(rooms.compat))
+    app.state.parts = parts
+    app.include_router(reward_routes(parts.handler, settings.max_body_mb))
+    app.include_router(sandbox_routes(parts.sandboxes))
+    app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
+    app.include_router(compat_routes(parts.compat))
     app.include_router(
         health_routes(
-            rooms.queue, rooms.metrics, lambda: rooms.readiness.why_not, settings.metrics_tenants
+            parts.queue, parts.metrics, lambda: parts.readiness.why_not, settings.metrics_tenants
         )
     )
     install_problems(app)
@@ -119,12 +119,12 @@ def build_app(
         Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
     )
     app.add_middleware(CatchAll)
-    if rooms.tracing is not None:
-        from proctor_service.tracing import TracedApp
+    if parts.tracing is not None:
+        from proctor_service.observability.tracing import TracedApp
 
-        app.add_middleware(TracedApp, tracing=rooms.tracing)
-    app.add_middleware(MeasuredApp, metrics=rooms.metrics)
-    app.add_middleware(LastAnswers, draining=lambda: rooms.queue.draining)
+        app.add_middleware(TracedApp, tracing=parts.tracing)
+    app.add_middleware(MeasuredApp, metrics=parts.metrics)
+    app.add_middleware(LastAnswers, draining=lambda: parts.queue.draining)
     app.add_middleware(EchoedRequestIds)
     return app
 
@@ -153,7 +153,7 @@ def _probe_limits(settings: Settings) -> Limits:
     )
 
 
-def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readiness) -> Rooms:
+def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readiness) -> AppState:
     deadlines = Deadlines()
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     tracing = _tracing(settings)
@@ -164,20 +164,20 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     )
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
-    evaluate = measured_evaluate(Corridor(judge, backend, queue, cache).evaluate, metrics)
+    evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     machine = Machine(settings, backend)
-    ledger: Ledger[Batch] = _ledger(settings)
+    ledger: IdempotencyStore[Batch] = _idempotency_store(settings)
     store = _store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
-    desk = RewardDesk(machine, evaluate, queue, ledger, shared)
+    handler = RewardHandler(machine, evaluate, queue, ledger, shared)
     replicas = _replicas(settings, metrics)
     registry = Registry(
         backend, queue, _bounds(settings, shares), metrics.executed, replicas.identity.new_id
     )
-    creations: Ledger[Creation] = _ledger(settings)
+    creations: IdempotencyStore[Creation] = _idempotency_store(settings)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
-    sandboxes = SandboxDesk(machine, registry, desk, gradings, creations, Fleet(replicas))
+    sandboxes = SandboxHandler(machine, registry, handler, gradings, creations, Fleet(replicas))
     turns = FairQueue(
         settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
@@ -186,9 +186,9 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
         workplaces(registry),
         lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
     )
-    rollouts = RolloutDesk(machine, _stage(settings, player, turns, metrics, tracing))
+    rollouts = RolloutHandler(machine, _rollout_context(settings, player, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
-    compat = CompatDesk(machine, evaluate, runner, queue)
+    compat = CompatHandler(machine, evaluate, runner, queue)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(
@@ -197,25 +197,25 @@ def _rooms(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     )
     metrics.watch(queue, backend)
     metrics.watch_stateful(registry.census)
-    return Rooms(
-        settings, backend, queue, deadlines, cache, desk, registry, sandboxes, rollouts, compat,
+    return AppState(
+        settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
         metrics, replicas, readiness, store, tracing,
     )  # fmt: skip
 
 
-def _stage(
+def _rollout_context(
     settings: Settings,
     player: Player,
     turns: FairQueue,
     metrics: Metrics,
     tracing: Tracing | None,
-) -> Stage:
+) -> RolloutContext:
     policies = Policies(settings.policy_hosts, settings.policy_attempts)
     play = measured_play(player.play, metrics)
     connect = measured_connect(policies.connect, metrics)
     if tracing is None:
-        return Stage(play, connect, turns)
-    return Stage(tracing.play(play), tracing.connect(connect), turns)
+        return RolloutContext(play, connect, turns)
+    return RolloutContext(tracing.play(play), tracing.connect(connect), turns)
 
 
 def _shares(settings: Settings) -> Shares:
@@ -233,7 +233,7 @@ def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:
     if not url:
         return None
     with needing("redis", "PROCTOR_REDIS_URL", "redis"):
-        from proctor_service.redis_store import RedisStore
+        from proctor_service.cluster.redis_store import RedisStore
     store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
     metrics.watch_store(lambda: store.up)
     return store
@@ -243,7 +243,7 @@ def _tracing(settings: Settings) -> Tracing | None:
     if not settings.otlp_endpoint:
         return None
     with needing("opentelemetry", "PROCTOR_OTLP_ENDPOINT", "otel"):
-        from proctor_service.tracing import Tracing
+        from proctor_service.observability.tracing import Tracing
     instance = settings.advertise_url
     return Tracing(settings.otlp_endpoint, settings.trace_share, _version(), instance)
 
@@ -260,8 +260,8 @@ def needing(package: str, setting: str, extra: str) -> Iterator[None]:
         raise StartError(message) from None
 
 
-def _ledger(settings: Settings) -> Ledger[Any]:
-    return Ledger(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+def _idempotency_store(settings: Settings) -> IdempotencyStore[Any]:
+    return IdempotencyStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 def _bounds(settings: Settings, shares: Shares) -> Bounds:
@@ -276,13 +276,13 @@ def _bounds(settings: Settings, shares: Shares) -> Bounds:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    rooms: Rooms = app.state.rooms
+    parts: AppState = app.state.parts
     try:
-        await rooms.open()
+        await parts.open()
         yield
-        await rooms.drain()
+        await parts.drain()
     finally:
-        await rooms.close()
+        await parts.close()
 
 
 def _backend(settings: Settings) -> Backend:
@@ -316,15 +316,15 @@ def serve(settings: Settings) -> None:
     """Run the service until a stop signal. Raises StartError if the service cannot start."""
     app = build_app(settings)
     fields = None
-    if app.state.rooms.tracing is not None:
-        from proctor_service.tracing import current_ids
+    if app.state.parts.tracing is not None:
+        from proctor_service.observability.tracing import current_ids
 
         fields = current_ids
     configure_logging(settings.log_level, settings.log_format, fields)
     for name, nearest in unknown_variables().items():
         meant = f"; did you mean {nearest}?" if nearest else ""
         log.warning("%s is no setting%s", name, meant)
-    _warn_of_memory(app.state.rooms.settings)
+    _warn_of_memory(app.state.parts.settings)
     server = make_server(app)
     # Existing objects stay alive; without `freeze` each full collection would block the loop for
     # 25 ms.

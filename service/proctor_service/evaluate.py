@@ -13,16 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proctor_client.wire import CacheResult, Priority
-from proctor_service.admission.cache import Cache
-from proctor_service.admission.queue import FairQueue, Ticket
-from proctor_service.attempts import attempted
-from proctor_service.errors import (
-    DeadlinePassed,
-    Failure,
-    JudgeFailed,
-)
+from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission, reward
 from proctor_service.sandbox.interface import Backend
+from proctor_service.scheduling.attempts import attempted
+from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)
 texts_log = logging.getLogger(f"{__name__}.texts")
@@ -80,7 +76,7 @@ Judge = Callable[[Submission, Backend], Awaitable[Judgement]]
 Evaluate = Callable[[Item], Awaitable[Outcome]]
 
 
-class Corridor:
+class Evaluator:
     """Evaluator of items: connects queue, cache and judge."""
 
     def __init__(

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from proctor_service.api.connection import HttpProtocol
 from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, ServerConfig
 from proctor_service.errors import StartError
-from proctor_service.life import ANSWERING_SECONDS, Rooms
+from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
 
@@ -32,10 +32,10 @@ class Server(uvicorn.Server):
     close its sockets first.
     """
 
-    def __init__(self, config: uvicorn.Config, rooms: Rooms) -> None:
+    def __init__(self, config: uvicorn.Config, parts: AppState) -> None:
         super().__init__(config)
         self.start_error: StartError | None = None
-        self._rooms = rooms
+        self._rooms = parts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signals = 0
@@ -92,8 +92,8 @@ class Server(uvicorn.Server):
 
 def make_server(app: FastAPI) -> Server:
     """Return a server for an app of `build_app`."""
-    rooms: Rooms = app.state.rooms
-    settings = rooms.settings
+    parts: AppState = app.state.parts
+    settings = parts.settings
     reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * settings.max_sandboxes
     connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
     config = ServerConfig(
@@ -112,4 +112,4 @@ def make_server(app: FastAPI) -> Server:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(ANSWERING_SECONDS / 2)),
     )
-    return Server(config, rooms)
+    return Server(config, parts)

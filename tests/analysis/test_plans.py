@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proctor_client.wire import AssertsGrader
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge import compare
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import analyse

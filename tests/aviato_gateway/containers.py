@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proctor_service.sandbox.backends.local import kernel
+from proctor_service.sandbox.linux import kernel
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
 _DEVICES = ("null", "zero", "full", "random", "urandom")

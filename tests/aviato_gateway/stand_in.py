@@ -69,7 +69,7 @@ def stand_in(streams: int = 0, user: int = 0) -> Iterator[StandIn]:
     """A stand-in for the length of a block; nothing of it is left afterwards."""
     options = ["--streams", str(streams), "--user", str(user)]
     tests = Path(__file__).parents[1]
-    path = [str(tests), *sys.path]
+    path = [str(tests), str(tests / "support"), *sys.path]
     with subprocess.Popen(
         [sys.executable, "-m", "aviato_gateway", *options],
         stdin=subprocess.PIPE,

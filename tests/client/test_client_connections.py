@@ -15,11 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 import httpx
 import pytest
+from client_loopback import ALIVE, JUDGED, LAST_LINE, WHOLE, Act, Handler, Loopback, line, lines
+from harness import free_ports, running_service
 from pydantic import SecretStr
 
 import proctor_client
-from client_loopback import ALIVE, JUDGED, LAST_LINE, WHOLE, Act, Handler, Loopback, line, lines
-from harness import free_ports, running_service
 from proctor_client import (
     AsyncClient,
     Client,

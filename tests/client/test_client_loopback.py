@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import pytest
-
 from client_loopback import (
     ALIVE,
     COUNT,
@@ -29,6 +28,7 @@ from client_loopback import (
     refuse,
     send,
 )
+
 from proctor_client import (
     AsyncClient,
     Client,

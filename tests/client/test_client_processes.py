@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from client_processes import SCENARIOS
 from harness import Service, running_service
+
 from proctor_service.settings import Settings
 
-SCRIPT = Path(__file__).parents[1] / "client_processes.py"
+SCRIPT = Path(__file__).parents[1] / "support" / "client_processes.py"
 WAIT_SECONDS = 120
 
 

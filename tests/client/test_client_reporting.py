@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-
 from client_blocking import Kind, a_client, a_session, both_kinds
+
 from proctor_client import SandboxTimeoutError, wire
 from proctor_client.reporting import Reporter
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox

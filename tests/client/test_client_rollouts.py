@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from client_blocking import Kind, a_client
+
 from proctor_client import (
     BusyError,
     InvalidRequestError,

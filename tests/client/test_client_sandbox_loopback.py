@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import pytest
-
 from client_loopback import Act, Handler, Loopback, drop, lines, refuse, send
+
 from proctor_client import (
     AsyncClient,
     Client,

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from client_blocking import Kind, a_client, a_session
+
 from proctor_client import (
     AsyncSession,
     BusyError,

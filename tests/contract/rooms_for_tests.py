@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proctor_service.inside.values import decode, loads
+from proctor_service.codec.values import decode, loads
 from proctor_service.judge.run import Run, message, run
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox
@@ -41,7 +41,7 @@ class Place:
 
     async def call(self, source: str, name: str, *arguments: Any, **limits: Any) -> Any:
         """Calls one function of a program; the value that comes back."""
-        from proctor_service.inside.values import encode
+        from proctor_service.codec.values import encode
 
         calls = [[name, encode(list(arguments)), encode({})]]
         finished = await self._python(source, "calls", {"calls": calls}, limits)

@@ -37,9 +37,9 @@ class Rooms:
 
     backend: Backend
 
-    def keep(self, **limits: Any) -> AbstractAsyncContextManager[StatefulSandbox]:
+    def open_stateful(self, **limits: Any) -> AbstractAsyncContextManager[StatefulSandbox]:
         """A sandbox for the length of a block."""
-        return self.backend.keep(replace(LIMITS, **limits), ("asked",))
+        return self.backend.open_stateful(replace(LIMITS, **limits), ("asked",))
 
 
 Question = Callable[[Rooms], Coroutine[Any, Any, None]]
@@ -56,13 +56,13 @@ async def py(sandbox: StatefulSandbox, code: str, **more: Any) -> Ended:
 
 
 async def an_argv_is_no_shell(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         ended = await sandbox.exec(Command(argv=("echo", "$HOME", "a b", "")))
     assert (ended.ending, ended.exit_code, ended.stdout) == ("exited", 0, b"$HOME a b \n")
 
 
 async def exit_codes_and_signals_are_told(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         assert (await sh(sandbox, "exit 7")).exit_code == 7
         killed = await sh(sandbox, "kill -SEGV $$")
         missing = await sandbox.exec(Command(argv=("no-such-program",)))
@@ -75,7 +75,7 @@ async def exit_codes_and_signals_are_told(rooms: Rooms) -> None:
 
 
 async def a_traceback_shows_the_code(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         ended = await py(sandbox, "def f():\n    return 1 / 0\nf()")
     text = ended.stderr.decode()
     assert ended.exit_code == 1
@@ -86,7 +86,7 @@ async def a_traceback_shows_the_code(rooms: Rooms) -> None:
 
 async def stdin_reaches_the_command(rooms: Rooms) -> None:
     data = bytes(range(256)) * 4096
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         counted = await sandbox.exec(Command(argv=("wc", "-c"), stdin=data))
         code = await py(sandbox, "import sys; print(len(sys.stdin.buffer.read()))", stdin=data)
         ignored = await sandbox.exec(Command(argv=("true",), stdin=data))
@@ -95,7 +95,7 @@ async def stdin_reaches_the_command(rooms: Rooms) -> None:
 
 
 async def output_is_kept_up_to_the_limit(rooms: Rooms) -> None:
-    async with rooms.keep(output_kb=1) as sandbox:
+    async with rooms.open_stateful(output_kb=1) as sandbox:
         ended = await sh(sandbox, "yes x | head -c 100000; echo done >&2")
     assert (len(ended.stdout), ended.truncated, ended.stderr) == (1024, True, b"done\n")
 
@@ -108,7 +108,7 @@ async def output_is_heard_as_it_comes(rooms: Rooms) -> None:
         pieces.append((name, data))
         heard.set()
 
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         line = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo second >&2"
         running = asyncio.create_task(sandbox.exec(Command(argv=("sh", "-c", line)), hear))
         await heard.wait()
@@ -120,7 +120,7 @@ async def output_is_heard_as_it_comes(rooms: Rooms) -> None:
 
 
 async def files_stay(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         await sh(sandbox, "echo one > a; mkdir d; echo two > d/b; echo three > /tmp/c")
         ended = await py(
             sandbox, "print(open('a').read() + open('d/b').read() + open('/tmp/c').read())"
@@ -129,7 +129,7 @@ async def files_stay(rooms: Rooms) -> None:
 
 
 async def the_environment_stays(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         await py(sandbox, "import os; os.environ['PLANET'] = 'earth'; del os.environ['LANG']")
         ended = await sh(sandbox, 'echo "$PLANET [$LANG]"')
         again = await py(sandbox, "import os; print(os.environ['PLANET'])")
@@ -137,7 +137,7 @@ async def the_environment_stays(rooms: Rooms) -> None:
 
 
 async def background_processes_stay(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         started = await sh(
             sandbox, "(while :; do echo tick; date >> log; sleep 0.02; done) & echo $! > pid"
         )
@@ -150,7 +150,7 @@ async def background_processes_stay(rooms: Rooms) -> None:
 
 
 async def a_timeout_ends_a_command_and_not_the_sandbox(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         for line in ("while :; do :; done", "sleep 60", "sleep 60 & sleep 60 & wait"):
             ended = await sh(sandbox, f"echo begun; {line}", timeout_seconds=0.5)
             found = ended.ending, ended.exit_code, ended.stdout
@@ -163,7 +163,7 @@ async def a_timeout_ends_a_command_and_not_the_sandbox(rooms: Rooms) -> None:
 
 
 async def without_a_timeout_the_limits_hold(rooms: Rooms) -> None:
-    async with rooms.keep(cpu_seconds=0.5, wall_seconds=0.5) as sandbox:
+    async with rooms.open_stateful(cpu_seconds=0.5, wall_seconds=0.5) as sandbox:
         assert (await sh(sandbox, "while :; do :; done")).ending == "cpu_limit"
         assert (await sh(sandbox, "sleep 60")).ending == "wall_limit"
         assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
@@ -171,7 +171,7 @@ async def without_a_timeout_the_limits_hold(rooms: Rooms) -> None:
 
 async def a_cancelled_command_is_killed(rooms: Rooms) -> None:
     heard = asyncio.Event()
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         command = Command(argv=("sh", "-c", "echo begun; exec sleep 61"))
         running = asyncio.create_task(sandbox.exec(command, lambda name, data: heard.set()))
         await heard.wait()
@@ -183,7 +183,7 @@ async def a_cancelled_command_is_killed(rooms: Rooms) -> None:
 
 
 async def commands_run_side_by_side(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         waiting = asyncio.create_task(
             sh(sandbox, "while [ ! -e go ]; do sleep 0.02; done; echo went")
         )
@@ -195,7 +195,7 @@ async def commands_run_side_by_side(rooms: Rooms) -> None:
 
 async def any_bytes_go_in_and_out(rooms: Rooms) -> None:
     data = bytes(range(256)) * 8192  # 2 MB
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         for path in ("a", "deep/er/b", "with space/ü", "/tmp/c"):
             await sandbox.write_file(path, data)
             assert await sandbox.read_file(path, 4 * MEGABYTE) == data
@@ -210,7 +210,7 @@ async def any_bytes_go_in_and_out(rooms: Rooms) -> None:
 
 
 async def what_is_no_file_is_refused(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         await sh(
             sandbox,
             "mkdir d; mkfifo pipe; ln -s /nowhere/at/all dangling; head -c 9 /dev/zero > nine",
@@ -230,7 +230,7 @@ async def what_is_no_file_is_refused(rooms: Rooms) -> None:
 
 
 async def a_snapshot_holds_the_files(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         await sh(sandbox, "mkdir -p d/e; echo one > d/one; ln -s d/one link; chmod 700 d/one")
         await sh(sandbox, "echo two > ~/two; echo 3 > /tmp/3; truncate -s 9G hole; mkfifo pipe")
         await sh(sandbox, "(while :; do date > moving; done) & ")
@@ -248,7 +248,7 @@ async def a_snapshot_holds_the_files(rooms: Rooms) -> None:
 
 
 async def two_sandboxes_share_nothing(rooms: Rooms) -> None:
-    async with rooms.keep() as one, rooms.keep() as other:
+    async with rooms.open_stateful() as one, rooms.open_stateful() as other:
         assert one.id != other.id
         await sh(one, "echo secret > file; echo secret > /tmp/file; sleep 62 & exit 0")
         await py(one, "import os; os.environ['SECRET'] = '1'")
@@ -257,7 +257,7 @@ async def two_sandboxes_share_nothing(rooms: Rooms) -> None:
 
 
 async def it_ends_with_all_that_runs_in_it(rooms: Rooms) -> None:
-    async with rooms.keep() as sandbox:
+    async with rooms.open_stateful() as sandbox:
         running = asyncio.create_task(sh(sandbox, "sleep 63"))
         assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
         sandbox.kill()

@@ -22,8 +22,8 @@ from contract.stateful_questions import Question as StatefulQuestion
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost, StartError
 from proctor_service.judge.run import message
 from proctor_service.sandbox.backends import doctor, make_backend
-from proctor_service.sandbox.backends.local import seccomp
 from proctor_service.sandbox.interface import Command, Job
+from proctor_service.sandbox.linux import seccomp
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +344,7 @@ def test_a_lease_that_is_given_up_leaves_no_sandbox(gateway: StandIn) -> None:
 def test_tags_network_and_memory_as_they_were_asked_for(gateway: StandIn) -> None:
     async def question(place: Place) -> None:
         wide = replace(LIMITS, network=True, memory_mb=2048)
-        async with place.backend.keep(wide, ["mine", "proctor-instance-other"]):
+        async with place.backend.open_stateful(wide, ["mine", "proctor-instance-other"]):
             alive = gateway.order("census")["alive"]
         (mine,) = (box for box in alive if "mine" in box["tags"])
         others = [box for box in alive if "proctor-instance-wide" in box["tags"] and box != mine]
@@ -379,7 +379,7 @@ def test_what_an_earlier_start_left_is_stopped(gateway: StandIn) -> None:
 
 
 def kept(place: Place, **limits: Any) -> Any:
-    return place.backend.keep(replace(LIMITS, **limits))
+    return place.backend.open_stateful(replace(LIMITS, **limits))
 
 
 def test_a_gateway_that_restarts_between_two_commands_costs_nothing(gateway: StandIn) -> None:

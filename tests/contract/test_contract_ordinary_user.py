@@ -9,7 +9,7 @@ import textwrap
 
 BEFORE = """
     import os
-    from proctor_service.sandbox.backends.local import cgroups, kernel, launch
+    from proctor_service.sandbox.local import cgroups, kernel, launch
 
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEWUSER)

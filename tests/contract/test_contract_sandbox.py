@@ -15,8 +15,8 @@ from contract.rooms_for_tests import LIMITS, Ask, Place, asking
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message
 from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.backends.local import LocalBackend
 from proctor_service.sandbox.interface import Job
+from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
 
 
@@ -219,7 +219,7 @@ for family in (16, 17, 38, 40):
      "perf_event_open", "io_uring_setup", "clone3", "process_vm_readv", "seccomp", "pivot_root"],
 )  # fmt: skip
 def test_system_calls_that_no_honest_program_needs_are_refused(ask: Ask, call: str) -> None:
-    from proctor_service.sandbox.backends.local.syscalls import X86_64
+    from proctor_service.sandbox.linux.syscalls import X86_64
 
     numbers = {**X86_64, "io_uring_setup": 425, "clone3": 435}
     source = f"""

@@ -14,8 +14,8 @@ from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, SandboxLost
 from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.backends.local import LocalBackend
 from proctor_service.sandbox.interface import Command
+from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
 
 
@@ -51,7 +51,7 @@ def test_as_an_ordinary_user() -> None:
 
 def test_its_first_process_is_out_of_reach() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep() as sandbox:
+        async with rooms.open_stateful() as sandbox:
             tries = [
                 "for s in $(seq 1 64); do kill -$s 1; done 2> /dev/null",
                 "cat /proc/1/environ /proc/1/mem /proc/1/maps",
@@ -73,7 +73,7 @@ def test_its_first_process_is_out_of_reach() -> None:
 
 def test_the_limits_of_its_first_process_are_its_own() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep() as sandbox:
+        async with rooms.open_stateful() as sandbox:
             for limit in ("RLIMIT_AS", "RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_FSIZE"):
                 ended = await py(sandbox, f"import resource as r; r.prlimit(1, r.{limit}, (1, 1))")
                 assert b"PermissionError" in ended.stderr
@@ -86,7 +86,7 @@ def test_the_limits_of_its_first_process_are_its_own() -> None:
 
 def test_memory_is_limited_over_all_commands() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep(memory_mb=128) as sandbox:
+        async with rooms.open_stateful(memory_mb=128) as sandbox:
             ended = await py(
                 sandbox, "b = bytearray(1 << 29)\nfor i in range(0, len(b), 4096): b[i] = 1"
             )
@@ -98,7 +98,7 @@ def test_memory_is_limited_over_all_commands() -> None:
 
 def test_a_full_disk_refuses_files_and_harms_nothing_else() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep(disk_mb=8) as sandbox:
+        async with rooms.open_stateful(disk_mb=8) as sandbox:
             with pytest.raises(FileRefused, match="space"):
                 await sandbox.write_file("big", bytes(9 << 20))
             assert (await sh(sandbox, "ls -A")).stdout == b""
@@ -110,7 +110,7 @@ def test_a_full_disk_refuses_files_and_harms_nothing_else() -> None:
 
 def test_a_fork_bomb_leaves_the_service_its_errands() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep(processes=16) as sandbox:
+        async with rooms.open_stateful(processes=16) as sandbox:
             await sandbox.write_file("f", b"kept")
             bomb = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(60)"
             await py(sandbox, f"import os\nif os.fork() == 0:\n    os.setsid()\n    exec({bomb!r})")
@@ -123,7 +123,7 @@ def test_a_fork_bomb_leaves_the_service_its_errands() -> None:
 
 def test_a_fork_bomb_in_the_background_does_not_brick_it() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep(processes=8) as sandbox:
+        async with rooms.open_stateful(processes=8) as sandbox:
             code = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
             ended = await py(sandbox, f"import os\nif os.fork() == 0:\n    exec({code!r})")
             assert ended.exit_code == 0
@@ -134,7 +134,7 @@ def test_a_fork_bomb_in_the_background_does_not_brick_it() -> None:
 
 def test_background_processes_may_use_as_much_cpu_time_as_a_command() -> None:
     async def question(rooms: Rooms) -> None:
-        async with rooms.keep(cpu_seconds=0.5) as sandbox:
+        async with rooms.open_stateful(cpu_seconds=0.5) as sandbox:
             await sh(
                 sandbox, "setsid sh -c 'trap \"\" HUP; while :; do :; done' > /dev/null & echo"
             )
@@ -149,7 +149,7 @@ def test_a_dead_forkserver_is_a_failure_of_ours() -> None:
     async def question(rooms: Rooms) -> None:
         backend = rooms.backend
         assert isinstance(backend, LocalBackend)
-        async with rooms.keep() as sandbox:
+        async with rooms.open_stateful() as sandbox:
             running = asyncio.create_task(sh(sandbox, "sleep 64"))
             assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
             [pid] = backend.busy_slots()
@@ -166,11 +166,11 @@ def test_a_dead_zygote_harms_nobody_and_is_replaced() -> None:
     async def question(rooms: Rooms) -> None:
         backend = rooms.backend
         assert isinstance(backend, LocalBackend)
-        async with rooms.keep() as first:
+        async with rooms.open_stateful() as first:
             os.kill(backend.zygote(), 9)
             assert (await sh(first, "echo alive")).stdout == b"alive\n"
             async with AsyncExitStack() as stack:
-                many = [await stack.enter_async_context(rooms.keep()) for _ in range(6)]
+                many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(6)]
                 for sandbox in many:
                     assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
@@ -182,14 +182,14 @@ def test_a_pool_whose_every_process_was_killed_comes_back() -> None:
         backend = rooms.backend
         assert isinstance(backend, LocalBackend)
         async with AsyncExitStack() as stack:
-            many = [await stack.enter_async_context(rooms.keep()) for _ in range(8)]
+            many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(8)]
             os.kill(backend.zygote(), 9)
             for pid in backend.busy_slots():
                 os.kill(pid, 9)
             for sandbox in many:
                 with pytest.raises(SandboxLost):
                     await sandbox.ended()
-        async with rooms.keep() as sandbox:
+        async with rooms.open_stateful() as sandbox:
             assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
     ask(question)
@@ -198,7 +198,7 @@ def test_a_pool_whose_every_process_was_killed_comes_back() -> None:
 def test_two_hundred_at_once_know_nothing_of_each_other() -> None:
     async def question(rooms: Rooms) -> None:
         async with AsyncExitStack() as stack:
-            keep = [stack.enter_async_context(rooms.keep()) for _ in range(200)]
+            keep = [stack.enter_async_context(rooms.open_stateful()) for _ in range(200)]
             many = await asyncio.gather(*keep)
             for turn in range(3):
                 await asyncio.gather(

@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness import WAIT_SECONDS
+
 from deploy.images import Image
 from deploy.manifests import DEPLOY, Json
-from harness import WAIT_SECONDS
 
 FIRST_OUTER_ID, IDS = 1_000_000, 65_536
 # What containerd gives a container that neither drops nor adds.

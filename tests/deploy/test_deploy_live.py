@@ -16,20 +16,20 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from harness import NoBackend, Service, exec_request, running_service
+from policy_server import policy_server, says
 from pydantic import SecretStr
 
 from deploy.manifests import DEPLOY
 from deploy.prometheus_server import PrometheusServer, Target, prometheus
 from deploy.test_deploy_rules import alerts
-from harness import NoBackend, Service, exec_request, running_service
-from policy_server import policy_server, says
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.languages import LANGUAGES
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Traits
 from proctor_service.settings import Settings
+from proctor_service.settings.languages import LANGUAGES
 
 TOKEN = "a-token-for-prometheus"
 LOSES = "# its sandbox goes away"

@@ -13,6 +13,7 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from harness import NoBackend
 from pydantic import AliasChoices
 
 from deploy.manifests import (
@@ -28,9 +29,8 @@ from deploy.manifests import (
     render_with,
 )
 from deploy.pods import bytes_of, cores_of
-from harness import NoBackend
 from proctor_service.app import build_app
-from proctor_service.sandbox.backends.local import seccomp
+from proctor_service.sandbox.linux import seccomp
 from proctor_service.settings import Settings
 
 VERSIONS = ("1.30", "1.33", "1.36")  # policies' fields, user namespaces by default, and stable

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import proctor
 from harness import Service, running_service
-from proctor_service.cli.probes import names_asked, probes_of
-from proctor_service.datasets import Task, load_tasks
-from proctor_service.settings import Settings
 from shared_data import shared_data
+
+from proctor_service.cli.checks import checks_of, names_asked
+from proctor_service.cli.datasets import Task, load_tasks
+from proctor_service.settings import Settings
 
 Row = dict[str, Any]
 
@@ -199,18 +199,18 @@ def test_probes_have_the_names_that_tests_ask_for(grader: Row, names: set[str]) 
     from proctor_client import wire
 
     assert names_asked(TypeAdapter(wire.Grader).validate_python(grader)) == names
-    for probe in probes_of(task):
+    for probe in checks_of(task):
         compile(probe.program, probe.name, "exec")
 
 
 def test_every_language_has_an_empty_program(tmp_path: Path) -> None:
-    from proctor_service.languages import LANGUAGES
+    from proctor_service.settings.languages import LANGUAGES
 
     grader = {"kind": "stdio", "cases": [{"stdin": "", "stdout": "1"}]}
     for language in ("python", *LANGUAGES):
         task = Task("t", "t:1", {"grader": grader, "language": language})
-        assert probes_of(task)[0].name == "empty program"
-    assert probes_of(Task("t", "t:1", {"grader": grader, "language": "cobol"})) == []
+        assert checks_of(task)[0].name == "empty program"
+    assert checks_of(Task("t", "t:1", {"grader": grader, "language": "cobol"})) == []
 
 
 def test_a_humaneval_problem_is_probed_without_its_prompt(service: Service, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import httpx
 import pytest
+from harness import Service, running_service
+from service_process import ServiceProcess
 
 from aviato_gateway.stand_in import KEY, StandIn, has_other_users, stand_in
 from e2e.test_corpora import corpus, judge, mbpp, rows
-from harness import Service, running_service
 from proctor_service.errors import StartError
-from service_process import ServiceProcess
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
 RIGHT = "import time\ntime.sleep(0.05)\ndef f(x):\n    return x * x  # "
@@ -113,7 +113,7 @@ def test_a_fault_in_mid_batch_makes_no_wrong_reward(gateway: StandIn, name: str)
         errors = check(results, batch())
         # What was struck once is judged again; only what does not come back stays unjudged.
         assert errors == 0 or name in ("refused credentials", "a restart of the gateway")
-        service.until(lambda: service.rooms.backend.census()["ready"] >= 8)
+        service.until(lambda: service.parts.backend.census()["ready"] >= 8)
         assert check(judge(service, AFTERWARDS), AFTERWARDS) == 0
         with service.client() as client:
             metrics = client.get("/metrics").text

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
 from judging import JSON, calls, one, verdicts
+
 from proctor_service.settings import Settings
 
 

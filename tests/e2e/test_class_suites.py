@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from class_suites import SUITES, Suite
 from harness import Service, running_service
 from judging import judge
+from shared_judging import SharedJudge, shared_judge
+
 from proctor_service.judge.analysis.levels import TestSource
 from proctor_service.settings import Settings
-from shared_judging import SharedJudge, shared_judge
 
 HEAD = "import unittest\n"
 MAIN = "\nunittest.main()\n"

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from harness import WAIT_SECONDS, running_service
+from shared_data import shared_data
 from typer.testing import CliRunner
 
 import proctor_service.cli.target
-from harness import WAIT_SECONDS, running_service
 from proctor_service.cli import build
 from proctor_service.cli.demo import toys
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.settings import Settings
-from shared_data import shared_data
 
 HOLDER = """
 import sys

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import proctor_client
 from client_blocking import Kind, a_client, a_session
 from harness import WAIT_SECONDS, Service, running_service
 from policy_server import Act, Asked, calls, fails, hangs, policy_server, says
+
+import proctor_client
 from proctor_client import (
     AsyncClient,
     AsyncSandbox,
@@ -273,7 +273,7 @@ def test_ctrl_c_leaves_no_sandbox(service: Service, phase: str, program: str) ->
         assert worker.stdout is not None
         assert worker.stdout.readline() == "go\n"
         if phase == "creating":
-            service.until(lambda: service.rooms.registry.census()["running"] >= 5)
+            service.until(lambda: service.parts.registry.census()["running"] >= 5)
         worker.send_signal(signal.SIGINT)
         _, said = worker.communicate(timeout=WAIT_SECONDS)
     assert said.rstrip().endswith("KeyboardInterrupt")
@@ -399,7 +399,7 @@ def test_leaving_a_rollout_ends_it(service: Service) -> None:
         agent = {"kind": "refine", "max_attempts": 1}
         with client.rollout_stream(tasks, policy=policy, agent=agent) as trajectories:
             assert next(trajectories).task_id == "now"
-        service.until(lambda: service.rooms.registry.census()["running"] == 0)
+        service.until(lambda: service.parts.registry.census()["running"] == 0)
 
 
 def test_a_policy_that_no_rollout_may_ask(service: Service, kind: Kind) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 
 import httpx
 import pytest
-
 from compat_clients import asking
 from harness import Service, running_service
-from proctor_service.languages import LANGUAGES, SANDBOX_PATH
-from proctor_service.sandbox.backends.local import LocalBackend
-from proctor_service.settings import Settings
 from shared_data import shared_data
+
+from proctor_service.sandbox.local import LocalBackend
+from proctor_service.settings import Settings
+from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH
 
 VERL: dict[str, Any] = {
     "compile_timeout": 10,
@@ -567,7 +567,7 @@ FAULTED: list[tuple[str, Any, Any]] = [
 def test_a_sandbox_that_is_lost_is_not_seen(
     service: Service, path: str, body: Any, said: str
 ) -> None:
-    backend = service.rooms.backend
+    backend = service.parts.backend
     assert isinstance(backend, LocalBackend)
     with asking(service, f"/compat/{path}", body) as asked:
         service.until(lambda: bool(backend.busy_slots()))

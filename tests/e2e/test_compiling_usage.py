@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from harness import running_service
 
 # Nothing at all to run, and a while to compile: each name stands for two of the one before.
@@ -19,7 +18,7 @@ SLOW_TO_COMPILE = (
 )
 def test_usage_has_the_time_of_the_compiler(grader: dict[str, object]) -> None:
     with running_service(judge=None) as service, service.client() as client:
-        if "c" not in service.rooms.backend.traits.languages:
+        if "c" not in service.parts.backend.traits.languages:
             pytest.skip("no C compiler is installed")
         submission = {"completion": SLOW_TO_COMPILE, "language": "c", "grader": grader}
         limits = {"cpu_seconds": 60, "wall_seconds": 60}

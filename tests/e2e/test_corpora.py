@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
-from proctor_service.settings import Settings
 from shared_data import shared_data
+
+from proctor_service.settings import Settings
 
 Row = dict[str, Any]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
-from proctor_service.sandbox.backends.local import LocalBackend
+
+from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -69,7 +69,7 @@ def test_rewards_in_a_row_leave_nothing(service: Service) -> None:
 
 
 def test_a_killed_forkserver_is_replaced_and_no_reward_is_wrong(service: Service) -> None:
-    backend = service.rooms.backend
+    backend = service.parts.backend
     assert isinstance(backend, LocalBackend)
     items = submissions(SLOW_SQUARE, 60) + submissions(WRONG, 60)
     killed = 0
@@ -120,7 +120,7 @@ def test_no_process_outlives_the_service(how: signal.Signals) -> None:
 
 def _children_when_there(pid: int) -> list[int]:
     """The descendants of a service, once its sandboxes are made."""
-    from proctor_service.sandbox.backends.local import procfs
+    from proctor_service.sandbox.linux import procfs
 
     deadline = _Patience()
     while True:

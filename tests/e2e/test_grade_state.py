@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-
 from archives import WHEN, Entry, archive, folder, hard, link
+
 from proctor_client.wire import (
     AssertsGrader,
     Call,
@@ -32,10 +32,10 @@ from proctor_client.wire import (
 )
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.languages import LANGUAGES, Language
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Command, Limits
 from proctor_service.settings import Settings
+from proctor_service.settings.languages import LANGUAGES, Language
 
 LIMITS = Limits(
     cpu_seconds=5, wall_seconds=20, memory_mb=256, output_kb=64, processes=32, disk_mb=16
@@ -208,7 +208,7 @@ except OSError:
 
 def test_what_a_real_agent_leaves(places: Places) -> None:
     async def live() -> bytes:
-        async with places.backend.keep(LIMITS) as sandbox:
+        async with places.backend.open_stateful(LIMITS) as sandbox:
             ended = await sandbox.exec(Command(code=LEFT))
             assert ended.exit_code == 0, ended
             return await sandbox.snapshot()

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
 from judging import JSON, ask, judge, one
-from proctor_service.languages import LANGUAGES, SANDBOX_PATH, Language
+
 from proctor_service.settings import Settings
+from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
 
 HERE = {
     name

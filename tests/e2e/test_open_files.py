@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-
 from harness import exec_request
+
 from hostile.services import started_service
 from proctor_service.errors import StartError
 from proctor_service.settings import LEAST_OPEN_FILES, Settings

@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import Service, running_service
 from judging import judge, one
-from proctor_service.sandbox.backends.local import LocalBackend
-from proctor_service.settings import Settings
 from service_process import ServiceProcess
+
+from proctor_service.sandbox.local import LocalBackend
+from proctor_service.settings import Settings
 
 ASSERTS = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
 EXEC = {"kind": "exec"}
@@ -38,7 +38,7 @@ def service() -> Iterator[Service]:
 
 
 def local(service: Service) -> LocalBackend:
-    backend = service.rooms.backend
+    backend = service.parts.backend
     assert isinstance(backend, LocalBackend)
     return backend
 

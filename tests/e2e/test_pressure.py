@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import Service, running_service
 from judging import ask, judge
+
 from proctor_service.settings import Settings
 
 EXEC = {"kind": "exec"}

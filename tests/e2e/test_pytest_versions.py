@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
 from judging import judge
-from proctor_service.settings import Settings
 from pytest_environments import VERSIONS, interpreter
+
+from proctor_service.settings import Settings
 
 TESTS = """
 import pytest

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
 from policy_server import Act, Asked, PolicyServer, calls, hangs, policy_server, says
-from proctor_service.api import workplaces
-from proctor_service.settings import Settings
 from shared_data import shared_data
+
+from proctor_service.api.sandboxes import workplaces
+from proctor_service.settings import Settings
 
 Row = dict[str, Any]
 DOUBLE = {"kind": "asserts", "tests": ["assert double(2) == 4", "assert double(5) == 10"]}
@@ -62,7 +62,7 @@ def observations(trajectory: Row) -> list[str]:
 
 def left_behind(service: Service) -> dict[str, int]:
     """The stateful sandboxes that are not over."""
-    census = service.call(service.rooms.registry.census)
+    census = service.call(service.parts.registry.census)
     return {status: census[status] for status in ("pending", "running")}
 
 
@@ -174,10 +174,10 @@ def test_a_client_that_disappears_ends_its_rollouts(
         ):
             server.wait_for(20)
             assert left_behind(service)["running"] == 10
-        service.until(lambda: not service.rooms.rollouts.running)
-        service.until(lambda: service.rooms.registry.census()["running"] == 0)
+        service.until(lambda: not service.parts.rollouts.running)
+        service.until(lambda: service.parts.registry.census()["running"] == 0)
         asked = len(server.received)
-        assert service.rooms.queue.busy == 0
+        assert service.parts.queue.busy == 0
     assert asked == 20
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from broken_runners import TEXT, WORD, broken_inside, broken_service
 from harness import Service, running_service
 from judging import ask, calls, one, stdio
+from shared_judging import shared_judge
+
 from proctor_client.wire import ExecGrader
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed
@@ -20,7 +21,6 @@ from proctor_service.judge.submission import Submission
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import Settings
-from shared_judging import shared_judge
 
 SOURCE = f"def f(x): return 2 * x  # {WORD}"
 PYTEST = {
@@ -36,15 +36,15 @@ GRADERS: dict[str, dict[str, Any]] = {
     "pytest": PYTEST,
 }
 BREAKS = {
-    **{f"prepare, {name}": ("script", "prepare", GRADERS[name])
+    **{f"prepare, {name}": ("guest/script", "prepare", GRADERS[name])
        for name in ("asserts", "objects", "calls", "stdio", "exec")},
-    "files, pytest": ("work_files", "write_files", PYTEST),
-    "load": ("script", "load_job", GRADERS["asserts"]),
-    "a decoder": ("decoding", "decode", calls(([WORD], 2))),
-    "pytest, options": ("pytest_run", "_options", PYTEST),
-    "pytest, reporter": ("pytest_reporter", "make_reporter", PYTEST),
-    "pytest, start": ("testfiles", "speak_of", PYTEST),
-    "command": ("command", "place", {"kind": "command", "argv": ["true"]}),
+    "files, pytest": ("guest/work_files", "write_files", PYTEST),
+    "load": ("guest/script", "load_job", GRADERS["asserts"]),
+    "a decoder": ("codec/decoding", "decode", calls(([WORD], 2))),
+    "pytest, options": ("guest/same_process/pytest_run", "_options", PYTEST),
+    "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
+    "pytest, start": ("guest/same_process/test_files", "speak_of", PYTEST),
+    "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
 
@@ -87,13 +87,16 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
         finally:
             await backend.close()
 
-    broken = broken_inside(tmp_path, "state", "restore", always=True)
+    broken = broken_inside(tmp_path, "guest/session/snapshot_restore", "restore", always=True)
     with broken, pytest.raises(RunnerFailed, match=TEXT):
         asyncio.run(judged(Settings()))
 
 
 def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) -> None:
-    for module, name in (("test_code", "compile_tests"), ("shared_run", "_load")):
+    for module, name in (
+        ("guest/same_process/test_code", "compile_tests"),
+        ("guest/same_process/main", "_load"),
+    ):
         broken = broken_inside(tmp_path / name, module, name, always=True)
         with broken, shared_judge() as judge:
             if name == "_load":  # the submission has begun, as far as anybody can tell
@@ -106,7 +109,7 @@ def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) 
 def test_a_compiler_s_runner_that_fails_is_our_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with broken_service(tmp_path, "command", "place") as service:
+    with broken_service(tmp_path, "guest/command", "place") as service:
         is_our_error(service, caplog, grader=stdio(("", "")), item={"language": "bash"})
 
 

@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-
 from harness import WAIT_SECONDS, Service, running_service
+
 from proctor_client import wire
-from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -231,7 +231,7 @@ def test_rewards_are_judged_while_sandboxes_are_kept(client: httpx.Client) -> No
 
 
 def test_commands_that_sleep_keep_no_reward_waiting(service: Service, room: Room) -> None:
-    many = 3 * service.rooms.queue.slots
+    many = 3 * service.parts.queue.slots
     with ThreadPoolExecutor(many) as pool, service.client() as other:
         body = {"command": ["sleep", "1000"], "timeout_seconds": 1000}
         asked = [pool.submit(room.client.post, f"{room.url}/exec", json=body) for _ in range(many)]
@@ -254,9 +254,9 @@ def test_a_stream_that_nobody_reads_keeps_nobody_waiting(
     )
     with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
         connection.sendall(head.encode() + body)
-        registry = service.rooms.registry
+        registry = service.parts.registry
         service.until(lambda: registry.find("local", opened.id).execs.total() == 1)
-        assert service.rooms.queue.busy == 0
+        assert service.parts.queue.busy == 0
         read = b""
         while not read.endswith(b"\r\n0\r\n\r\n"):
             read += connection.recv(1 << 20)
@@ -369,7 +369,7 @@ def test_a_sandbox_past_its_ttl_is_gone(service: Service, client: httpx.Client) 
     opened = Room(client, ttl_seconds=1.5)
     opened.shell("sleep 8765 &")
     service.until(lambda: any("sleep 8765" in line for line in command_lines()))
-    service.until(lambda: service.rooms.registry.find("local", opened.id).over)
+    service.until(lambda: service.parts.registry.find("local", opened.id).over)
     service.until(lambda: not any("sleep 8765" in line for line in command_lines()))
     answer = client.get(opened.url).json()
     assert (answer["status"], answer["message"]) == ("stopped", "its ttl of 1.5 s passed")

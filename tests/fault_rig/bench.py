@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from policy_server import Act, Asked, calls, policy_server
+
 from fault_rig.faults import Faults
 from fault_rig.load import Score, Trainer, same_answers, work
 from fault_rig.rig import TOKENS, Rig, rig
-from policy_server import Act, Asked, calls, policy_server
 
 AT_ONCE = 24
 SETTINGS = {"PROCTOR_MAX_QUEUED": "300", "PROCTOR_GRACE_SECONDS": "20"}

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
+from service_process import remove_groups_of
 
 from fault_rig.programs import WAIT_SECONDS, free_port, wait_until
-from service_process import remove_groups_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

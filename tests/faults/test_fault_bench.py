@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from harness import WAIT_SECONDS
+from policy_server import policy_server
 
 from fault_rig import bench
 from fault_rig.flood import AT_A_TIME, FLOOD, flood, small_request
 from fault_rig.load import Score, Trainer, work
 from fault_rig.processes import Process
 from fault_rig.rig import TOKENS, Rig, rig
-from harness import WAIT_SECONDS
-from policy_server import policy_server
 from proctor_client import Client, SandboxLostError, SandboxNotFoundError
 
 GRACE_SECONDS = 20

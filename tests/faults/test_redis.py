@@ -10,13 +10,13 @@ from functools import partial
 
 import httpx
 import pytest
+from fleet import Replica, fleet
+from harness import WAIT_SECONDS, Gate, exec_request
 from redis import Redis
 
 from fault_rig.programs import RedisServer, redis_server
-from fleet import Replica, fleet
-from harness import WAIT_SECONDS, Gate, exec_request
-from proctor_service import redis_store
-from proctor_service.api.batch import Batch
+from proctor_service.api.rewards.batch import Batch
+from proctor_service.cluster import redis_store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 
@@ -87,7 +87,7 @@ def test_what_a_replica_had_judged_when_it_died_stands(redis: RedisServer) -> No
                 )
                 await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
                 service.call(lambda: gate.release("y"))
-                [batch] = service.rooms.desk.running
+                [batch] = service.parts.handler.running
                 await asyncio.to_thread(service.until, lambda: bool(batch.finished(0, 1)))
                 await asyncio.to_thread(first.kill)
                 await asyncio.gather(asked, return_exceptions=True)
@@ -139,7 +139,7 @@ def test_two_bodies_with_one_key_never_get_each_others_results(redis: RedisServe
                 for replica, source in ((first, "a0"), (second, "b1")):
                     service = replica.service
                     service.call(partial(gate.release, source))
-                    [batch] = service.rooms.desk.running
+                    [batch] = service.parts.handler.running
                     await asyncio.to_thread(service.until, partial(_has_any, batch))
                 for replica, source in ((first, "a1"), (second, "b0")):
                     replica.service.call(partial(gate.release, source))

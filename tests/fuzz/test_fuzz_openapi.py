@@ -15,17 +15,17 @@ import pytest
 import requests
 import schemathesis
 from fastapi.openapi.utils import get_openapi
+from fuzzing import Tally, cases
+from harness import NoBackend, Service, passes, running_service
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
+from scripted_sandboxes import FakeBackend
 
-from fuzzing import Tally, cases
-from harness import NoBackend, Service, passes, running_service
 from proctor_service.app import build_app
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 TOKEN = "fuzz-token-of-many-characters"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -68,7 +68,7 @@ class Target:
 def target() -> Iterator[Target]:
     settings = Settings(tokens=SecretStr(f'{{"a": "{TOKEN}"}}'), policy_hosts=[], max_queued=64)
     with (
-        running_service(settings, judge=passes, backend=Inn()) as service,
+        running_service(settings, judge=passes, backend=FakeBackend()) as service,
         requests.Session() as session,
     ):
         session.headers.update(AUTHORIZED)

@@ -13,10 +13,6 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import SecretStr
-
 from fuzz_requests import (
     HANG_SECONDS,
     Answered,
@@ -31,10 +27,14 @@ from fuzz_requests import (
 from fuzz_routes import routes
 from fuzzing import Tally, cases
 from harness import Service, passes, running_service
+from hypothesis import given
+from hypothesis import strategies as st
 from policy_server import Act, calls, policy_server, says
 from policy_server import Asked as AskedPolicy
+from pydantic import SecretStr
+from scripted_sandboxes import FakeBackend
+
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 NAMES = [f"{route.method} {route.path}" for route in routes("")]
 ALWAYS = frozenset({307, 400, 404, 405, 422})
@@ -63,7 +63,7 @@ class Bench:
 
     def sandbox_id(self) -> str:
         """A sandbox that lives; those that the fuzzer made are stopped when there are many."""
-        if self.service.rooms.registry.census().get("running", 0) > 20:
+        if self.service.parts.registry.census().get("running", 0) > 20:
             for each in self.client.get("/sandboxes").json()["sandboxes"]:
                 self.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")
         found = self.client.get(f"/sandboxes/{self.living or 'none'}")
@@ -97,7 +97,7 @@ def bench() -> Iterator[Bench]:
     )
     with (
         policy_server(answers_at_once) as policy,
-        running_service(settings, judge=passes, backend=Inn()) as service,
+        running_service(settings, judge=passes, backend=FakeBackend()) as service,
         service.client() as client,
         complaints() as found,
     ):
@@ -150,7 +150,7 @@ def test_bytes_that_are_hardly_http_get_a_400_or_nothing(bench: Bench, tally: Ta
 
 def test_nothing_but_the_token_opens_a_route(tally: Tally) -> None:
     settings = Settings(tokens=SecretStr(json.dumps({"a": TOKEN})))
-    with running_service(settings, judge=passes, backend=Inn()) as service:
+    with running_service(settings, judge=passes, backend=FakeBackend()) as service:
         sender = Sender(service)
         closed = [route for route in routes("") if route.path not in ("/healthz", "/readyz")]
 
@@ -170,10 +170,10 @@ def test_nothing_but_the_token_opens_a_route(tally: Tally) -> None:
 
 
 def test_afterwards_nothing_is_left_and_the_service_is_well(bench: Bench) -> None:
-    rooms = bench.service.rooms
+    parts = bench.service.parts
     bench.sender.close()
     bench.service.until(
-        lambda: not (rooms.queue.busy or rooms.desk.running or rooms.compat.running)
+        lambda: not (parts.queue.busy or parts.handler.running or parts.compat.running)
     )
     answer = bench.client.post(
         "/reward", json={"submissions": [{"completion": "x = 1"}], "grader": {"kind": "exec"}},

@@ -6,16 +6,16 @@ import contextlib
 import json
 from typing import Any
 
+from fuzz_json import bodies, mutated
+from fuzzing import Tally, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz_json import bodies, mutated
-from fuzzing import Tally, cases
-from proctor_service.inside.crossing_classes import TRACE
-from proctor_service.inside.environment import Environment
-from proctor_service.inside.handles import Refused, own_view
-from proctor_service.inside.rpc import Gone, Unusable
-from proctor_service.inside.test_side import TestSide
+from proctor_service.guest.rpc.connection import Gone, Unusable
+from proctor_service.guest.rpc.environment import Environment
+from proctor_service.guest.rpc.exported_classes import TRACE
+from proctor_service.guest.rpc.handles import Refused, own_view
+from proctor_service.guest.rpc.test_endpoint import TestEndpoint
 
 CLASS = {
     "name": "C", "module": "solution", "text": "solution.C", "bases": [["builtins", "object"]],
@@ -73,7 +73,7 @@ class Script:
 @given(lines)
 def test_tests_survive_whatever_a_submission_says(tally: Tally, said: list[bytes]) -> None:
     """They get a value, an exception that came over, or hear that the other side makes no sense."""
-    side = TestSide(Script([*said]), Environment())
+    side = TestEndpoint(Script([*said]), Environment())
     with tally.case(said):
         try:
             # What is shared with the submission is what its answers may change.

@@ -11,14 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from fuzz_json import mutated, write
 from fuzz_requests import Asked, Route, Sender, check, complaints, strict
 from fuzz_routes import routes
 from fuzzing import Tally, cases
 from harness import Service, running_service
+from hypothesis import given
+from hypothesis import strategies as st
+
 from proctor_service.settings import Settings
 
 OF_THE_REQUEST = {"invalid_task", "deadline"}

@@ -9,13 +9,13 @@ import math
 from typing import Any
 
 import pytest
+from fuzz_json import bodies, mutated, odd_json
+from fuzzing import Tally, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz_json import bodies, mutated, odd_json
-from fuzzing import Tally, cases
-from proctor_service.inside import values
-from proctor_service.inside.values import Malformed
+from proctor_service.codec import values
+from proctor_service.codec.values import Malformed
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.compare import holds, shown
 from proctor_service.judge.frames import understand

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from proctor_service.sandbox.backends.local import kernel
+from proctor_service.sandbox.linux import kernel
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hostile.services import Started, temporary_places, until
-from proctor_service.sandbox.backends.local import procfs
+from proctor_service.sandbox.linux import procfs
 
 _GUARDED = (
     "/etc/passwd",

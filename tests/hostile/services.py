@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import httpx
-
 from harness import free_ports
+
 from hostile import ordinary_user
 
 WAIT_SECONDS = 60.0

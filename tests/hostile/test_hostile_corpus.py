@@ -10,9 +10,9 @@ import json
 from typing import Any
 
 import pytest
+from shared_data import shared_data
 
 from hostile.attacks import Attack, attack_by_reward, attack_in_sandboxes, attacked_service
-from shared_data import shared_data
 
 # What a hostile program would print if a wall had a hole.
 ESCAPED = ("CONNECTED", "RESOLVED", "ANSWER", "READ ", "ROOT ", "WROTE", "RAISED", "MOUNTED", "UMOUNTED",

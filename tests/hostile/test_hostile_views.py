@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from harness import exec_request
+
 from hostile.rooms import Room
 from hostile.services import Started
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from command_line import forget_settings, proctor
 from harness import Service, running_service
+
 from proctor_service.settings import Settings
 
 SOME = ("references", "completions", "programs")

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
-from proctor_service.hacks.corpus import Entry, corpus
+
+from proctor_service.cli.scoreboard.corpus import Entry, corpus
 from proctor_service.settings import Settings
 
 ENTRIES = corpus()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from harness import Service, running_service
 from judging import judge
-from proctor_service.hacks.corpus import corpus
+
+from proctor_service.cli.scoreboard.corpus import corpus
 from proctor_service.settings import Settings
 
 VALUES = [

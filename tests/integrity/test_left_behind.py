@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
+
 from proctor_client import Client
-from proctor_service.hacks.corpus import corpus
+from proctor_service.cli.scoreboard.corpus import corpus
 from proctor_service.settings import Settings
 
 LEAVE = "import os\nos._exit(0)\n"

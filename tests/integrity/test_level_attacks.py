@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from harness import Service, running_service
 from judging import ask
+
 from level_attacks.control_flow import CONTROL_FLOW
 from level_attacks.decoys import DECOYS
 from level_attacks.in_place import IN_PLACE

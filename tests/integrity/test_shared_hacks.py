@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from shared_judging import SharedJudge, shared_judge
 
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import TestSource
-from shared_judging import SharedJudge, shared_judge
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from values_runtime import Pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

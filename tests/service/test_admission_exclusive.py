@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.queue import FairQueue, Ticket
-from proctor_service.attempts import MOST_ATTEMPTS, attempted
 from proctor_service.errors import SandboxLost
+from proctor_service.scheduling.attempts import MOST_ATTEMPTS, attempted
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import FairQueue, Ticket
 
 FAR = 1e9
 ALONE, OTHER = "alone", "other"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from harness import Service, exec_request, running_service
 from pydantic import SecretStr, ValidationError
 
-from harness import Service, exec_request, running_service
 from proctor_service.settings import Settings
 
 TOKENS = SecretStr(json.dumps({"red": "red-tökén", "blue": "blue-token"}))

@@ -14,8 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import WAIT_SECONDS, Gate, NoBackend, Service, exec_request, running_service
+
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
 
@@ -30,7 +30,7 @@ async def drain_while_it_runs(
         asked = asyncio.create_task(asyncio.to_thread(client.post, "/reward", json=body))
         await asyncio.to_thread(service.until, lambda: bool(gate.entered))
         service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-        await asyncio.to_thread(service.until, lambda: service.rooms.queue.draining)
+        await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
         await asyncio.to_thread(meanwhile)
         return await asked
 
@@ -157,7 +157,7 @@ def test_a_backend_that_cannot_open_says_why() -> None:
 def test_json_logs_have_fields_and_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
     import logging
 
-    from proctor_service.logs import configure_logging
+    from proctor_service.observability.logs import configure_logging
 
     root = logging.getLogger()
     before, level = root.handlers[:], root.level

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-
 from harness import WAIT_SECONDS, Service, exec_request, running_service
+
 from proctor_service import server as serving
 from proctor_service.api import heads
 

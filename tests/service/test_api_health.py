@@ -8,16 +8,16 @@ from typing import Any
 
 import httpx
 from fastapi.routing import APIRoute
+from harness import Gate, NoBackend, exec_request, running_service
 from pydantic import SecretStr
 
-from harness import Gate, NoBackend, exec_request, running_service
 from proctor_client import wire
-from proctor_service.admission.job_counts import KEPT_SECONDS, MOST_JOBS, JobTable
 from proctor_service.app import build_app
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.metrics import Metrics
+from proctor_service.observability.metrics import Metrics
 from proctor_service.sandbox.interface import Backend
+from proctor_service.scheduling.job_counts import KEPT_SECONDS, MOST_JOBS, JobTable
 from proctor_service.settings import Settings
 
 
@@ -28,7 +28,7 @@ def test_health_and_capacity_answer_while_a_large_batch_runs() -> None:
         async def test() -> None:
             body = exec_request(*[str(number) for number in range(2000)])
             asked = asyncio.create_task(asyncio.to_thread(client.post, "/reward", json=body))
-            await asyncio.to_thread(service.until, lambda: service.rooms.queue.queued == 1998)
+            await asyncio.to_thread(service.until, lambda: service.parts.queue.queued == 1998)
             assert (await asyncio.to_thread(client.get, "/healthz")).json()["status"] == "ok"
             assert (await asyncio.to_thread(client.get, "/readyz")).json()["status"] == "ready"
             found = (await asyncio.to_thread(client.get, "/capacity")).json()
@@ -149,7 +149,7 @@ def test_two_apps_share_no_metrics() -> None:
         return Judgement("passed")
 
     first, second = (build_app(Settings(), NoBackend(), judge) for _ in range(2))
-    assert first.state.rooms.metrics.registry is not second.state.rooms.metrics.registry
+    assert first.state.parts.metrics.registry is not second.state.parts.metrics.registry
 
 
 def examples_of(operation: dict[str, Any]) -> list[Any]:

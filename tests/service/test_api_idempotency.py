@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 import httpx
-
 from harness import Gate, Service, exec_request, running_service
-from proctor_service.api.idempotency import Ledger, name_request
-from proctor_service.attempts import MOST_ATTEMPTS
+
+from proctor_service.api.rewards.idempotency import IdempotencyStore, name_request
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
+from proctor_service.scheduling.attempts import MOST_ATTEMPTS
 from proctor_service.settings import Settings
 
 KEY = {"Idempotency-Key": "k1"}
@@ -56,11 +56,11 @@ def test_work_goes_on_without_its_client_and_the_retry_joins_it() -> None:
         async def test() -> httpx.Response:
             await hang_up_on(service, body, gate)
             await asyncio.to_thread(
-                service.until, lambda: all(not b._readers for b in service.rooms.desk.running)
+                service.until, lambda: all(not b._readers for b in service.parts.handler.running)
             )
             retry = asyncio.create_task(asyncio.to_thread(post, client, body))
             await asyncio.to_thread(
-                service.until, lambda: any(b._readers for b in service.rooms.desk.running)
+                service.until, lambda: any(b._readers for b in service.parts.handler.running)
             )
             service.call(gate.open)
             return await retry
@@ -77,7 +77,7 @@ def test_orphaned_work_ends_after_a_while_and_the_retry_judges_the_rest() -> Non
         body = exec_request("a", "b", cache=False)
         service.call(lambda: gate.release("a"))
         asyncio.run(hang_up_on(service, body, gate))
-        service.until(lambda: not service.rooms.desk.running)
+        service.until(lambda: not service.parts.handler.running)
         assert gate.cancelled == ["b"]
         service.call(gate.open)
         answer = post(client, body).json()
@@ -144,7 +144,9 @@ class Finished:
 
 def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
     now = [0.0]
-    ledger: Ledger[Any] = Ledger(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
+    ledger: IdempotencyStore[Any] = IdempotencyStore(
+        keep_seconds=10, max_bytes=5000, clock=lambda: now[0]
+    )
     names = [name_request("t", str(number), b"body") for number in range(4)]
     batches: list[Any] = [Finished(1500) for _ in names]
     for name, batch in zip(names[:3], batches, strict=False):

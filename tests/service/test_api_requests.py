@@ -11,11 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+
 from proctor_client import wire
 from proctor_service.api import body as bodies
-from proctor_service.api.results import encode
+from proctor_service.api.rewards.results import encode
 from proctor_service.errors import InvalidRequest
 from proctor_service.settings import Settings
 
@@ -232,7 +232,7 @@ def test_a_bug_in_a_route_is_a_500_that_tells_nothing(
     async def broken(*_: Any) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(type(service.rooms.desk), "take", broken)
+    monkeypatch.setattr(type(service.parts.handler), "handle", broken)
     answer = client.post("/reward", json=exec_request("x"))
     assert (answer.status_code, problem(answer).reason) == (500, "internal")
     assert "secret" not in answer.text

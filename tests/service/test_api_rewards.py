@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import Gate, NoBackend, exec_request, running_service
+
 from proctor_client import wire
 from proctor_service.errors import Failure as NotJudged
 from proctor_service.errors import InvalidTask, JudgeFailed, Overloaded, SandboxLost
@@ -261,15 +261,15 @@ def test_a_client_that_goes_away_ends_its_work(headers: dict[str, str]) -> None:
                 request = asyncio.create_task(
                     client.post("/reward", json=exec_request(*sources), headers=headers)
                 )
-                await asyncio.to_thread(service.until, lambda: service.rooms.queue.queued == 198)
+                await asyncio.to_thread(service.until, lambda: service.parts.queue.queued == 198)
                 request.cancel()
                 await asyncio.gather(request, return_exceptions=True)
 
         asyncio.run(hang_up())
-        service.until(lambda: not service.rooms.desk.running)
+        service.until(lambda: not service.parts.handler.running)
         assert gate.entered == ["0", "1"]
         assert sorted(gate.cancelled) == ["0", "1"]
-        assert (service.rooms.queue.busy, service.rooms.queue.queued) == (0, 0)
+        assert (service.parts.queue.busy, service.parts.queue.queued) == (0, 0)
 
 
 def test_identical_work_is_judged_once() -> None:

@@ -13,9 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
-from openai.types.chat.chat_completion import Choice
-
 from harness import Gate, NoBackend, Service, running_service
+from openai.types.chat.chat_completion import Choice
 from policy_server import (
     Act,
     Asked,
@@ -26,10 +25,11 @@ from policy_server import (
     policy_server,
     says,
 )
+
 from proctor_client import wire
 from proctor_service.api import body as bodies
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.logs import configure_logging
+from proctor_service.observability.logs import configure_logging
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings
 
@@ -461,7 +461,7 @@ def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
     ):
         body = request(server.url, trajectories_per_task=3, deadline_seconds=0.2)
         answer = ask(client, body)
-        assert service.rooms.rollouts.running == frozenset()
+        assert service.parts.rollouts.running == frozenset()
     assert reasons(answer) == ["deadline"] * 3
     assert len(server.received) == 1
 
@@ -483,9 +483,9 @@ def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) 
         with client.stream("POST", "/rollout", json=body, headers=headers):
             server.wait_for(4)
             service.until(lambda: len(gate.entered) == 4)
-        service.until(lambda: not service.rooms.rollouts.running)
+        service.until(lambda: not service.parts.rollouts.running)
         assert len(gate.cancelled) == 4
-        assert service.rooms.queue.busy == 0
+        assert service.parts.queue.busy == 0
         service.call(gate.open)
         assert reasons(ask(client, request(server.url, task("b")))) == ["passed"]
     assert len(server.received) == 5
@@ -510,7 +510,7 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
                 await asyncio.to_thread(service.until, lambda: bool(gate.entered))
                 await asyncio.to_thread(server.wait_for, 2)
                 service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                await asyncio.to_thread(service.until, lambda: service.rooms.queue.draining)
+                await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
                 service.call(gate.open)
                 late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
                 return await asked, late

@@ -14,16 +14,16 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from pydantic import BaseModel
-
 from harness import WAIT_SECONDS, Service, running_service
+from pydantic import BaseModel
+from scripted_sandboxes import FakeBackend, ScriptedSandbox
+
 from proctor_client import wire
-from proctor_service.api.streaming import MOST_PIECES, Output
+from proctor_service.api.rewards.streaming import MOST_PIECES, Output
 from proctor_service.errors import JudgeFailed, SandboxLost, SandboxUnavailable
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Traits
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn, ScriptedSandbox
 
 NDJSON = {"Accept": "application/x-ndjson"}
 EXEC_GRADER = {"kind": "exec"}
@@ -60,10 +60,12 @@ class Held:
         raise AssertionError("nothing lets it go")
 
 
-class Hotel:
+class ServerUnderTest:
     """A running service with scripted sandboxes, and a client."""
 
-    def __init__(self, service: Service, inn: Inn, client: httpx.Client, judge: Any) -> None:
+    def __init__(
+        self, service: Service, inn: FakeBackend, client: httpx.Client, judge: Any
+    ) -> None:
         self.service = service
         self.inn = inn
         self.client = client
@@ -97,12 +99,12 @@ class Serving:
         self._settings = Settings(**settings)
         self._judge = judge or Grading()
 
-    def __enter__(self) -> Hotel:
-        inn = Inn(Traits("scripted", degraded=("cgroups",)))
+    def __enter__(self) -> ServerUnderTest:
+        inn = FakeBackend(Traits("scripted", degraded=("cgroups",)))
         self._running = running_service(self._settings, judge=self._judge, backend=inn)
         service = self._running.__enter__()
         self._client = service.client()
-        return Hotel(service, inn, self._client, self._judge)
+        return ServerUnderTest(service, inn, self._client, self._judge)
 
     def __exit__(self, *error: Any) -> None:
         self._client.close()
@@ -113,20 +115,20 @@ serving = Serving
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Hotel]:
+def shared() -> Iterator[ServerUnderTest]:
     with serving(max_file_mb=1, max_wall_seconds=100) as hotel:
         yield hotel
 
 
 @pytest.fixture
-def hotel(shared: Hotel) -> Iterator[Hotel]:
+def hotel(shared: ServerUnderTest) -> Iterator[ServerUnderTest]:
     yield shared
     for each in shared.client.get("/sandboxes").json()["sandboxes"]:
         shared.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")
 
 
 @pytest.fixture
-def sandbox(hotel: Hotel) -> str:
+def sandbox(hotel: ServerUnderTest) -> str:
     found: str = hotel.create()["id"]
     return found
 
@@ -143,7 +145,7 @@ def problem(answer: httpx.Response, status: int, reason: str) -> wire.Problem:
 # ---------------------------------------------------------------- life
 
 
-def test_a_sandbox_has_every_field_of_the_contract(hotel: Hotel) -> None:
+def test_a_sandbox_has_every_field_of_the_contract(hotel: ServerUnderTest) -> None:
     found = hotel.create(tags=["a", "b"], ttl_seconds=100, files={"x": "1"}, job="run-1")
     assert set(found) == set(wire.Sandbox.model_fields)
     sandbox = wire.Sandbox.model_validate(found)
@@ -168,7 +170,9 @@ def test_what_a_sandbox_may_use_is_asked_for_or_the_servers() -> None:
         assert "limits.cpu_seconds: " in problem(answer, 422, "invalid_request").message
 
 
-def test_stopping_one_is_a_410_after_it_unless_that_is_fine(hotel: Hotel, sandbox: str) -> None:
+def test_stopping_one_is_a_410_after_it_unless_that_is_fine(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     delete, url = hotel.client.delete, f"/sandboxes/{sandbox}"
     answer = delete(url)
     assert (answer.status_code, answer.json()) == (200, {"stopped": 1})
@@ -186,7 +190,7 @@ def test_stopping_one_is_a_410_after_it_unless_that_is_fine(hotel: Hotel, sandbo
         problem(use, 410, "sandbox_stopped")
 
 
-def test_an_unknown_one_is_a_404_unless_that_is_fine(hotel: Hotel) -> None:
+def test_an_unknown_one_is_a_404_unless_that_is_fine(hotel: ServerUnderTest) -> None:
     url = "/sandboxes/sb_none"
     assert hotel.client.delete(f"{url}?missing_ok=true").json() == {"stopped": 0}
     for answer in (
@@ -209,7 +213,7 @@ def test_those_that_ended_are_a_404_once_they_are_forgotten() -> None:
         problem(hotel.exec(second, "true"), 410, "sandbox_stopped")
 
 
-def test_lists_go_by_all_tags_and_any_status(hotel: Hotel) -> None:
+def test_lists_go_by_all_tags_and_any_status(hotel: ServerUnderTest) -> None:
     odd = "a&b=c d/ü\U0001f600?#%2F\n"
     first = hotel.create(tags=["x", odd])["id"]
     second = hotel.create(tags=["x", "y"])["id"]
@@ -242,7 +246,7 @@ def test_lists_go_by_all_tags_and_any_status(hotel: Hotel) -> None:
     ],
 )
 def test_a_query_that_makes_no_sense_is_a_422(
-    hotel: Hotel, sandbox: str, method: str, query: str, named: str
+    hotel: ServerUnderTest, sandbox: str, method: str, query: str, named: str
 ) -> None:
     answer = hotel.client.request(method, f"/sandboxes{query}")
     assert named in problem(answer, 422, "invalid_request").message
@@ -278,7 +282,7 @@ def test_a_query_that_makes_no_sense_is_a_422(
     ],
 )
 def test_a_body_that_makes_no_sense_is_a_422_that_names_the_field(
-    hotel: Hotel, sandbox: str, route: str, body: Any, named: str
+    hotel: ServerUnderTest, sandbox: str, route: str, body: Any, named: str
 ) -> None:
     url = f"/sandboxes/{sandbox}{route}" if route else "/sandboxes"
     answer = hotel.client.post(url, content=json.dumps(body))
@@ -333,7 +337,7 @@ def test_a_hundred_at_once() -> None:
 # ---------------------------------------------------------------- exec
 
 
-def test_an_execution_has_every_field_of_the_contract(hotel: Hotel, sandbox: str) -> None:
+def test_an_execution_has_every_field_of_the_contract(hotel: ServerUnderTest, sandbox: str) -> None:
     found = hotel.exec(sandbox, "say", "out", "!err").json()
     assert found["usage"].pop("queue_seconds") >= 0
     assert found == {
@@ -349,14 +353,14 @@ def test_an_execution_has_every_field_of_the_contract(hotel: Hotel, sandbox: str
     assert (limited["ending"], limited["exit_code"]) == ("wall_limit", None)
 
 
-def test_code_and_stdin_are_taken_as_they_are(hotel: Hotel, sandbox: str) -> None:
+def test_code_and_stdin_are_taken_as_they_are(hotel: ServerUnderTest, sandbox: str) -> None:
     body = {"code": "a b", "stdin": "ü\ud800\0", "timeout_seconds": 2.5}
     answer = hotel.client.post(f"/sandboxes/{sandbox}/exec", content=json.dumps(body))
     assert answer.json()["stdout"] == "ab"
     assert hotel.guest.stdin == b"\xc3\xbc\xed\xa0\x80\0"
 
 
-def test_output_comes_as_lines_and_the_result_last(hotel: Hotel, sandbox: str) -> None:
+def test_output_comes_as_lines_and_the_result_last(hotel: ServerUnderTest, sandbox: str) -> None:
     # The two bytes of an ü apart, and one that is no UTF-8.
     words = ["a", "!b", "c\xc3", "\xbc", "\xff", "!\xc3"]
     answer = hotel.exec(sandbox, "say", *words, **NDJSON)
@@ -371,7 +375,7 @@ def test_output_comes_as_lines_and_the_result_last(hotel: Hotel, sandbox: str) -
     assert [line.stdout or line.stderr for line in lines[:2]] == ["a", "!b"]
 
 
-def test_lines_come_while_the_command_runs(hotel: Hotel, sandbox: str) -> None:
+def test_lines_come_while_the_command_runs(hotel: ServerUnderTest, sandbox: str) -> None:
     body = {"command": ["say-and-wait", "early"]}
     url = f"/sandboxes/{sandbox}/exec"
     with hotel.client.stream("POST", url, json=body, headers=NDJSON) as answer:
@@ -382,7 +386,9 @@ def test_lines_come_while_the_command_runs(hotel: Hotel, sandbox: str) -> None:
         assert list(lines) == []
 
 
-def test_what_breaks_under_way_is_a_last_line_and_before_that_an_error(hotel: Hotel) -> None:
+def test_what_breaks_under_way_is_a_last_line_and_before_that_an_error(
+    hotel: ServerUnderTest,
+) -> None:
     ids = [hotel.create()["id"] for _ in range(3)]
     stopped, lost, silent = hotel.inn.guests
     ends: list[Callable[[], Any]] = [
@@ -408,7 +414,9 @@ def test_what_breaks_under_way_is_a_last_line_and_before_that_an_error(hotel: Ho
         problem(asked.result(), 410, "sandbox_stopped")
 
 
-def test_a_lost_sandbox_is_an_error_that_no_client_tries_again(hotel: Hotel, sandbox: str) -> None:
+def test_a_lost_sandbox_is_an_error_that_no_client_tries_again(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(hotel.exec, sandbox, "wait", "a")
         hotel.service.until(lambda: bool(hotel.guest.waiting))
@@ -419,7 +427,7 @@ def test_a_lost_sandbox_is_an_error_that_no_client_tries_again(hotel: Hotel, san
     assert hotel.client.delete(f"/sandboxes/{sandbox}?missing_ok=true").json() == {"stopped": 0}
 
 
-def test_no_sandbox_to_be_had_is_a_503_to_try_again(hotel: Hotel) -> None:
+def test_no_sandbox_to_be_had_is_a_503_to_try_again(hotel: ServerUnderTest) -> None:
     hotel.inn.refusals.append(SandboxUnavailable("no room"))
     answer = hotel.client.post("/sandboxes", json={})
     assert problem(answer, 503, "sandbox_unavailable").retryable
@@ -439,7 +447,7 @@ async def asking(service: Service, method: str, url: str, **options: Any) -> Asy
 @pytest.mark.parametrize("headers", [{}, NDJSON])
 @pytest.mark.parametrize("command", [["wait", "said"], ["say-and-wait", "early"]])
 def test_a_client_that_hangs_up_ends_its_command(
-    hotel: Hotel,
+    hotel: ServerUnderTest,
     sandbox: str,
     headers: dict[str, str],
     command: list[str],
@@ -452,7 +460,7 @@ def test_a_client_that_hangs_up_ends_its_command(
 
     asyncio.run(hang_up())
     hotel.service.until(lambda: hotel.guest.cancelled == ["said"])
-    hotel.service.until(lambda: hotel.service.rooms.queue.busy == 0)
+    hotel.service.until(lambda: hotel.service.parts.queue.busy == 0)
     hotel.service.until(lambda: not hotel.service.server.server_state.tasks)
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
     found = hotel.client.get(f"/sandboxes/{sandbox}").json()
@@ -465,12 +473,12 @@ def test_a_stream_that_nobody_reads_keeps_little() -> None:
         output.hear("stdout" if number % 2 else "stderr", b"x")
     assert len(output._pieces) <= MOST_PIECES + 1
     read = {"stdout": "", "stderr": ""}
-    while (line := output.take()) is not None:
+    while (line := output.next_line()) is not None:
         for name, text in json.loads(line).items():
             read[name] += text
     assert (len(read["stdout"]), len(read["stderr"])) == (50_000, 50_000)
     output.hear("stdout", b"y" * (1 << 20))
-    line = output.take()
+    line = output.next_line()
     assert line is not None
     assert len(line) < 100_000
 
@@ -498,7 +506,7 @@ def test_the_metrics_count_commands_and_sandboxes() -> None:
 # ---------------------------------------------------------------- create, again
 
 
-def test_a_client_that_hangs_up_while_its_sandbox_is_made_gets_none(hotel: Hotel) -> None:
+def test_a_client_that_hangs_up_while_its_sandbox_is_made_gets_none(hotel: ServerUnderTest) -> None:
     async def hang_up() -> None:
         async with asking(hotel.service, "POST", "/sandboxes", json={}):
             await asyncio.to_thread(hotel.service.until, lambda: hotel.inn.coming == 1)
@@ -511,7 +519,9 @@ def test_a_client_that_hangs_up_while_its_sandbox_is_made_gets_none(hotel: Hotel
     assert hotel.inn.guests == []
 
 
-def test_with_a_key_a_retry_finds_the_sandbox_that_was_made_meanwhile(hotel: Hotel) -> None:
+def test_with_a_key_a_retry_finds_the_sandbox_that_was_made_meanwhile(
+    hotel: ServerUnderTest,
+) -> None:
     key = {"Idempotency-Key": "k1"}
 
     async def hang_up() -> None:
@@ -535,7 +545,7 @@ def test_with_a_key_a_retry_finds_the_sandbox_that_was_made_meanwhile(hotel: Hot
     assert "idempotency-key" in problem(other, 422, "invalid_request").message
 
 
-def test_with_a_key_what_could_not_be_made_is_made_by_the_retry(hotel: Hotel) -> None:
+def test_with_a_key_what_could_not_be_made_is_made_by_the_retry(hotel: ServerUnderTest) -> None:
     key = {"Idempotency-Key": "k2"}
     hotel.inn.refusals.append(SandboxUnavailable("no room"))
     answer = hotel.client.post("/sandboxes", json={}, headers=key)
@@ -573,7 +583,7 @@ def test_two_tenants_may_use_the_same_key() -> None:
         "..x",
     ],
 )
-def test_files_come_back_byte_by_byte(hotel: Hotel, sandbox: str, path: str) -> None:
+def test_files_come_back_byte_by_byte(hotel: ServerUnderTest, sandbox: str, path: str) -> None:
     data = bytes(range(256)) * 10
     url = f"/sandboxes/{sandbox}/files/{quote(path)}"
     answer = hotel.client.put(url, content=data)
@@ -584,7 +594,7 @@ def test_files_come_back_byte_by_byte(hotel: Hotel, sandbox: str, path: str) -> 
     assert answer.headers["content-type"] == "application/octet-stream"
 
 
-def test_an_empty_file_is_a_file(hotel: Hotel, sandbox: str) -> None:
+def test_an_empty_file_is_a_file(hotel: ServerUnderTest, sandbox: str) -> None:
     url = f"/sandboxes/{sandbox}/files/x"
     assert hotel.client.put(url).status_code == 204
     assert hotel.client.get(url).content == b""
@@ -603,7 +613,7 @@ def test_an_empty_file_is_a_file(hotel: Hotel, sandbox: str) -> None:
     ],
 )
 def test_files_that_cannot_be_read(
-    hotel: Hotel, sandbox: str, path: str, status: int, reason: str
+    hotel: ServerUnderTest, sandbox: str, path: str, status: int, reason: str
 ) -> None:
     hotel.guest.files = {"big": bytes((1 << 20) + 1), "\ufffd": b"not this one"}
     url = f"/sandboxes/{sandbox}/files/{path}"
@@ -613,7 +623,9 @@ def test_files_that_cannot_be_read(
         assert len(hotel.guest.files) == 2
 
 
-def test_a_file_that_is_too_large_or_has_no_room_is_refused(hotel: Hotel, sandbox: str) -> None:
+def test_a_file_that_is_too_large_or_has_no_room_is_refused(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     url = f"/sandboxes/{sandbox}/files"
     problem(hotel.client.put(f"{url}/full", content=b"x"), 422, "invalid_request")
     assert hotel.client.put(f"{url}/x", content=bytes(1 << 20)).status_code == 204
@@ -622,10 +634,10 @@ def test_a_file_that_is_too_large_or_has_no_room_is_refused(hotel: Hotel, sandbo
     assert list(hotel.guest.files) == ["x"]
 
 
-def test_a_ttl_does_not_pass_in_the_middle_of_an_upload(hotel: Hotel) -> None:
+def test_a_ttl_does_not_pass_in_the_middle_of_an_upload(hotel: ServerUnderTest) -> None:
     clock = hotel.create(ttl_seconds=0.8)["id"]
     sandbox = hotel.create(ttl_seconds=0.5)["id"]
-    registry = hotel.service.rooms.registry
+    registry = hotel.service.parts.registry
 
     def slowly() -> Iterator[bytes]:
         yield b"a"
@@ -641,10 +653,12 @@ def test_a_ttl_does_not_pass_in_the_middle_of_an_upload(hotel: Hotel) -> None:
     assert "its ttl of 0.5 s passed" in message
 
 
-def test_a_sandbox_that_is_stopped_in_the_middle_of_an_upload(hotel: Hotel, sandbox: str) -> None:
+def test_a_sandbox_that_is_stopped_in_the_middle_of_an_upload(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     def stopping() -> Iterator[bytes]:
         yield b"a"
-        hotel.service.until(lambda: hotel.service.rooms.registry.find("local", sandbox)._uses == 1)
+        hotel.service.until(lambda: hotel.service.parts.registry.find("local", sandbox)._uses == 1)
         with hotel.service.client() as other:
             other.delete(f"/sandboxes/{sandbox}")
         yield b"b"
@@ -656,7 +670,7 @@ def test_a_sandbox_that_is_stopped_in_the_middle_of_an_upload(hotel: Hotel, sand
 # ---------------------------------------------------------------- grade
 
 
-def grade(hotel: Hotel, sandbox: str, **body: Any) -> dict[str, Any]:
+def grade(hotel: ServerUnderTest, sandbox: str, **body: Any) -> dict[str, Any]:
     answer = hotel.client.post(f"/sandboxes/{sandbox}/grade", json=body)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
@@ -713,7 +727,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
     with serving(judge, slots=1) as hotel, ThreadPoolExecutor(10) as pool:
 
         def cancel_all() -> None:
-            for batch in hotel.service.rooms.desk.running:
+            for batch in hotel.service.parts.handler.running:
                 batch.cancel("test")
 
         ids = [hotel.create(files={"solution.py": ""})["id"] for _ in range(10)]
@@ -721,7 +735,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.rooms.sandboxes._gradings
+        gradings = hotel.service.parts.sandboxes._gradings
         hotel.service.until(lambda: gradings.queued == 8 and judge.entered == 1)
         assert sum(guest.snapshots for guest in hotel.inn.guests) == 2
         for each in ids:
@@ -754,7 +768,7 @@ def test_a_client_that_hangs_up_ends_its_grading() -> None:
     judge = Held()
     with serving(judge) as hotel:
         sandbox = hotel.create(files={"solution.py": ""})["id"]
-        kept = hotel.service.rooms.registry.find("local", sandbox)
+        kept = hotel.service.parts.registry.find("local", sandbox)
 
         async def hang_up() -> None:
             url, body = f"/sandboxes/{sandbox}/grade", {"grader": EXEC_GRADER}
@@ -765,7 +779,7 @@ def test_a_client_that_hangs_up_ends_its_grading() -> None:
         asyncio.run(hang_up())
         hotel.service.until(lambda: judge.cancelled == 1)
         hotel.service.until(lambda: kept._uses == 0)
-        assert not hotel.service.rooms.desk.running
+        assert not hotel.service.parts.handler.running
 
 
 # ---------------------------------------------------------------- the end
@@ -779,7 +793,7 @@ def test_a_draining_service_finishes_commands_and_takes_none() -> None:
         asked = pool.submit(hotel.exec, sandbox, "wait", "a")
         service.until(lambda: bool(guest.waiting))
         hotel.sigterm()
-        service.until(lambda: service.rooms.queue.draining)
+        service.until(lambda: service.parts.queue.draining)
         with service.client() as client:
             url = f"/sandboxes/{sandbox}"
             for answer in (
@@ -803,7 +817,7 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.rooms.sandboxes._gradings
+        gradings = hotel.service.parts.sandboxes._gradings
         hotel.service.until(lambda: gradings.queued == 2 and judge.entered == 1)
         hotel.sigterm()
         answers = [each.result() for each in asked]
@@ -836,7 +850,7 @@ def test_nothing_is_left_when_the_service_closes() -> None:
 
 
 def test_a_bug_in_a_sandbox_route_is_a_500_that_tells_nothing(
-    hotel: Hotel, sandbox: str, monkeypatch: pytest.MonkeyPatch
+    hotel: ServerUnderTest, sandbox: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any) -> None:
         raise RuntimeError("secret")
@@ -847,7 +861,9 @@ def test_a_bug_in_a_sandbox_route_is_a_500_that_tells_nothing(
     assert "secret" not in answer.text
 
 
-def test_the_examples_of_the_openapi_page_are_answered(hotel: Hotel, sandbox: str) -> None:
+def test_the_examples_of_the_openapi_page_are_answered(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     paths = hotel.client.get("/openapi.json").json()["paths"]
     models: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
         "/sandboxes": (wire.SandboxRequest, wire.Sandbox),
@@ -864,7 +880,9 @@ def test_the_examples_of_the_openapi_page_are_answered(hotel: Hotel, sandbox: st
         assert answer.status_code in (200, 201), answer.text
 
 
-def test_many_threads_use_one_sandbox_while_it_is_stopped(hotel: Hotel, sandbox: str) -> None:
+def test_many_threads_use_one_sandbox_while_it_is_stopped(
+    hotel: ServerUnderTest, sandbox: str
+) -> None:
     stop = threading.Barrier(11)
 
     def use(_: int) -> list[int]:
@@ -885,4 +903,4 @@ def test_many_threads_use_one_sandbox_while_it_is_stopped(hotel: Hotel, sandbox:
     assert set(codes) <= {200, 410}
     for each in found:
         assert each.result() == sorted(each.result())  # once it is over, it stays over
-    assert hotel.service.rooms.queue.busy == 0
+    assert hotel.service.parts.queue.busy == 0

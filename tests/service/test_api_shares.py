@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from pydantic import SecretStr, ValidationError
-
 from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
 from policy_server import calls, policy_server
+from pydantic import SecretStr, ValidationError
+from scripted_sandboxes import FakeBackend
+
 from proctor_service.errors import Busy
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 TOKENS = SecretStr(json.dumps({"a": "token-a", "b": "token-b"}))
 
@@ -34,7 +34,7 @@ def refusal(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
 
 async def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
     """The order in which the first of each body ran: one slot, and the first body holds it."""
-    queue = service.rooms.queue
+    queue = service.parts.queue
 
     def taken(count: int) -> bool:
         return queue.busy + queue.queued == count
@@ -80,7 +80,7 @@ def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
                 ]
                 await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
                 assert sorted(gate.entered) == ["a1", "b1", "b2"]
-                assert service.rooms.queue.queued == 2
+                assert service.parts.queue.queued == 2
                 service.call(gate.open)
                 await asyncio.gather(*asked)
 
@@ -90,7 +90,7 @@ def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
 
 def test_a_tenants_quota_of_sandboxes_is_for_that_tenant() -> None:
     settings = Settings(tenant_sandboxes={"*": 2, "b": 0}, tokens=TOKENS)
-    with running_service(settings, backend=Inn()) as service, service.client() as client:
+    with running_service(settings, backend=FakeBackend()) as service, service.client() as client:
         made = [client.post("/sandboxes", json={}, headers=bearer("a")) for _ in range(2)]
         refused = client.post("/sandboxes", json={}, headers=bearer("a"))
         assert refusal(refused, 429, "quota_exceeded")["retryable"]
@@ -110,7 +110,7 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
             asked.append((whose, priority))
             raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
 
-        monkeypatch.setattr(service.rooms.queue, "check_deadline", late)
+        monkeypatch.setattr(service.parts.queue, "check_deadline", late)
         answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
         assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
         assert answer.headers["retry-after"] == "39"
@@ -129,7 +129,7 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
             asked_of_policy += 1
             if asked_of_policy == 1:  # in the middle of the first turn
                 service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                service.until(lambda: service.rooms.queue.draining)
+                service.until(lambda: service.parts.queue.draining)
                 return calls(("execute_code", {"code": "print('still here')"}))
             assert "still here" in asked.last
             return calls(("submit_solution", {"code": "def f():\n    return 1"}))

@@ -1,4 +1,4 @@
-"""The design that can be checked by reading: imports go one way, and what runs inside stands alone."""
+"""The design that can be checked by reading: imports go one way, and the guest runtime stands alone."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from pathlib import Path
 
 SERVICE = Path(__file__).resolve().parents[2] / "service" / "proctor_service"
 
-# room → what it may import of the service, besides itself
+# folder or module → what it may import of the service, besides itself
 MAY_IMPORT = {
-    "inside": set(),
-    "sandbox": {"errors", "settings", "languages", "inside"},
-    "judge": {"errors", "languages", "inside", "sandbox.interface"},
-    "admission": {"errors"},
-    "registry": {"errors", "admission", "sandbox.interface"},
-    "attempts": {"errors", "admission"},
-    "evaluate": {"errors", "admission", "attempts", "judge", "sandbox.interface"},
-    "running": {"errors", "languages", "admission", "attempts", "sandbox.interface"},
-    "replicas": {"errors"},
-    "redis_store": {"errors"},
+    "codec": set(),
+    "guest": {"codec"},
+    "settings": {"errors"},
+    "sandbox": {"errors", "settings", "guest"},
+    "judge": {"errors", "settings.languages", "settings.java_names", "codec", "guest",
+              "sandbox.interface"},
+    "scheduling": {"errors", "settings.languages", "sandbox.interface"},
+    "sessions": {"errors", "scheduling", "sandbox.interface"},
+    "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
+    "cluster": {"errors"},
     "rollout": {"errors", "evaluate", "judge.extract", "judge.submission", "sandbox.interface"},
-    "metrics": {"errors", "admission", "evaluate", "judge", "rollout", "sandbox.interface"},
-    "measured": {"errors", "evaluate", "judge", "metrics", "rollout", "sandbox.interface"},
-    "readiness": {"errors", "evaluate", "judge", "sandbox.interface"},
-    "tracing": {"errors", "evaluate", "judge", "rollout", "sandbox.interface"},
-    "api": {"errors", "settings", "languages", "admission", "evaluate", "judge", "metrics", "logs",
-            "registry", "replicas", "rollout", "running", "sandbox.interface"},
+    "observability": {"errors", "scheduling", "evaluate", "judge", "rollout", "sandbox.interface"},
+    "api": {"errors", "settings", "scheduling", "evaluate", "judge", "observability.metrics",
+            "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface"},
 }  # fmt: skip
+MOST_AT_THE_TOP = 17
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -45,39 +43,47 @@ def imports_of(path: Path) -> Iterator[str]:
                 yield name.removeprefix("proctor_service.")
 
 
-def files_of(room: str) -> list[Path]:
-    folder = SERVICE / room
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SERVICE / f"{room}.py"]
+def files_of(name: str) -> list[Path]:
+    folder = SERVICE / name
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [SERVICE / f"{name}.py"]
 
 
 def test_imports_go_one_way() -> None:
     wrong = []
-    for room, allowed in MAY_IMPORT.items():
-        for path in files_of(room):
+    for name_above, allowed in MAY_IMPORT.items():
+        for path in files_of(name_above):
             for name in imports_of(path):
-                own = name.split(".")[0] == room
+                own = name.split(".")[0] == name_above
                 if not own and not any(name == a or name.startswith(a + ".") for a in allowed):
                     wrong.append(f"{path.relative_to(SERVICE)} imports {name}")
     assert wrong == []
 
 
 def test_only_the_composition_root_knows_a_concrete_backend() -> None:
+    concrete = ("sandbox.backends", "sandbox.local", "sandbox.aviato")
     knowing = {
         str(path.relative_to(SERVICE))
         for path in SERVICE.rglob("*.py")
-        if "backends" not in path.parts
+        if path.relative_to(SERVICE).parts[0] != "sandbox"
         for name in imports_of(path)
-        if name.startswith("sandbox.backends")
+        if name.startswith(concrete)
     }
     assert knowing <= {"app.py", "cli/doctor.py"}
 
 
-def test_what_runs_in_a_sandbox_needs_the_standard_library_alone() -> None:
-    local = SERVICE / "sandbox" / "backends" / "local"
+def test_the_top_level_is_small() -> None:
+    found = {path.name for path in SERVICE.iterdir()} - {"__pycache__"}
+    assert len(found - {"__init__.py", "__main__.py", "py.typed"}) <= MOST_AT_THE_TOP
+
+
+def test_the_guest_needs_the_standard_library_alone() -> None:
+    sandbox = SERVICE / "sandbox"
     inside = [
-        *files_of("inside"),
-        *files_of("sandbox/backends/aviato/inside"),
-        *(local / f"{name}.py" for name in ("kernel", "jail", "forkserver", "procfs")),
+        *files_of("guest"),
+        *files_of("codec"),
+        *files_of("sandbox/aviato/guest"),
+        *(sandbox / "linux" / f"{name}.py" for name in ("kernel", "procfs", "turn_clock")),
+        *(sandbox / "local" / f"{name}.py" for name in ("isolation", "fork_server", "zygote")),
     ]
     tools = {"pytest", "numpy"}
     for path in inside:
@@ -96,7 +102,7 @@ def test_only_the_settings_read_the_environment() -> None:
     reading = {
         str(path.relative_to(SERVICE))
         for path in SERVICE.rglob("*.py")
-        if "inside" not in path.parts and "os.environ" in path.read_text()
+        if "guest" not in path.parts and "os.environ" in path.read_text()
     }
-    # The forkserver gives a sandbox its own; the command line looks where a client looks.
-    assert reading <= {"sandbox/backends/local/forkserver.py", "cli/target.py", "cli/temporary.py"}
+    # The fork server gives a sandbox its own; the command line looks where a client looks.
+    assert reading <= {"sandbox/local/fork_server.py", "cli/target.py", "cli/temporary.py"}

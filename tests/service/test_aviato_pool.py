@@ -11,9 +11,9 @@ import pytest
 from cwsandbox import CWSandboxAuthenticationError, SandboxResourceExhaustedError
 
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.sandbox.backends.aviato.failures import failure_of
-from proctor_service.sandbox.backends.aviato.plan import Order, Plan, Shape, make_plan
-from proctor_service.sandbox.backends.aviato.pool import Pool
+from proctor_service.sandbox.aviato.failures import failure_of
+from proctor_service.sandbox.aviato.plan import Order, Plan, Shape, make_plan
+from proctor_service.sandbox.aviato.pool import Pool
 from proctor_service.settings import Settings
 
 
@@ -95,7 +95,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def test_it_is_full_when_it_is_open_and_filled_again_after_each_loan() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         assert pool.census()["ready"] >= 3
-        lent = [await pool.take(plan().pool_shape) for _ in range(5)]
+        lent = [await pool.lease(plan().pool_shape) for _ in range(5)]
         assert len({box.id for box in lent}) == 5
         await until(lambda: pool.census()["ready"] >= 3)
         assert pool.census()["leased"] == 5
@@ -106,7 +106,7 @@ def test_it_is_full_when_it_is_open_and_filled_again_after_each_loan() -> None:
 def test_no_more_are_made_at_once_than_may_be() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.gate.clear()
-        waiting = [asyncio.create_task(pool.take(plan().pool_shape)) for _ in range(20)]
+        waiting = [asyncio.create_task(pool.lease(plan().pool_shape)) for _ in range(20)]
         await until(lambda: maker.under_way == 4)
         assert pool.census()["starting"] == 4
         maker.gate.set()
@@ -117,8 +117,8 @@ def test_no_more_are_made_at_once_than_may_be() -> None:
 
 def test_no_more_are_held_than_there_may_be() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
-        lent = [await pool.take(plan().pool_shape) for _ in range(6)]
-        waiting = asyncio.create_task(pool.take(plan().pool_shape))
+        lent = [await pool.lease(plan().pool_shape) for _ in range(6)]
+        waiting = asyncio.create_task(pool.lease(plan().pool_shape))
         for _ in range(50):
             await asyncio.sleep(0)
         assert not waiting.done()
@@ -132,7 +132,7 @@ def test_an_old_one_is_stopped_and_not_lent() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         for box in maker.made:
             box.born -= 100
-        fresh = await pool.take(plan().pool_shape)
+        fresh = await pool.lease(plan().pool_shape)
         assert fresh.id not in {"box-1", "box-2", "box-3"}
         await until(lambda: all(box.stopped for box in maker.made[:3]))
 
@@ -142,11 +142,11 @@ def test_an_old_one_is_stopped_and_not_lent() -> None:
 def test_one_that_was_emptied_is_lent_again_unless_it_is_old_or_another_size() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         shape = plan().pool_shape
-        lent = [await pool.take(shape) for _ in range(3)]
+        lent = [await pool.lease(shape) for _ in range(3)]
         pool.give_back(lent[0])
         lent[1].born -= 100
         pool.give_back(lent[1])
-        large = await pool.take(Shape(8192))
+        large = await pool.lease(Shape(8192))
         pool.give_back(large)
         await until(lambda: maker.made[1].stopped and large.id in stopped(maker))
         assert not maker.made[0].stopped
@@ -160,7 +160,7 @@ def stopped(maker: Maker) -> set[str]:
 
 def test_another_size_is_made_for_the_purpose() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
-        large = await pool.take(Shape(8192, network=True))
+        large = await pool.lease(Shape(8192, network=True))
         assert large.shape == Shape(8192, network=True)
         assert pool.census()["ready"] >= 3
 
@@ -170,7 +170,7 @@ def test_another_size_is_made_for_the_purpose() -> None:
 def test_those_who_wait_get_what_is_made_after_a_shortage() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.error = SandboxResourceExhaustedError("no room")
-        waiting = [asyncio.create_task(pool.take(plan().pool_shape)) for _ in range(8)]
+        waiting = [asyncio.create_task(pool.lease(plan().pool_shape)) for _ in range(8)]
         await until(lambda: maker.under_way == 0 and pool.census()["ready"] == 0)
         maker.error = None
         assert len({box.id for box in await asyncio.gather(*waiting)}) == 8
@@ -181,14 +181,14 @@ def test_those_who_wait_get_what_is_made_after_a_shortage() -> None:
 def test_where_asking_again_cannot_help_nobody_waits() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.error = CWSandboxAuthenticationError("who are you")
-        takes = (pool.take(plan().pool_shape) for _ in range(20))
+        takes = (pool.lease(plan().pool_shape) for _ in range(20))
         found = await asyncio.gather(*takes, return_exceptions=True)
         failures = [each for each in found if isinstance(each, SandboxUnavailable)]
         assert len(failures) >= 10
         assert all("refused_credentials" in failure.message for failure in failures)
         maker.error = None
         await until(lambda: pool.census()["ready"] >= 3)
-        await pool.take(plan().pool_shape)
+        await pool.lease(plan().pool_shape)
 
     ask(question)
 
@@ -197,9 +197,9 @@ def test_none_in_time_is_said() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
-            await pool.take(plan().pool_shape)
+            await pool.lease(plan().pool_shape)
         with pytest.raises(SandboxUnavailable, match="capacity"):
-            await pool.take(plan().pool_shape)
+            await pool.lease(plan().pool_shape)
         maker.gate.set()
 
     ask(question, start_seconds=0.05)
@@ -209,9 +209,9 @@ def test_one_who_goes_away_while_waiting_takes_none() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
-            await pool.take(plan().pool_shape)
-        first = asyncio.create_task(pool.take(plan().pool_shape))
-        second = asyncio.create_task(pool.take(plan().pool_shape))
+            await pool.lease(plan().pool_shape)
+        first = asyncio.create_task(pool.lease(plan().pool_shape))
+        second = asyncio.create_task(pool.lease(plan().pool_shape))
         await until(lambda: maker.under_way == 4)
         first.cancel()
         maker.gate.set()
@@ -226,8 +226,8 @@ def test_closing_ends_what_is_being_made_and_those_who_wait() -> None:
     async def question(pool: Pool, maker: Maker) -> None:
         maker.gate.clear()
         for _ in range(pool.census()["ready"]):
-            await pool.take(plan().pool_shape)
-        waiting = asyncio.create_task(pool.take(plan().pool_shape))
+            await pool.lease(plan().pool_shape)
+        waiting = asyncio.create_task(pool.lease(plan().pool_shape))
         await until(lambda: maker.under_way == 4)
         await pool.close()
         with pytest.raises(SandboxUnavailable, match="stopping"):

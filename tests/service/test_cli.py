@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
-
 from command_line import forget_settings, proctor
 from harness import WAIT_SECONDS, Service, running_service
+from pydantic import SecretStr
+
 from proctor_client import wire
 from proctor_service.cli.console import plain
+from proctor_service.cli.datasets import Task
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
-from proctor_service.datasets import Task
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-
 from command_line import forget_settings, proctor
 from harness import Service, running_service
+from scripted_sandboxes import FakeBackend
+
 from proctor_client import Client, Sandbox
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -24,7 +24,7 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def service() -> Iterator[Service]:
-    with running_service(backend=Inn()) as running:
+    with running_service(backend=FakeBackend()) as running:
         yield running
 
 
@@ -102,7 +102,7 @@ def test_stop_without_a_tag_stops_nothing(service: Service, made: list[Sandbox])
 def test_the_environment_says_where_and_who(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = {"a": "token-a", "b": "token-b"}
     settings = Settings(tokens=json.dumps(tokens))
-    with running_service(settings, backend=Inn()) as service:
+    with running_service(settings, backend=FakeBackend()) as service:
         monkeypatch.setenv("PROCTOR_URL", service.url)
         monkeypatch.setenv("PROCTOR_TOKEN", "token-a")
         with Client(service.url, token="token-a") as client, client.sandbox(tags=["x"]) as mine:

@@ -7,14 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from command_line import forget_settings, proctor
 from fastapi import FastAPI
+from harness import free_ports, running_service
 from pydantic import SecretStr
 from typer.testing import Result
 
 import proctor_service.app
 import proctor_service.sandbox.backends
-from command_line import forget_settings, proctor
-from harness import free_ports, running_service
 from proctor_service.cli.console import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError

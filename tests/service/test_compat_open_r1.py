@@ -8,14 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
-
 from compat_clients import asking
 from harness import Service, running_service
+from scripted_sandboxes import FakeBackend
+
 from proctor_service.api.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.interface import Traits
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 BODY: dict[str, Any] = {
     "scripts": ["1.0", "0.5"],
@@ -27,12 +27,12 @@ PATH = "/compat/execute_batch"
 
 
 @pytest.fixture
-def inn() -> Inn:
-    return Inn(Traits("scripted", languages=("python", "bash")))
+def inn() -> FakeBackend:
+    return FakeBackend(Traits("scripted", languages=("python", "bash")))
 
 
 @pytest.fixture
-def service(inn: Inn) -> Iterator[Service]:
+def service(inn: FakeBackend) -> Iterator[Service]:
     with running_service(Settings(slots=2), backend=inn) as running:
         yield running
 
@@ -43,7 +43,9 @@ def client(service: Service) -> Iterator[httpx.Client]:
         yield opened
 
 
-def test_a_failure_of_ours_is_null_and_the_others_stand(client: httpx.Client, inn: Inn) -> None:
+def test_a_failure_of_ours_is_null_and_the_others_stand(
+    client: httpx.Client, inn: FakeBackend
+) -> None:
     inn.refusals = [SandboxUnavailable("none can be had") for _ in range(1000)]
     answer = client.post(PATH, json=BODY)
     assert answer.status_code == 200
@@ -53,13 +55,13 @@ def test_a_failure_of_ours_is_null_and_the_others_stand(client: httpx.Client, in
         assert each["exception_str"] == "sandbox_unavailable: none can be had"
 
 
-def test_a_service_that_stops_gives_null(inn: Inn) -> None:
+def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
     with running_service(Settings(slots=1, grace_seconds=0.4), backend=inn) as service:
         service.call(inn.door.clear)
         with asking(service, PATH, BODY) as asked:
             service.until(lambda: inn.coming == 1)
             service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.rooms.queue.draining)
+            service.until(lambda: service.parts.queue.draining)
             with service.client() as client:
                 late = client.post(PATH, json=BODY | {"timeout": 29})
             answer = asked.answer()
@@ -68,7 +70,7 @@ def test_a_service_that_stops_gives_null(inn: Inn) -> None:
         assert [script["execution"] for script in each.json()] == [None, None]
 
 
-def test_what_takes_too_long_is_null(inn: Inn) -> None:
+def test_what_takes_too_long_is_null(inn: FakeBackend) -> None:
     with running_service(Settings(slots=1), backend=inn) as service, service.client() as client:
         service.call(inn.door.clear)
         answer = client.post(f"{PATH}?hold_seconds=0.2", json=BODY)

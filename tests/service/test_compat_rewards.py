@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-
 from compat_clients import Failing, asking
 from harness import Gate, Service, running_service
+
 from proctor_client import wire
 from proctor_service.api.compat.slime import grader_of
 from proctor_service.errors import InvalidRequest, InvalidTask, SandboxLost

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-
 from compat_clients import Failing, asking
 from harness import Gate, Service, running_service
+from scripted_sandboxes import FakeBackend
+
 from proctor_service.errors import SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.interface import Traits
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 VERL: dict[str, Any] = {
     "compile_timeout": 5,
@@ -31,12 +31,12 @@ TINKER = {"code": "printed", "language": "python", "run_timeout": 6, "files": {}
 
 
 @pytest.fixture
-def inn() -> Inn:
-    return Inn(Traits("scripted", languages=("python", "bash")))
+def inn() -> FakeBackend:
+    return FakeBackend(Traits("scripted", languages=("python", "bash")))
 
 
 @pytest.fixture
-def service(inn: Inn) -> Iterator[Service]:
+def service(inn: FakeBackend) -> Iterator[Service]:
     with running_service(Settings(slots=1), backend=inn) as running:
         yield running
 
@@ -65,7 +65,7 @@ def test_what_existing_clients_send_is_run(client: httpx.Client, body: dict[str,
     }
 
 
-def test_limits_stdin_and_files_reach_the_sandbox(client: httpx.Client, inn: Inn) -> None:
+def test_limits_stdin_and_files_reach_the_sandbox(client: httpx.Client, inn: FakeBackend) -> None:
     data = base64.b64encode(b"\x00\xff").decode()
     body = VERL | {
         "stdin": "typed",
@@ -82,7 +82,7 @@ def test_limits_stdin_and_files_reach_the_sandbox(client: httpx.Client, inn: Inn
     assert ran["files"] == {"a/b": data}
 
 
-def test_limits_above_the_ceilings_are_lowered(inn: Inn) -> None:
+def test_limits_above_the_ceilings_are_lowered(inn: FakeBackend) -> None:
     settings = Settings(max_memory_mb=700, max_wall_seconds=3, max_cpu_seconds=3)
     with running_service(settings, backend=inn) as service, service.client() as client:
         body = VERL | {"memory_limit_MB": 10**6, "run_timeout": 10**6}
@@ -90,7 +90,7 @@ def test_limits_above_the_ceilings_are_lowered(inn: Inn) -> None:
     assert inn.left[0].limits.memory_mb == 700
 
 
-def test_a_language_that_is_not_here_is_named(client: httpx.Client, inn: Inn) -> None:
+def test_a_language_that_is_not_here_is_named(client: httpx.Client, inn: FakeBackend) -> None:
     answer = client.post("/compat/run_code", json=VERL | {"language": "php"})
     assert answer.status_code == 200
     assert answer.json()["status"] == "SandboxError"
@@ -127,7 +127,7 @@ def _json(body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("failure", [SandboxUnavailable("none"), SandboxLost("gone")])
 def test_a_failure_that_passes_is_not_seen(
-    client: httpx.Client, inn: Inn, failure: SandboxUnavailable
+    client: httpx.Client, inn: FakeBackend, failure: SandboxUnavailable
 ) -> None:
     inn.refusals = [type(failure)("gone") for _ in range(3)]
     assert client.post("/compat/run_code", json=VERL).json()["status"] == "Success"
@@ -135,7 +135,7 @@ def test_a_failure_that_passes_is_not_seen(
 
 @pytest.mark.parametrize("path", ["run_code", "run_jupyter"])
 def test_a_failure_of_ours_is_a_504_and_never_a_sandbox_error(
-    client: httpx.Client, inn: Inn, path: str
+    client: httpx.Client, inn: FakeBackend, path: str
 ) -> None:
     inn.refusals = [SandboxUnavailable("none can be had") for _ in range(100)]
     answer = client.post(f"/compat/{path}", json=VERL | {"cells": ["1"]})
@@ -146,12 +146,12 @@ def test_a_failure_of_ours_is_a_504_and_never_a_sandbox_error(
 def test_a_fault_in_the_code_of_ours_is_a_504(
     service: Service, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service.rooms.compat, "_runner", None)
+    monkeypatch.setattr(service.parts.compat, "_runner", None)
     assert client.post("/compat/run_code", json=VERL).status_code == 504
 
 
 def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
-    service: Service, client: httpx.Client, inn: Inn
+    service: Service, client: httpx.Client, inn: FakeBackend
 ) -> None:
     service.call(inn.door.clear)
     answer = client.post("/compat/run_code?hold_seconds=0.2", json=VERL)
@@ -163,19 +163,19 @@ def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
     with asking(service, "/compat/run_code", VERL) as asked:
         service.call(inn.door.set)
         assert asked.answer().json()["run_result"]["stdout"] == "printed"
-    service.until(lambda: not service.rooms.compat.running)
+    service.until(lambda: not service.parts.compat.running)
     assert len(inn.left) == 2
 
 
-def test_a_client_that_goes_away_leaves_nothing_behind(service: Service, inn: Inn) -> None:
+def test_a_client_that_goes_away_leaves_nothing_behind(service: Service, inn: FakeBackend) -> None:
     service.call(inn.door.clear)
     with service.client() as client, pytest.raises(httpx.ReadTimeout):
         client.post("/compat/run_code", json=VERL, timeout=0.5)
-    service.until(lambda: inn.coming == 0 and not service.rooms.compat.running)
-    assert service.rooms.queue.busy == 0
+    service.until(lambda: inn.coming == 0 and not service.parts.compat.running)
+    assert service.parts.queue.busy == 0
 
 
-def test_a_full_queue_is_waited_for(inn: Inn) -> None:
+def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
     settings = Settings(slots=1, max_queued=1)
     with running_service(settings, backend=inn) as service, service.client() as client:
         service.call(inn.door.clear)
@@ -184,7 +184,7 @@ def test_a_full_queue_is_waited_for(inn: Inn) -> None:
             asking(service, "/compat/run_code", bodies[0]) as first,
             asking(service, "/compat/run_code", bodies[1]) as second,
         ):
-            service.until(lambda: not service.rooms.queue.has_room)
+            service.until(lambda: not service.parts.queue.has_room)
             late = client.post("/compat/run_code?hold_seconds=0.3", json=bodies[2])
             assert late.status_code == 504
             service.call(inn.door.set)
@@ -194,26 +194,26 @@ def test_a_full_queue_is_waited_for(inn: Inn) -> None:
         assert again.json()["run_result"]["stdout"] == "2"
 
 
-def test_a_service_that_stops_says_try_again(inn: Inn) -> None:
+def test_a_service_that_stops_says_try_again(inn: FakeBackend) -> None:
     with running_service(Settings(slots=1, grace_seconds=0.4), backend=inn) as service:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
             service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.rooms.queue.draining)
+            service.until(lambda: service.parts.queue.draining)
             with service.client() as client:
                 late = client.post("/compat/run_code", json=VERL | {"code": "late"})
                 assert late.status_code == 504
             assert asked.answer().status_code == 504
 
 
-def test_what_runs_when_the_service_stops_is_answered(inn: Inn) -> None:
+def test_what_runs_when_the_service_stops_is_answered(inn: FakeBackend) -> None:
     with running_service(Settings(slots=1), backend=inn) as service:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
             service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.rooms.queue.draining)
+            service.until(lambda: service.parts.queue.draining)
             service.call(inn.door.set)
             assert asked.answer().json()["status"] == "Success"
 

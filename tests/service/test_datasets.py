@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_service.datasets import (
+from proctor_service.cli.datasets import (
     Completion,
     DatasetError,
     Format,
@@ -19,7 +20,6 @@ from proctor_service.datasets import (
     load_completions,
     load_tasks,
 )
-from shared_data import shared_data
 
 PROMPT = '''from typing import List
 

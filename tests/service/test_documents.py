@@ -35,9 +35,9 @@ def test_every_setting_is_listed() -> None:
 
 
 def test_every_metric_is_listed() -> None:
-    from proctor_service.metrics import Metrics
+    from proctor_service.observability.metrics import Metrics
 
-    code = (ROOT / "service" / "proctor_service" / "metrics.py").read_text()
+    code = (ROOT / "service" / "proctor_service" / "observability" / "metrics.py").read_text()
     names = set(re.findall(r'"(proctor_[a-z_]+)"', code))
     documented = set(re.findall(r"`(proctor_[a-z_]+)`", README.read_text()))
     assert Metrics() is not None

@@ -8,12 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-
 from harness import NoBackend
+
 from proctor_client.wire import ExecGrader, Scoring
-from proctor_service.admission.cache import Cache
-from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.queue import FairQueue
 from proctor_service.errors import (
     Cancelled,
     DeadlinePassed,
@@ -24,9 +21,12 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.evaluate import Corridor, Item, NoCode, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.result_cache import Cache
 
 LIMITS = Limits(1, 1, 64, 64, 8, 8)
 
@@ -51,10 +51,10 @@ def item(deadline: float = 1e9, scoring: Scoring = "all", cache_key: bytes | Non
     return Item("ev_1", submission, "t", "j", deadline, cache_key)
 
 
-def corridor(judge: Callable[[Submission, Backend], Coroutine[Any, Any, Judgement]]) -> Corridor:
+def corridor(judge: Callable[[Submission, Backend], Coroutine[Any, Any, Judgement]]) -> Evaluator:
     deadlines = Deadlines()
     cache = Cache[Outcome](10, 10_000, outcome_bytes, deadlines)
-    return Corridor(judge, NoBackend(), FairQueue(1, 10, deadlines), cache)
+    return Evaluator(judge, NoBackend(), FairQueue(1, 10, deadlines), cache)
 
 
 def evaluate(judge: Scripted, asked: Item) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proctor_service.sandbox.backends.local.idle import IdleClock, Sample, ThreadTimes
+from proctor_service.sandbox.local.idle import IdleClock, Sample, ThreadTimes
 
 Times = tuple[float, float, str]
 """Seconds run, seconds waited for a core, and the state."""
@@ -23,7 +23,7 @@ def sample(at: float, *threads: Times, throttled: float = 0.0) -> Sample:
 def idle_seconds(samples: Iterable[Sample]) -> float:
     """How much of the time is settled as idle."""
     clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
-    return sum(clock.settle(each).idle_seconds for each in samples)
+    return sum(clock.account(each).idle_seconds for each in samples)
 
 
 def test_sleep_counts() -> None:
@@ -68,15 +68,15 @@ def test_a_crowd_of_threads_is_settled_though_some_wait_at_every_look() -> None:
         for s in range(1, 640)
     ]
     clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
-    assert sum(clock.settle(each).seconds for each in crowd) > 500
+    assert sum(clock.account(each).seconds for each in crowd) > 500
 
 
 def test_a_thread_that_ended_while_it_waited_leaves_time_that_nobody_can_tell() -> None:
     clock = IdleClock(Sample(0.0, 0.0, {}), is_counted=True)
     parts = [
-        clock.settle(sample(1, (0.0, 0.0, "S"))),
-        clock.settle(sample(2, (0.0, 0.0, "S"), (0.0, 0.0, "R"))),
-        clock.settle(sample(3, (0.0, 0.0, "S"))),
+        clock.account(sample(1, (0.0, 0.0, "S"))),
+        clock.account(sample(2, (0.0, 0.0, "S"), (0.0, 0.0, "R"))),
+        clock.account(sample(3, (0.0, 0.0, "S"))),
     ]
     assert sum(part.idle_seconds for part in parts) == 1.0
     assert sum(part.unseen_seconds for part in parts) == 2.0

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge.json_answers import is_answer
 
 

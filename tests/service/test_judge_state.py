@@ -15,7 +15,6 @@ from proctor_client.wire import ExecGrader, Grader
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.run import RunnerFailed, Unfit, room_for, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.languages import LANGUAGES
 from proctor_service.sandbox.interface import (
     Backend,
     Ended,
@@ -26,6 +25,7 @@ from proctor_service.sandbox.interface import (
     Traits,
     Usage,
 )
+from proctor_service.settings.languages import LANGUAGES
 
 LIMITS = Limits(1, 1, 64, 64, 8, 16)
 GRADERS: dict[str, dict[str, Any]] = {
@@ -67,7 +67,7 @@ class Says:
     async def _lease(self) -> AsyncIterator[Sandbox]:
         yield _Saying(self, list(self.lines))
 
-    def keep(
+    def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         raise AssertionError("nothing is kept here")

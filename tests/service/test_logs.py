@@ -10,17 +10,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from harness import NoBackend
+
 from proctor_client.wire import ExecGrader
-from proctor_service.admission.cache import Cache
-from proctor_service.admission.deadlines import Deadlines
-from proctor_service.admission.queue import FairQueue
 from proctor_service.errors import InvalidTask
-from proctor_service.evaluate import Corridor, Item, NoCode, Outcome, outcome_bytes
+from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.logs import ConsoleFormatter, JsonFormatter
+from proctor_service.observability.logs import ConsoleFormatter, JsonFormatter
 from proctor_service.sandbox.interface import Backend, Limits, Usage
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.result_cache import Cache
 
 Format = Callable[..., str]
 
@@ -138,7 +138,7 @@ def evaluated(caplog: pytest.LogCaptureFixture) -> Callable[..., list[dict[str, 
     def run(level: int, source: str | None = SECRET, **fields: Any) -> list[dict[str, Any]]:
         deadlines = Deadlines()
         cache = Cache[Outcome](0, 1, outcome_bytes, deadlines)
-        corridor = Corridor(_judges, NoBackend(), FairQueue(1, 10, deadlines), cache)
+        corridor = Evaluator(_judges, NoBackend(), FairQueue(1, 10, deadlines), cache)
         submission: Submission | NoCode = NoCode()
         if source is not None:
             submission = Submission(source, ExecGrader(kind="exec"), LIMITS)

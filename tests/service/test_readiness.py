@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-
 from harness import exec_request, running_service
+
+from proctor_service.api.readiness import Readiness
 from proctor_service.errors import NoSandboxInTime, SandboxLost, SandboxUnavailable
-from proctor_service.readiness import Readiness
-from proctor_service.sandbox.backends.local import LocalBackend
+from proctor_service.sandbox.local import LocalBackend
 
 STEPS = 1000
 
@@ -81,7 +81,7 @@ def test_who_is_full_or_slow_is_not_broken() -> None:
 def test_a_real_service_is_ready_and_again_after_its_sandbox_was_lost() -> None:
     with running_service(judge=None) as service, service.client() as client:
         assert client.get("/readyz").status_code == 200
-        readiness = service.rooms.readiness
+        readiness = service.parts.readiness
         service.call(lambda: readiness.failed(SandboxLost("a test said so").message))
         service.until(lambda: not readiness.why_not)
         assert client.get("/readyz").status_code == 200
@@ -102,5 +102,5 @@ def test_a_service_whose_sandboxes_break_says_so(monkeypatch: pytest.MonkeyPatch
             assert answer.status_code == 503
             assert answer.json()["reason"] == "sandbox_unavailable"
             assert client.get("/healthz").status_code == 200
-        service.until(lambda: not service.rooms.readiness.why_not)
+        service.until(lambda: not service.parts.readiness.why_not)
         assert client.get("/readyz").status_code == 200

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-
 from harness import WAIT_SECONDS
 from policy_server import completion
+
 from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import (
     DeadlinePassed,

@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-
 from harness import WAIT_SECONDS
 from policy_server import (
     Act,
@@ -31,6 +30,7 @@ from policy_server import (
     says,
     sends,
 )
+
 from proctor_client.wire import Policy
 from proctor_service.errors import PolicyUnavailable
 from proctor_service.rollout.policy import Ask, ContextExceeded, Policies

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from proctor_client.wire import ExecGrader, ToolsAgent
-from proctor_service.api import workplaces as module
-from proctor_service.api.workplaces import workplaces
+from proctor_service.api.sandboxes import workplaces as module
+from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.errors import (
     Busy,
     Cancelled,
@@ -26,16 +26,16 @@ from proctor_service.errors import (
     SandboxNotFound,
     SandboxUnavailable,
 )
-from proctor_service.registry import Order, Registry
 from proctor_service.rollout.tools import Workplace
 from proctor_service.rollout.trajectory import Plan, Task
 from proctor_service.sandbox.interface import Command, Limits
+from proctor_service.sessions import Order, Registry
 
 LIMITS = Limits(1, 1, 64, 64, 8, 8)
 
 
 @dataclass
-class Kept:
+class Session:
     """A sandbox of the registry, by its name and how it ended."""
 
     id: str = "sb_1"
@@ -44,15 +44,15 @@ class Kept:
 
 
 @dataclass
-class Ledger:
+class IdempotencyStore:
     """A registry that fails as it is told, and then gives in."""
 
     fails: list[ProctorServiceError] = field(default_factory=list)
-    kept: Kept = field(default_factory=Kept)
+    kept: Session = field(default_factory=Session)
     orders: list[Order] = field(default_factory=list)
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
-    async def create(self, order: Order) -> Kept:
+    async def create(self, order: Order) -> Session:
         self.orders.append(order)
         self._fail()
         return self.kept
@@ -89,7 +89,7 @@ def plan(seconds: float = 100.0) -> Plan:
     return Plan("ro_1", task, agent, LIMITS, "all", "auto", "me", "run", deadline, ("x",))
 
 
-async def opened(ledger: Ledger) -> Workplace:
+async def opened(ledger: IdempotencyStore) -> Workplace:
     return await workplaces(cast(Registry, ledger))(plan())
 
 
@@ -99,7 +99,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sandbox_is_ordered_for_the_trajectory_and_outlives_its_deadline() -> None:
-    ledger = Ledger()
+    ledger = IdempotencyStore()
     place = asyncio.run(opened(ledger))
     [order] = ledger.orders
     assert place.id == "sb_1"
@@ -109,7 +109,7 @@ def test_a_sandbox_is_ordered_for_the_trajectory_and_outlives_its_deadline() -> 
 
 
 def test_what_is_asked_of_it_reaches_the_registry() -> None:
-    ledger = Ledger()
+    ledger = IdempotencyStore()
 
     async def use() -> None:
         place = await opened(ledger)
@@ -130,7 +130,7 @@ def test_what_is_asked_of_it_reaches_the_registry() -> None:
 
 
 def test_where_there_is_no_room_it_waits() -> None:
-    ledger = Ledger([QuotaExceeded("full"), Busy("full")])
+    ledger = IdempotencyStore([QuotaExceeded("full"), Busy("full")])
 
     async def use() -> None:
         place = await opened(ledger)
@@ -155,7 +155,7 @@ def test_a_sandbox_that_cannot_be_had(
     refusal: ProctorServiceError, failure: type[Exception]
 ) -> None:
     with pytest.raises(failure):
-        asyncio.run(opened(Ledger([refusal])))
+        asyncio.run(opened(IdempotencyStore([refusal])))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_only_what_a_sandbox_did_to_itself_is_the_policys_doing(
     by_own_act: bool, refusal: ProctorServiceError, failure: type[Exception]
 ) -> None:
     async def use() -> None:
-        ledger = Ledger(kept=Kept(by_own_act=by_own_act))
+        ledger = IdempotencyStore(kept=Session(by_own_act=by_own_act))
         place = await opened(ledger)
         ledger.fails = [refusal]
         await place.exec(Command(("true",)))

@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
+from harness import Service, exec_request, running_service
 from pydantic import SecretStr
+from scripted_sandboxes import FakeBackend
 from starlette.routing import Route
 
 from fault_rig.processes import Process
-from harness import Service, exec_request, running_service
 from proctor_service.api.auth import OPEN_PATHS
 from proctor_service.app import build_app
 from proctor_service.settings import Settings
-from scripted_sandboxes import Inn
 
 RED, BLUE = "red-token-0123456789", "blue-token-0123456789"
 TOKENS = SecretStr(json.dumps({"red": RED, "blue": BLUE}))
@@ -48,13 +48,13 @@ def routes(within: Any) -> Iterator[tuple[str, str]]:
             yield method, re.sub(r"{[^}]*}", "x", route.path)
 
 
-APP = build_app(Settings(tokens=TOKENS), Inn())
+APP = build_app(Settings(tokens=TOKENS), FakeBackend())
 CLOSED = [(method, path) for method, path in routes(APP) if path not in OPEN_PATHS]
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with running_service(Settings(tokens=TOKENS), backend=Inn()) as running:
+    with running_service(Settings(tokens=TOKENS), backend=FakeBackend()) as running:
         yield running
 
 

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import httpx
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from pydantic import SecretStr
-
 from fleet import fleet
 from harness import Service, exec_request, free_ports, running_service
+from opentelemetry.sdk.trace import TracerProvider
 from otlp_receiver import Receiver, otlp_receiver
 from policy_server import calls, policy_server
+from pydantic import SecretStr
+
 from proctor_client import Client
 from proctor_service.errors import JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.logs import configure_logging
+from proctor_service.observability.logs import configure_logging
+from proctor_service.observability.tracing import current_ids
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings
-from proctor_service.tracing import current_ids
 
 TOKEN = "a-very-secret-token"
 PROGRAM = "print('a-very-secret-program')"
@@ -200,7 +200,7 @@ print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "re
 
 def test_nothing_of_it_is_loaded_when_it_is_off() -> None:
     root = Path(__file__).resolve().parents[2]
-    path = ":".join(str(root / name) for name in ("client", "service", "tests"))
+    path = ":".join(str(root / name) for name in ("client", "service", "tests/support"))
     ran = subprocess.run(
         [sys.executable, "-c", OFF],
         capture_output=True,

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 from values_runtime import Pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_data import shared_data
 
 from proctor_client import wire
 from proctor_trainers.columns import BadTask, MissingColumns, task_from_columns
 from proctor_trainers.problems import DatasetError, load_problems
-from shared_data import shared_data
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
 ASSERTS = {"kind": "asserts", "tests": TESTS}

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from pydantic import SecretStr
-
 from harness import Service, running_service
+from pydantic import SecretStr
+from scripted_sandboxes import FakeBackend
+
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
-from proctor_service.registry.kept import ENDINGS
+from proctor_service.sessions.session import ENDINGS
 from proctor_service.settings import Settings
 from proctor_trainers.columns import MissingColumns
 from proctor_trainers.extras import MissingExtra
@@ -22,7 +23,6 @@ from proctor_trainers.observations import observe, tail
 from proctor_trainers.trl import EnvironmentFactory, environment_factory
 from proctor_trainers.trl.toolbox import Tool, unfenced
 from proctor_trainers.trl.workplaces import OWN_ENDS
-from scripted_sandboxes import Inn
 
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 ROW = {"prompt": "Double it.", "tests": ["assert f(2) == 4"]}
@@ -204,7 +204,7 @@ def test_a_data_set_that_says_nothing_of_judging_ends_the_training_at_once(
 
 
 def test_a_sandbox_that_a_policy_brought_to_its_end_is_followed_by_another() -> None:
-    inn = Inn()
+    inn = FakeBackend()
     with (
         running_service(backend=inn) as service,
         environment_factory(service.url, tools=TOOLS, retry_seconds=0) as factory,

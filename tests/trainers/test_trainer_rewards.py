@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from harness import Service, free_ports, running_service
+
 from proctor_client import (
     ClientClosedError,
     ForbiddenError,

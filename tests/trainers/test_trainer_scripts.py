@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from harness import Service, running_service
+
 from proctor_service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,15 +8,15 @@ import threading
 from collections.abc import Callable
 
 import pytest
-
 from art_playing import check_trajectory, fate_in, outcomes, problems, training, until
 from art_students import FATES, WORTH, Student
 from policy_server import Act, Asked, PolicyServer, policy_server
+from service_process import ServiceProcess
+
 from proctor_client import Client, wire
 from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.training import Summary, TooManyFailures
 from proctor_trainers.art.trajectories import RolloutFailed, trajectory_of
-from service_process import ServiceProcess
 
 
 def train(

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from art_playing import outcomes, until
 from art_students import FATES, Student
 from policy_server import Asked, calls, completion, policy_server, says
+from service_process import ServiceProcess
+from shared_data import shared_data
+
 from proctor_client import Client
 from proctor_trainers.art import backends
 from proctor_trainers.art.__main__ import run
 from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.policies import is_served
-from service_process import ServiceProcess
-from shared_data import shared_data
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ("--backend", "memory", "--dataset", "toy", "--num-problems", "4")

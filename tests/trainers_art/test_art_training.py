@@ -10,14 +10,14 @@ from pathlib import Path
 
 import art
 import pytest
-
 from art_playing import check_trajectory, problems, training
 from art_students import FATES, Student
 from policy_server import PolicyServer, policy_server
+from service_process import ServiceProcess
+
 from proctor_client import Client
 from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.training import TrainingLoop
-from service_process import ServiceProcess
 
 
 def test_a_trainer_holds_nothing_of_the_service() -> None:

@@ -12,15 +12,15 @@ from typing import Any
 import art
 import pytest
 import wandb
-
 from art_playing import order, problems
+from wandb_files import history
+
 from proctor_client import Session, wire
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.training import Plan, TrainingLoop
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge
 from proctor_trainers.trl import reward_function
-from wandb_files import history
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from grpo_training import GENERATIONS, expected_advantages, trained
+from service_process import ServiceProcess
 from trl import GRPOTrainer
 
-from grpo_training import GENERATIONS, expected_advantages, trained
 from proctor_client import Client
 from proctor_trainers.trl import environment_factory
 from proctor_trainers.trl.toolbox import Tool
-from service_process import ServiceProcess
 
 NAMES = "abcdefg"
 ROWS = [

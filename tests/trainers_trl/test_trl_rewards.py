@@ -9,13 +9,13 @@ import threading
 from typing import Any
 
 import pytest
-
 from grpo_training import ROWS, by_hash, check_step, expected_advantages, some_fail, trained
+from service_process import ServiceProcess
+
 from proctor_client import wire
 from proctor_client.testing import FakeProctor
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.trl import async_reward_function, reward_function
-from service_process import ServiceProcess
 
 
 def test_a_trainer_holds_nothing_of_the_service() -> None:

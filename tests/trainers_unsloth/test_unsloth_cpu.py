@@ -10,12 +10,12 @@ import math
 from typing import Any
 
 import trl
-
 from grpo_training import ROWS, by_hash, check_step, some_fail, trained
+from service_process import ServiceProcess
+
 from proctor_client.testing import FakeProctor
 from proctor_trainers.addresses import client_for
 from proctor_trainers.unsloth import reward_function
-from service_process import ServiceProcess
 
 
 def as_if_loaded(model: Any) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from service_process import ServiceProcess
 
 from proctor_trainers.trl.tiny import tiny_model
 from proctor_trainers.unsloth import run
-from service_process import ServiceProcess
 
 
 @pytest.mark.gpu

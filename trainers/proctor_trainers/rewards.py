@@ -164,11 +164,11 @@ class Rewards:
         seconds = time.perf_counter() - batch.begun
         by_place = {**batch.unfit, **dict(zip(batch.places, answers, strict=True))}
         whole = [by_place[place] for place in range(len(by_place))]
-        self._tell(batch.number, whole, seconds)
+        self._report(batch.number, whole, seconds)
         self._measure(metrics_of(whole, seconds), trainer)
         if trainer.log_extra is not None:
             trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in whole])
-        return self._settle(whole, trainer, prompts)
+        return self._set_results(whole, trainer, prompts)
 
     def _measure(self, metrics: Mapping[str, float], trainer: Trainer) -> None:
         if trainer.log_metric is not None:
@@ -178,7 +178,7 @@ class Rewards:
             known = {name: value for name, value in metrics.items() if not math.isnan(value)}
             self._reporter.report(known)
 
-    def _tell(self, number: int, answers: Sequence[Answer], seconds: float) -> None:
+    def _report(self, number: int, answers: Sequence[Answer], seconds: float) -> None:
         if self._settings.say is not None:
             self._settings.say(line_of(number, answers, seconds))
         why = Counter(each.error for each in answers if each.error)
@@ -186,7 +186,7 @@ class Rewards:
             message = "reward call %d: %d of %d could not be judged: %s"
             log.warning(message, number, count, len(answers), error)
 
-    def _settle(
+    def _set_results(
         self, answers: Sequence[Answer], trainer: Trainer, prompts: Sequence[Any] | None
     ) -> list[float | None]:
         """Return the rewards in a form that the trainer reads as intended."""

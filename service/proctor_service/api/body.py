@@ -24,7 +24,7 @@ from proctor_client.wire import (
     StdioCase,
     Submission,
 )
-from proctor_service.api.slices import Pacer, SlicedJson
+from proctor_service.api.rewards.slices import Pacer, SlicedJson
 from proctor_service.errors import InvalidRequest, TooLarge
 
 M = TypeVar("M", bound=BaseModel)

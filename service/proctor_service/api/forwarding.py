@@ -20,11 +20,11 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.api.connection import while_connected
-from proctor_service.api.examples import NDJSON
 from proctor_service.api.problems import within_stream
-from proctor_service.api.results import encode
+from proctor_service.api.rewards.examples import NDJSON
+from proctor_service.api.rewards.results import encode
+from proctor_service.cluster import FORWARDED, Question, Replicas
 from proctor_service.errors import SandboxLost
-from proctor_service.replicas import FORWARDED, Question, Replicas
 
 PASSED_ON = (
     "accept",
@@ -107,7 +107,7 @@ class _PassedOn(Response):
     async def _pass_on(self, question: Question, scope: Scope, send: Send) -> None:
         answer = _Answer(send)
         try:
-            async with self._replicas.asking(self._holder, question) as response:
+            async with self._replicas.ask(self._holder, question) as response:
                 await answer.begin(response)
                 async for piece in response.aiter_raw():
                     await answer.go_on(piece)

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client.wire import Capacity, Health
-from proctor_service.admission.queue import DRAINING, FairQueue
-from proctor_service.api.examples import Answers, answers, problems
 from proctor_service.api.problems import problem
+from proctor_service.api.rewards.examples import Answers, answers, problems
 from proctor_service.errors import SandboxUnavailable
-from proctor_service.metrics import Metrics
+from proctor_service.observability.metrics import Metrics
+from proctor_service.scheduling.queue import DRAINING, FairQueue
 
 METRICS_ANSWERS: Answers = {
     200: {"content": {"text/plain": {"example": "proctor_slots 3.0\n"}}},

@@ -31,7 +31,7 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.metrics import CLIENT_GONE_STATUS
+from proctor_service.observability.metrics import CLIENT_GONE_STATUS
 
 log = logging.getLogger(__name__)
 

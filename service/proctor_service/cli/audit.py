@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proctor_client import Client, wire
+from proctor_service.cli.checks import Check, checks_of
 from proctor_service.cli.console import (
     TROUBLE,
     UNSOUND,
@@ -33,19 +34,12 @@ from proctor_service.cli.console import (
     screen,
     service_version,
 )
-from proctor_service.cli.findings import (
-    LEVELS,
-    TITLES,
-    Examined,
-    Finding,
-    analysis_of,
-    report,
-)
+from proctor_service.cli.datasets import DatasetError, Format, Task, load_tasks
 from proctor_service.cli.judging import Attempt, judged
-from proctor_service.cli.probes import Probe, probes_of
+from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
+from proctor_service.cli.reports import report as report_of
 from proctor_service.cli.target import connected
 from proctor_service.cli.times import check_plotting, plot_times
-from proctor_service.datasets import DatasetError, Format, Task, load_tasks
 
 JOB = "audit"
 _ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
@@ -97,17 +91,17 @@ def audit(
         client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
         started = time.monotonic()
         examined = _examine(client, tasks, form, repeat, console)
-        findings = [
-            (each.task, finding) for each in examined for finding in each.findings(slow_seconds)
+        reports = [
+            (each.task, report) for each in examined for report in each.reports(slow_seconds)
         ]
         out = screen()
-        _show(out, examined, findings, repeat, time.monotonic() - started, show)
+        _show(out, examined, reports, repeat, time.monotonic() - started, show)
         if json_path is not None:
-            _write(json_path, _report(dataset, form, repeat, slow_seconds, examined, findings))
+            _write(json_path, _report(dataset, form, repeat, slow_seconds, examined, reports))
         if plot is not None:
             seconds = [each.seconds for each in examined]
             plot_times(seconds, slow_seconds, f"{dataset.name}, {repeat} runs each", plot)
-        _end(out, examined, findings)
+        _end(out, examined, reports)
 
 
 def _load(path: Path, form: Format | None) -> tuple[Format, list[Task]]:
@@ -130,7 +124,7 @@ def _examine(
 ) -> list[Examined]:
     """Judge references and check programs; return the results in the order of the tasks."""
     examined = {task.place: Examined(task, analysis=analysis_of(task)) for task in tasks}
-    probes = {task.place: probes_of(task) for task in tasks}
+    checks = {task.place: checks_of(task) for task in tasks}
     # Run by run, so that time passes between the runs of a problem.
     references = [
         Attempt(task, task.reference, run)
@@ -141,7 +135,7 @@ def _examine(
     tries = [
         Attempt(replace(task, stub=None), probe.program, number)
         for task in tasks
-        for number, probe in enumerate(probes[task.place])
+        for number, probe in enumerate(checks[task.place])
     ]
     with progress(console) as bar:
         line = bar.add_task("references", total=len(references) + len(tries))
@@ -151,8 +145,8 @@ def _examine(
             bar.update(line, advance=1)
         bar.update(line, description="probes")
         for attempt, result in _judged(client, tries, "none"):
-            probe: Probe = probes[attempt.task.place][attempt.sample]
-            examined[attempt.task.place].probes[probe.name] = result
+            probe: Check = checks[attempt.task.place][attempt.sample]
+            examined[attempt.task.place].checks[probe.name] = result
             bar.update(line, advance=1)
     return list(examined.values())
 
@@ -166,12 +160,12 @@ def _judged(
 def _show(
     out: Console,
     examined: Sequence[Examined],
-    findings: Sequence[tuple[Task, Finding]],
+    reports: Sequence[tuple[Task, ProblemReport]],
     repeat: int,
     seconds: float,
     most: int,
 ) -> None:
-    counts = Counter(finding.kind for _, finding in findings)
+    counts = Counter(report.kind for _, report in reports)
     references = sum(bool(each.reference) for each in examined)
     table = Table.grid(padding=(0, 2))
     table.add_row("problems", str(len(examined)))
@@ -181,25 +175,25 @@ def _show(
         said = ", ".join(f"{levels[level]} {level}" for level in LEVELS if levels[level])
         table.add_row("levels of asserts", said)
     for kind, title in TITLES.items():
-        style = "red" if counts[kind] and Finding(kind, "").harms else ""
+        style = "red" if counts[kind] and ProblemReport(kind, "").harms else ""
         table.add_row(title, Text(str(counts[kind]), style=style))
     table.add_row("time", f"{seconds:.1f} s")
     out.print(table)
     for kind, title in TITLES.items():
-        found = [(task, finding) for task, finding in findings if finding.kind == kind]
+        found = [(task, report) for task, report in reports if report.kind == kind]
         if kind not in ("no_reference", "asks_objects"):
             _list(out, title, found, most)
 
 
-def _list(out: Console, title: str, found: Sequence[tuple[Task, Finding]], most: int) -> None:
+def _list(out: Console, title: str, found: Sequence[tuple[Task, ProblemReport]], most: int) -> None:
     if not found or not most:
         return
     name = title[0].upper() + title[1:]
     table = Table(box=None, pad_edge=False, title=f"\n{name}", title_justify="left")
     table.add_column("problem", no_wrap=True)
     table.add_column("what", overflow="fold")
-    for task, finding in found[:most]:
-        table.add_row(Text(plain(task.id, 60)), Text(plain(finding.detail)))
+    for task, problem in found[:most]:
+        table.add_row(Text(plain(task.id, 60)), Text(plain(problem.detail)))
     out.print(table)
     if len(found) > most:
         out.print(f"and {len(found) - most} more")
@@ -211,9 +205,9 @@ def _report(
     repeat: int,
     slow_seconds: float,
     examined: Sequence[Examined],
-    findings: Sequence[tuple[Task, Finding]],
+    reports: Sequence[tuple[Task, ProblemReport]],
 ) -> dict[str, Any]:
-    counts = Counter(finding.kind for _, finding in findings)
+    counts = Counter(report.kind for _, report in reports)
     return {
         "dataset": str(dataset),
         "format": form,
@@ -222,8 +216,8 @@ def _report(
         "proctor": service_version(),
         "problems": len(examined),
         "counts": {kind: counts[kind] for kind in TITLES},
-        "harmful": len({task.place for task, finding in findings if finding.harms}),
-        "tasks": report(examined, slow_seconds),
+        "harmful": len({task.place for task, report in reports if report.harms}),
+        "tasks": report_of(examined, slow_seconds),
     }
 
 
@@ -235,7 +229,7 @@ def _write(path: Path, body: dict[str, Any]) -> None:
 
 
 def _end(
-    out: Console, examined: Sequence[Examined], findings: Sequence[tuple[Task, Finding]]
+    out: Console, examined: Sequence[Examined], reports: Sequence[tuple[Task, ProblemReport]]
 ) -> None:
     failures = [(each.task, failure) for each in examined for failure in each.failures]
     if failures:
@@ -247,6 +241,6 @@ def _end(
             style="red",
         )
         raise typer.Exit(TROUBLE)
-    if any(finding.harms for _, finding in findings):
+    if any(report.harms for _, report in reports):
         raise typer.Exit(UNSOUND)
     out.print("\nNothing was found that would harm training.")

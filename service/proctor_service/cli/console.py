@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from proctor_client import ProctorError, UnauthorizedError
-from proctor_service.datasets import DatasetError
+from proctor_service.cli.datasets import DatasetError
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
 

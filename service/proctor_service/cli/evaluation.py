@@ -13,19 +13,11 @@ import typer
 from rich.console import Console
 
 from proctor_client import wire
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    progress,
-    screen,
-)
+from proctor_service.cli.console import TROUBLE, UNSOUND, Trouble, aside, friendly, progress, screen
+from proctor_service.cli.datasets import Format, Task, load_completions, load_tasks
 from proctor_service.cli.judging import Attempt, attempts, judged
-from proctor_service.cli.tally import Tally
+from proctor_service.cli.summary import Summary
 from proctor_service.cli.target import connected
-from proctor_service.datasets import Format, Task, load_completions, load_tasks
 
 
 def evaluation(
@@ -67,11 +59,11 @@ def evaluation(
         client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
         mode = extract or _extract(form, given=completions is not None)
         started = time.monotonic()
-        tally = _follow(judged(client, items, extract=mode, job=job), len(items), sink, console)
-        tally.show(screen(), time.monotonic() - started, show)
-        if tally.errors:
+        summary = _follow(judged(client, items, extract=mode, job=job), len(items), sink, console)
+        summary.show(screen(), time.monotonic() - started, show)
+        if summary.errors:
             raise typer.Exit(TROUBLE)
-        if tally.failed:
+        if summary.failed:
             raise typer.Exit(UNSOUND)
 
 
@@ -110,18 +102,18 @@ def _follow(
     count: int,
     sink: IO[str] | None,
     console: Console,
-) -> Tally:
+) -> Summary:
     """Add the results to the summary, the progress bar and the file as they arrive."""
-    tally = Tally()
+    summary = Summary()
     with progress(console) as bar:
         line = bar.add_task("judging", total=count)
         for attempt, result in results:
-            tally.add(attempt, result)
-            bar.update(line, advance=1, description=f"{tally.passed} passed")
+            summary.add(attempt, result)
+            bar.update(line, advance=1, description=f"{summary.passed} passed")
             if sink is not None:
                 sink.write(_record(attempt, result) + "\n")
                 sink.flush()
-    return tally
+    return summary
 
 
 def _record(attempt: Attempt, result: wire.Result) -> str:

@@ -30,9 +30,9 @@ from proctor_service.cli.console import (
     screen,
     service_version,
 )
+from proctor_service.cli.scoreboard.corpus import Entry, corpus
+from proctor_service.cli.scoreboard.requests import WAIT_SECONDS, WIRES, NotExpressed
 from proctor_service.cli.target import authorization, connected
-from proctor_service.hacks.corpus import Entry, corpus
-from proctor_service.hacks.wires import WAIT_SECONDS, WIRES, NotExpressed
 
 JOB = "bench-hacks"
 PROCTOR = "proctor"

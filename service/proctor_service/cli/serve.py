@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from proctor_service.cli.console import Trouble, friendly, settings_from
-from proctor_service.cli.first import stand_before
+from proctor_service.cli.first_process import stand_before
 
 PR_SET_PDEATHSIG = 1
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from proctor_service.inside import values
-from proctor_service.inside.showing import show
+from proctor_service.codec import values
+from proctor_service.codec.safe_repr import show
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 
 # Largest ratio between encodings of equal items: Fraction(1, 1) against 1, with brackets.

@@ -131,7 +131,7 @@ def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
     found: str | None = None
     opened: int | None = None
     for match in deque(tag.finditer(text), MAX_MARKS):
-        if _is_mention(text, match):
+        if _is_inline(text, match):
             continue
         if not match.group(1):
             opened = match.end()
@@ -142,7 +142,7 @@ def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
     return None if found is None else _peel(found, language)
 
 
-def _is_mention(text: str, match: re.Match[str]) -> bool:
+def _is_inline(text: str, match: re.Match[str]) -> bool:
     before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
     return before == after and before in _QUOTES
 

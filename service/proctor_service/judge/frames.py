@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_client.wire import Verdict
-from proctor_service.inside.values import Malformed, loads
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 
 FORGED = "forged_result"

@@ -11,7 +11,7 @@ import array
 import json
 from typing import Any
 
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge.text import near
 
 _SPARE_BYTES = 65_536

@@ -18,8 +18,8 @@ from proctor_service.judge.analysis.levels import Analyser
 from proctor_service.judge.graders import asserts_calls, asserts_values, calls, in_process, programs
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend
+from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
 

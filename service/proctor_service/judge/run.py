@@ -13,9 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask
-from proctor_service.inside.channel import BEGAN
-from proctor_service.inside.values import Malformed, loads
+from proctor_service.guest.channel import BEGAN
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
@@ -139,7 +139,7 @@ async def run(
         while (line := await sandbox.receive()) is not None:
             lines.append(line)
         finished = Run(tuple(lines), ended, sandbox.id)
-    return settle(finished, says_began=says_began)
+    return check_outcome(finished, says_began=says_began)
 
 
 async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
@@ -149,7 +149,7 @@ async def opening(sandbox: Sandbox) -> tuple[bytes, ...]:
     return tuple(line for line in (first, second) if line is not None)
 
 
-def settle(finished: Run, *, says_began: bool = True) -> Run:
+def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     """Return the run without the lines of our runner: submission's start, later runner failure.
 
     Raises Unfit when the submission's files could not be put in place, InvalidTask when the

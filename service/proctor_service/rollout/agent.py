@@ -111,7 +111,7 @@ class _Episode:
         """Number of replies from the policy."""
         return self.counts["turns"]
 
-    async def hear(self) -> Reply | None:
+    async def next_reply(self) -> Reply | None:
         """Return the policy's next reply; None if the conversation exceeds its context."""
         try:
             reply = await self._ask(self._conversation, self.tools)
@@ -127,7 +127,7 @@ class _Episode:
         self._kept.append(reply.choice)
         return reply
 
-    def tell(self, text: str) -> None:
+    def add_user_message(self, text: str) -> None:
         """Send text to the policy as the user."""
         self._add({"role": "user", "content": text})
 
@@ -194,7 +194,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
     """Ask the policy for code until an attempt passes; the last attempt counts."""
     plan, counts = episode.plan, episode.counts
     counts["attempts"] = 0
-    while (reply := await episode.hear()) is not None:
+    while (reply := await episode.next_reply()) is not None:
         code = extract(reply.text, plan.extract)
         judgement = await episode.judge(answers.of_code(plan, code))
         counts["attempts"] += 1
@@ -204,7 +204,7 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
             counts["hit_max_turns"] = 1
             return
         text = feedback(judgement, agent.observation_characters)
-        episode.tell(f"{prompts.CUT}\n{text}" if reply.cut else text)
+        episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
 
 async def _use_tools(
@@ -212,7 +212,7 @@ async def _use_tools(
 ) -> None:
     """Execute the policy's tool calls until a submission, a reply without calls, or the limit."""
     submits = SUBMIT in agent.tools
-    while episode.turns < agent.max_turns and (reply := await episode.hear()) is not None:
+    while episode.turns < agent.max_turns and (reply := await episode.next_reply()) is not None:
         for call in reply.tool_calls:
             submitted = await _carry_out(episode, agent, toolbox, call, reply)
             if submitted is not None:
@@ -223,7 +223,7 @@ async def _use_tools(
         if not submits:
             break
         if episode.turns < agent.max_turns:
-            episode.tell(
+            episode.add_user_message(
                 f"{prompts.CUT} {prompts.CALL_A_TOOL}" if reply.cut else prompts.CALL_A_TOOL
             )
     else:

@@ -214,7 +214,7 @@ class Backend(Protocol):
         Raises SandboxUnavailable when none is available.
         """
 
-    def keep(
+    def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; leaving the context removes the sandbox and all its processes.

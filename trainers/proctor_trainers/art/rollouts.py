@@ -145,7 +145,7 @@ class Rollouts:
                 ) as stream:
                     async for trajectory in stream:
                         if is_last or not _was_cancelled(trajectory):
-                            _settle(left.popleft(), trajectory)
+                            _set_results(left.popleft(), trajectory)
             except ProctorConnectionError as error:
                 if is_last or surely_unbegun(error):
                     raise
@@ -159,7 +159,7 @@ def _was_cancelled(trajectory: wire.Trajectory) -> bool:
     return trajectory.error is not None and trajectory.error.reason == "cancelled"
 
 
-def _settle(future: asyncio.Future[art.Trajectory], trajectory: wire.Trajectory) -> None:
+def _set_results(future: asyncio.Future[art.Trajectory], trajectory: wire.Trajectory) -> None:
     if future.done():
         return
     try:

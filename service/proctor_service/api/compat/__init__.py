@@ -9,12 +9,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from proctor_service.api.compat.desk import CompatDesk
+from proctor_service.api.compat.handler import CompatHandler
 from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
 from proctor_service.api.compat.open_r1 import ExecuteBatch, open_r1_routes
+from proctor_service.api.compat.pending import Work
 from proctor_service.api.compat.sandbox_fusion import RunCode, RunJupyter, sandbox_fusion_routes
 from proctor_service.api.compat.sandbox_fusion_submit import Submit, submit_routes
-from proctor_service.api.compat.shelf import Work
 from proctor_service.api.compat.skypilot import BatchReward, RewardItem, skypilot_routes
 from proctor_service.api.compat.slime import RemoteRm, slime_routes
 
@@ -30,7 +30,7 @@ COMPAT_BODIES: tuple[type[BaseModel], ...] = (
 )
 
 
-def compat_routes(desk: CompatDesk) -> APIRouter:
+def compat_routes(handler: CompatHandler) -> APIRouter:
     """All of them."""
     routes = APIRouter()
     for service in (
@@ -41,8 +41,8 @@ def compat_routes(desk: CompatDesk) -> APIRouter:
         skypilot_routes,
         slime_routes,
     ):
-        routes.include_router(service(desk))
+        routes.include_router(service(handler))
     return routes
 
 
-__all__ = ["COMPAT_BODIES", "CompatDesk", "Work", "compat_routes"]
+__all__ = ["COMPAT_BODIES", "CompatHandler", "Work", "compat_routes"]

@@ -1,6 +1,6 @@
 """Cells of a notebook: the program that runs them, and what it reports, taken for no more than output.
 
-The program is `inside/cells.py`, sent as text.
+The program is `guest/notebook.py`, sent as text.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from importlib import resources
 from pydantic import BaseModel, ValidationError
 
 from proctor_service.api.compat.form import limits
-from proctor_service.api.translate import Machine
-from proctor_service.running import Program, Ran
+from proctor_service.api.rewards.items import Machine
+from proctor_service.scheduling.program_runner import Program, Ran
 
 OUTPUT_KB = 8192  # more than the program reports
 MOST_CELLS = 1000
@@ -41,7 +41,7 @@ class Kernel:
     """Makes the program for cells."""
 
     def __init__(self) -> None:
-        self._source = resources.files("proctor_service.inside").joinpath("cells.py").read_text()
+        self._source = resources.files("proctor_service.guest").joinpath("notebook.py").read_text()
 
     def program(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from proctor_client import wire
-from proctor_service.api.examples import Answers, body_of, problems
+from proctor_service.api.rewards.examples import Answers, body_of, problems
 from proctor_service.settings import Settings
 
 PREFIX = "/compat"  # in each router, or the metrics would know their routes without it

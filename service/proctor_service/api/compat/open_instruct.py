@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.compat.packed_tests import check_size, unpacked
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloaded, Refusal
 
@@ -65,16 +65,22 @@ async def come_again(request: Request, asked: Any, error: Failure | Refusal) -> 
     return Response(status_code=307, headers={"Location": where, "X-Reason": error.reason})
 
 
-MANNER: Manner[TestProgram] = Manner(JOB, wait_seconds, come_again, insist_seconds=60.0)
+MANNER: ClientProfile[TestProgram] = ClientProfile(
+    JOB, wait_seconds, come_again, insist_seconds=60.0
+)
 
 
-async def _asserts(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[str, Any]:
+async def _asserts(
+    handler: CompatHandler, asked: TestProgram, context: RequestContext
+) -> dict[str, Any]:
     found = await asyncio.to_thread(_checked, _ASSERTS, asked.tests)
     graders = [wire.AssertsGrader(kind="asserts", tests=[test]) for test in found]
-    return await _judged(desk, asked, graders, asking)
+    return await _judged(handler, asked, graders, context)
 
 
-async def _stdio(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[str, Any]:
+async def _stdio(
+    handler: CompatHandler, asked: TestProgram, context: RequestContext
+) -> dict[str, Any]:
     found = await asyncio.to_thread(_checked, _STDIO, asked.tests)
     graders = [
         wire.StdioGrader(
@@ -84,11 +90,14 @@ async def _stdio(desk: CompatDesk, asked: TestProgram, asking: Asking) -> dict[s
         )
         for test in found
     ]
-    return await _judged(desk, asked, graders, asking)
+    return await _judged(handler, asked, graders, context)
 
 
 async def _judged(
-    desk: CompatDesk, asked: TestProgram, graders: Sequence[wire.Grader], asking: Asking
+    handler: CompatHandler,
+    asked: TestProgram,
+    graders: Sequence[wire.Grader],
+    context: RequestContext,
 ) -> dict[str, Any]:
     if not graders:
         return {"results": [], "runtimes": []}
@@ -96,10 +105,10 @@ async def _judged(
         submissions=[
             wire.Submission(completion=asked.program, grader=grader) for grader in graders
         ],
-        limits=limits(desk.machine.settings, asked.max_execution_time),
+        limits=limits(handler.machine.settings, asked.max_execution_time),
         extract="none",
     )
-    seconds = [_passed_in(each) for each in await desk.judge(request, asking)]
+    seconds = [_passed_in(each) for each in await handler.judge(request, context)]
     return {
         "results": [int(each is not None) for each in seconds],
         "runtimes": [-1.0 if each is None else each for each in seconds],
@@ -149,7 +158,7 @@ STDIO_EXAMPLE = {
 ANSWER = {"results": [1, 0], "runtimes": [0.004, -1.0]}
 
 
-def open_instruct_routes(desk: CompatDesk) -> APIRouter:
+def open_instruct_routes(handler: CompatHandler) -> APIRouter:
     """Both kinds of tests."""
     routes = APIRouter(prefix=PREFIX)
     redirect = {307: {"description": "not done yet: to the same address, once more"}}
@@ -162,11 +171,11 @@ def open_instruct_routes(desk: CompatDesk) -> APIRouter:
     @routes.post("/test_program", **docs(ASSERTS_EXAMPLE))
     async def test_program(request: Request) -> Response:
         """open-instruct: which of these assert statements hold for a program."""
-        return await desk.serve(request, TestProgram, partial(_asserts, desk), MANNER)
+        return await handler.serve(request, TestProgram, partial(_asserts, handler), MANNER)
 
     @routes.post("/test_program_stdio", **docs(STDIO_EXAMPLE))
     async def test_program_stdio(request: Request) -> Response:
         """open-instruct: for which inputs a program prints what it must."""
-        return await desk.serve(request, TestProgram, partial(_stdio, desk), MANNER)
+        return await handler.serve(request, TestProgram, partial(_stdio, handler), MANNER)
 
     return routes

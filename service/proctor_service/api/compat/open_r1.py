@@ -22,13 +22,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from proctor_service.api.compat.cells import OUTPUT_KB, Cell, Kernel, reported
-from proctor_service.api.compat.desk import Asking, CompatDesk, Manner, all_of
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext, all_of
 from proctor_service.api.compat.sandbox_fusion import language_of
 from proctor_service.errors import Failure, InvalidRequest, Overloaded, Refusal
 from proctor_service.judge.verdict import text_of
-from proctor_service.running import Program
 from proctor_service.sandbox.interface import Ended
+from proctor_service.scheduling.program_runner import Program
 
 JOB = "open_r1"
 DEFAULT_SECONDS = 300.0
@@ -77,36 +77,36 @@ async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refus
     return JSONResponse([nothing] * len(asked.scripts))
 
 
-MANNER: Manner[ExecuteBatch] = Manner(JOB, wait_seconds, all_null)
+MANNER: ClientProfile[ExecuteBatch] = ClientProfile(JOB, wait_seconds, all_null)
 
 
 async def _execute_batch(
-    desk: CompatDesk, kernel: Kernel, asked: ExecuteBatch, asking: Asking
+    handler: CompatHandler, kernel: Kernel, asked: ExecuteBatch, context: RequestContext
 ) -> list[dict[str, Any]]:
     languages = asked.languages or [asked.language] * len(asked.scripts)
     if len(languages) != len(asked.scripts):
         raise InvalidRequest(f"languages: {len(languages)} for {len(asked.scripts)} scripts")
-    left_seconds = asking.answer_by - asyncio.get_running_loop().time()
-    until = asking.answer_by - min(LAST_SECONDS, LAST_PART * left_seconds)
+    left_seconds = context.answer_by - asyncio.get_running_loop().time()
+    until = context.answer_by - min(LAST_SECONDS, LAST_PART * left_seconds)
     return await all_of(
-        _execute_until(until, desk, kernel, script, language or "python", asked.timeout, asking)
+        _execute_until(until, handler, kernel, script, language or "python", asked.timeout, context)
         for script, language in zip(asked.scripts, languages, strict=True)
     )
 
 
 async def _execute_until(
     until: float,
-    desk: CompatDesk,
+    handler: CompatHandler,
     kernel: Kernel,
     script: str,
     language: str,
     seconds: float,
-    asking: Asking,
+    context: RequestContext,
 ) -> dict[str, Any]:
     """The script's execution, or no reward where it is not done by then (monotonic clock)."""
     try:
         async with asyncio.timeout_at(until) as limit:
-            return await _execute(desk, kernel, script, language_of(language), seconds, asking)
+            return await _execute(handler, kernel, script, language_of(language), seconds, context)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -114,14 +114,19 @@ async def _execute_until(
 
 
 async def _execute(
-    desk: CompatDesk, kernel: Kernel, script: str, language: str, seconds: float, asking: Asking
+    handler: CompatHandler,
+    kernel: Kernel,
+    script: str,
+    language: str,
+    seconds: float,
+    context: RequestContext,
 ) -> dict[str, Any]:
     try:
-        desk.check_language(language)
+        handler.check_language(language)
         if language != "python":
-            return await _execute_other(desk, script, language, seconds, asking)
-        program = kernel.program(desk.machine, [unindented(script)], seconds)
-        came = await desk.run(program, asking)
+            return await _execute_other(handler, script, language, seconds, context)
+        program = kernel.program(handler.machine, [unindented(script)], seconds)
+        came = await handler.run(program, context)
     except (Failure, Refusal) as error:
         return _nothing(f"{error.reason}: {error.message}")
     cells = reported(came, 1)
@@ -132,13 +137,13 @@ async def _execute(
 
 
 async def _execute_other(
-    desk: CompatDesk, script: str, language: str, seconds: float, asking: Asking
+    handler: CompatHandler, script: str, language: str, seconds: float, context: RequestContext
 ) -> dict[str, Any]:
     """A program in another language has no value, and its output is all that it says."""
-    settings = desk.machine.settings
-    bounds = desk.machine.limits(limits(settings, seconds, output_kb=OUTPUT_KB), "limits")
+    settings = handler.machine.settings
+    bounds = handler.machine.limits(limits(settings, seconds, output_kb=OUTPUT_KB), "limits")
     most = min(seconds, settings.max_wall_seconds)
-    came = await desk.run(Program(script, bounds, most, most, language), asking)
+    came = await handler.run(Program(script, bounds, most, most, language), context)
     ended = came.ran or came.compiled
     assert ended is not None, "one of them ended"
     if ended.ending != "exited":
@@ -198,7 +203,7 @@ EXAMPLE = {
 ANSWER = [_form("0.75", "", "", None)]
 
 
-def open_r1_routes(desk: CompatDesk) -> APIRouter:
+def open_r1_routes(handler: CompatHandler) -> APIRouter:
     """Scripts, and health."""
     routes = APIRouter(prefix=PREFIX)
     kernel = Kernel()
@@ -206,8 +211,8 @@ def open_r1_routes(desk: CompatDesk) -> APIRouter:
     @routes.post("/execute_batch", **documented(ExecuteBatch, EXAMPLE, ANSWER))
     async def execute_batch(request: Request) -> Response:
         """open-r1: runs scripts, and tells the value of each one's last expression."""
-        do = partial(_execute_batch, desk, kernel)
-        return await desk.serve(request, ExecuteBatch, do, MANNER)
+        do = partial(_execute_batch, handler, kernel)
+        return await handler.serve(request, ExecuteBatch, do, MANNER)
 
     @routes.get("/health", responses=answered({"status": "ok"}))
     async def health() -> dict[str, str]:

@@ -20,13 +20,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_service.api.compat.cells import MOST_CELLS, Cell, Kernel, reported
-from proctor_service.api.compat.desk import Asking, CompatDesk, Manner
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.problems import problem
 from proctor_service.errors import Failure, InvalidRequest, Refusal
 from proctor_service.judge.verdict import text_of
-from proctor_service.running import Program
 from proctor_service.sandbox.interface import Ended
+from proctor_service.scheduling.program_runner import Program
 
 JOB = "sandbox_fusion"
 DEFAULT_SECONDS = 10.0
@@ -83,10 +83,10 @@ async def try_again(request: Request, asked: Any, error: Failure | Refusal) -> R
     return problem(504, error.reason, message, retryable=True, more={"detail": message})
 
 
-RUN_CODE: Manner[RunCode] = Manner(
+RUN_CODE: ClientProfile[RunCode] = ClientProfile(
     JOB, lambda asked: asked.compile_timeout + asked.run_timeout + SPARE_SECONDS, try_again
 )
-RUN_JUPYTER: Manner[RunJupyter] = Manner(
+RUN_JUPYTER: ClientProfile[RunJupyter] = ClientProfile(
     JOB, lambda asked: asked.total_timeout + SPARE_SECONDS, try_again
 )
 
@@ -129,12 +129,14 @@ def language_of(name: str) -> str:
     return OUR_NAMES.get(name, name)
 
 
-async def _run_code(desk: CompatDesk, asked: RunCode, asking: Asking) -> dict[str, Any]:
-    settings = desk.machine.settings
+async def _run_code(
+    handler: CompatHandler, asked: RunCode, context: RequestContext
+) -> dict[str, Any]:
+    settings = handler.machine.settings
     by_pytest = asked.language == PYTEST
     language = "python" if by_pytest else language_of(asked.language)
     try:
-        desk.check_language(language)
+        handler.check_language(language)
     except InvalidRequest as refused:
         return answer("SandboxError", refused.message)
     memory_mb = _memory_mb(asked.memory_limit_MB)
@@ -145,7 +147,7 @@ async def _run_code(desk: CompatDesk, asked: RunCode, asking: Asking) -> dict[st
     program = Program(
         source=PYTEST_RUNNER if by_pytest else asked.code,
         language=language,
-        limits=desk.machine.limits(wanted, "limits"),
+        limits=handler.machine.limits(wanted, "limits"),
         compile_seconds=min(asked.compile_timeout, settings.max_wall_seconds),
         run_seconds=min(asked.run_timeout, settings.max_wall_seconds),
         stdin=asked.stdin.encode("utf-8", "surrogatepass"),
@@ -153,7 +155,7 @@ async def _run_code(desk: CompatDesk, asked: RunCode, asking: Asking) -> dict[st
         fetch=tuple(asked.fetch_files),
         fetch_bytes=settings.max_file_mb << 20,
     )
-    came = await desk.run(program, asking)
+    came = await handler.run(program, context)
     last = came.ran or came.compiled
     if by_pytest and last is not None and last.exit_code == NO_PYTEST:
         return answer("SandboxError", "the sandbox has no pytest", sandbox_id=came.sandbox_id)
@@ -169,13 +171,13 @@ async def _run_code(desk: CompatDesk, asked: RunCode, asking: Asking) -> dict[st
 
 
 async def _run_jupyter(
-    desk: CompatDesk, kernel: Kernel, asked: RunJupyter, asking: Asking
+    handler: CompatHandler, kernel: Kernel, asked: RunJupyter, context: RequestContext
 ) -> dict[str, Any]:
     if asked.kernel != "python3":
         message = f"kernel: no {asked.kernel[:100]!r} here, only: python3"
         return _notebook("SandboxError", message, None, [], None, {})
     program = kernel.program(
-        desk.machine,
+        handler.machine,
         asked.cells,
         asked.total_timeout,
         cell_seconds=asked.cell_timeout,
@@ -183,7 +185,7 @@ async def _run_jupyter(
         files=_decoded(asked.files),
         fetch=asked.fetch_files,
     )
-    came = await desk.run(program, asking)
+    came = await handler.run(program, context)
     cells = reported(came, len(asked.cells))
     driver = _result(came.ran)
     if driver is not None:
@@ -256,7 +258,7 @@ RUN_CODE_ANSWER = answer("Success", ran=command_result(0.004, 0, "42\n", ""), sa
 CELL_ANSWER = {"stdout": "", "stderr": "", "display": [{"text/plain": "42"}], "error": []}
 
 
-def sandbox_fusion_routes(desk: CompatDesk) -> APIRouter:
+def sandbox_fusion_routes(handler: CompatHandler) -> APIRouter:
     """Running code, and the ping."""
     routes = APIRouter(prefix=PREFIX)
     kernel = Kernel()
@@ -264,7 +266,7 @@ def sandbox_fusion_routes(desk: CompatDesk) -> APIRouter:
     @routes.post("/run_code", **documented(RunCode, RUN_CODE_EXAMPLE, RUN_CODE_ANSWER, 504))
     async def run_code(request: Request) -> Response:
         """SandboxFusion: runs a program, and tells what it printed."""
-        return await desk.serve(request, RunCode, partial(_run_code, desk), RUN_CODE)
+        return await handler.serve(request, RunCode, partial(_run_code, handler), RUN_CODE)
 
     driver = command_result(0.004, 0, "", "")
     jupyter_answer = _notebook("Success", "", driver, [], "sb_17", {}) | {"cells": [CELL_ANSWER]}
@@ -274,8 +276,8 @@ def sandbox_fusion_routes(desk: CompatDesk) -> APIRouter:
     )
     async def run_jupyter(request: Request) -> Response:
         """SandboxFusion: runs the cells of a notebook one after the other."""
-        do = partial(_run_jupyter, desk, kernel)
-        return await desk.serve(request, RunJupyter, do, RUN_JUPYTER)
+        do = partial(_run_jupyter, handler, kernel)
+        return await handler.serve(request, RunJupyter, do, RUN_JUPYTER)
 
     @routes.get("/v1/ping", responses=answered("pong"))
     async def ping() -> str:

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.compat.sandbox_fusion import (
     DEFAULT_SECONDS,
     JOB,
@@ -110,21 +110,23 @@ def _check_dataset(kind: Any, name: Any) -> None:
     )
 
 
-SUBMIT: Manner[Submit] = Manner(JOB, lambda asked: WAIT_SECONDS, try_again)
+SUBMIT: ClientProfile[Submit] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_again)
 
 
-async def _submit(desk: CompatDesk, asked: Submit, asking: Asking) -> dict[str, Any]:
+async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext) -> dict[str, Any]:
     config = asked.config
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
     language = language_of(config.language)
-    desk.check_language(language)
+    handler.check_language(language)
     code = extract(asked.completion, "auto", language) or ""
     cases = config.provided_data.test
     tests = []
     if code:
-        request = _request(desk, config, code, language)
-        judged = await desk.judge(request, asking, None if config.extra.run_all_cases else _failed)
+        request = _request(handler, config, code, language)
+        judged = await handler.judge(
+            request, context, None if config.extra.run_all_cases else _failed
+        )
         compiled = language != "python"
         tests = [_test(case, each, compiled) for case, each in zip(cases, judged, strict=False)]
     return {
@@ -146,7 +148,9 @@ def _how(code: str, completion: str) -> str:
     return "heuristic" if code.strip() == completion.strip() else "fenced"
 
 
-def _request(desk: CompatDesk, config: Config, code: str, language: str) -> wire.RewardRequest:
+def _request(
+    handler: CompatHandler, config: Config, code: str, language: str
+) -> wire.RewardRequest:
     submissions = [
         wire.Submission(
             completion=code,
@@ -159,7 +163,7 @@ def _request(desk: CompatDesk, config: Config, code: str, language: str) -> wire
         )
         for case in config.provided_data.test
     ]
-    bounds = limits(desk.machine.settings, config.run_timeout, output_kb=OUTPUT_KB)
+    bounds = limits(handler.machine.settings, config.run_timeout, output_kb=OUTPUT_KB)
     return wire.RewardRequest(submissions=submissions, limits=bounds, extract="none")
 
 
@@ -234,13 +238,13 @@ ANSWER = {
 }
 
 
-def submit_routes(desk: CompatDesk) -> APIRouter:
+def submit_routes(handler: CompatHandler) -> APIRouter:
     """The online judge."""
     routes = APIRouter(prefix=PREFIX)
 
     @routes.post("/submit", **documented(Submit, EXAMPLE, ANSWER, 504))
     async def submit(request: Request) -> Response:
         """SandboxFusion: judges a completion of a CommonOJDataset problem, case by case."""
-        return await desk.serve(request, Submit, partial(_submit, desk), SUBMIT)
+        return await handler.serve(request, Submit, partial(_submit, handler), SUBMIT)
 
     return routes

@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_service.api.compat.desk import Asking, CompatDesk, Judged, Manner
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.problems import problem
-from proctor_service.api.slices import Pacer
+from proctor_service.api.rewards.slices import Pacer
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
 from proctor_service.judge.extract import extract
 
@@ -59,17 +59,21 @@ async def try_later(request: Request, asked: Any, error: Failure | Refusal) -> R
     )
 
 
-ONE: Manner[RewardItem] = Manner(JOB, lambda asked: WAIT_SECONDS, try_later)
-BATCH: Manner[BatchReward] = Manner(JOB, lambda asked: WAIT_SECONDS, try_later)
+ONE: ClientProfile[RewardItem] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
+BATCH: ClientProfile[BatchReward] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
 
 
-async def _reward(desk: CompatDesk, asked: RewardItem, asking: Asking) -> dict[str, Any]:
-    [answer] = await _rewards(desk, [asked], asking)
+async def _reward(
+    handler: CompatHandler, asked: RewardItem, context: RequestContext
+) -> dict[str, Any]:
+    [answer] = await _rewards(handler, [asked], context)
     return answer
 
 
-async def _batch(desk: CompatDesk, asked: BatchReward, asking: Asking) -> dict[str, Any]:
-    answers = await _rewards(desk, asked.items, asking)
+async def _batch(
+    handler: CompatHandler, asked: BatchReward, context: RequestContext
+) -> dict[str, Any]:
+    answers = await _rewards(handler, asked.items, context)
     count = max(len(answers), 1)
     return {
         "rewards": answers,
@@ -79,16 +83,16 @@ async def _batch(desk: CompatDesk, asked: BatchReward, asking: Asking) -> dict[s
 
 
 async def _rewards(
-    desk: CompatDesk, items: list[RewardItem], asking: Asking
+    handler: CompatHandler, items: list[RewardItem], context: RequestContext
 ) -> list[dict[str, Any]]:
     codes = await _codes(items)
     judgeable = [index for index, item in enumerate(items) if item.tests and codes[index].strip()]
     judged: dict[int, Judged | InvalidTask] = {}
     if judgeable:
         submissions = [_submission(items[index], codes[index]) for index in judgeable]
-        bounds = limits(desk.machine.settings, LIMIT_SECONDS)
+        bounds = limits(handler.machine.settings, LIMIT_SECONDS)
         request = wire.RewardRequest(submissions=submissions, limits=bounds, extract="none")
-        judged = dict(zip(judgeable, await desk.judge(request, asking), strict=True))
+        judged = dict(zip(judgeable, await handler.judge(request, context), strict=True))
     answers = []
     for index, (item, code) in enumerate(zip(items, codes, strict=True)):
         each = judged.get(index)
@@ -161,7 +165,7 @@ ANSWER = {
 }
 
 
-def skypilot_routes(desk: CompatDesk) -> APIRouter:
+def skypilot_routes(handler: CompatHandler) -> APIRouter:
     """One response, and many."""
     routes = APIRouter(prefix=PREFIX)
     batch_answer = {"rewards": [ANSWER], "mean_reward": 1.0, "pass_rate": 1.0}
@@ -169,13 +173,13 @@ def skypilot_routes(desk: CompatDesk) -> APIRouter:
     @routes.post("/reward", **documented(RewardItem, EXAMPLE, ANSWER, 503))
     async def compat_reward(request: Request) -> Response:
         """SkyPilot: what a response is worth."""
-        return await desk.serve(request, RewardItem, partial(_reward, desk), ONE)
+        return await handler.serve(request, RewardItem, partial(_reward, handler), ONE)
 
     @routes.post(
         "/batch_reward", **documented(BatchReward, {"items": [EXAMPLE]}, batch_answer, 503)
     )
     async def batch_reward(request: Request) -> Response:
         """SkyPilot: what many responses are worth."""
-        return await desk.serve(request, BatchReward, partial(_batch, desk), BATCH)
+        return await handler.serve(request, BatchReward, partial(_batch, handler), BATCH)
 
     return routes

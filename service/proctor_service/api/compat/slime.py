@@ -23,8 +23,8 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_service.api.body import describe_errors
-from proctor_service.api.compat.desk import Asking, CompatDesk, Manner
 from proctor_service.api.compat.form import PREFIX, Form, documented
+from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.compat.skypilot import try_later
 from proctor_service.errors import InvalidRequest, InvalidTask
 
@@ -42,12 +42,12 @@ class RemoteRm(Form):
     label: Any
 
 
-MANNER: Manner[RemoteRm] = Manner(JOB, lambda asked: WAIT_SECONDS, try_later)
+MANNER: ClientProfile[RemoteRm] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)
 
 
-async def _remote_rm(desk: CompatDesk, asked: RemoteRm, asking: Asking) -> float:
+async def _remote_rm(handler: CompatHandler, asked: RemoteRm, context: RequestContext) -> float:
     submission = wire.Submission(completion=asked.response, grader=grader_of(asked.label))
-    [judged] = await desk.judge(wire.RewardRequest(submissions=[submission]), asking)
+    [judged] = await handler.judge(wire.RewardRequest(submissions=[submission]), context)
     if isinstance(judged, InvalidTask):
         raise InvalidRequest(f"label: {judged.message}")
     return judged.reward
@@ -111,13 +111,13 @@ EXAMPLE = {
 }
 
 
-def slime_routes(desk: CompatDesk) -> APIRouter:
+def slime_routes(handler: CompatHandler) -> APIRouter:
     """The one route."""
     routes = APIRouter(prefix=PREFIX)
 
     @routes.post("/remote_rm", **documented(RemoteRm, EXAMPLE, 1.0, 503))
     async def remote_rm(request: Request) -> Response:
         """slime, miles: what a response is worth."""
-        return await desk.serve(request, RemoteRm, partial(_remote_rm, desk), MANNER)
+        return await handler.serve(request, RemoteRm, partial(_remote_rm, handler), MANNER)
 
     return routes

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, evaluate
 from proctor_service.judge.analysis.names import Names
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proctor_service.inside.object_operations import OPERATORS
-from proctor_service.inside.tables import fill_set
+from proctor_service.codec.tables import fill_set
+from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import Calls, is_mutable
 from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from proctor_service.inside import environment
+from proctor_service.guest.rpc import environment
 from proctor_service.judge.analysis.names import is_standard
 
 _words = str.split

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge.analysis.calls import Calls, Scope, Variable, is_mutable
 from proctor_service.judge.analysis.formulas import (
     COMPARISONS,

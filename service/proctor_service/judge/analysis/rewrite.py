@@ -137,7 +137,7 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._own(node.value, own)
         return node
 
-    def _visit_asking(self, node: Any) -> Any:
+    def _visit_query(self, node: Any) -> Any:
         """Visit a node that asks some of its parts for items or for their truth."""
         parts = {name: getattr(node, name) for name in _ASKED if hasattr(node, name)}
         own = {
@@ -153,17 +153,17 @@ class _Rewriter(ast.NodeTransformer):
                 setattr(node, name, self._own(part, marks[0]))
         return node
 
-    visit_Subscript = visit_Starred = visit_BoolOp = _visit_asking
-    visit_For = visit_AsyncFor = visit_comprehension = _visit_asking
-    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_asking
+    visit_Subscript = visit_Starred = visit_BoolOp = _visit_query
+    visit_For = visit_AsyncFor = visit_comprehension = _visit_query
+    visit_Assert = visit_If = visit_While = visit_IfExp = _visit_query
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         unpacks = isinstance(node.targets[0], ast.Tuple | ast.List)
-        return self._visit_asking(node) if unpacks else self.generic_visit(node)
+        return self._visit_query(node) if unpacks else self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         negates = isinstance(node.op, ast.Not)
-        return self._visit_asking(node) if negates else self.generic_visit(node)
+        return self._visit_query(node) if negates else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         makes = self._objects.is_class(node.func)

@@ -16,7 +16,7 @@ import builtins
 from collections.abc import Iterator
 from typing import Literal
 
-from proctor_service.inside.handles import data_names
+from proctor_service.guest.rpc.handles import data_names
 from proctor_service.judge.analysis.names import Names, entry_is_class, entry_name
 from proctor_service.judge.analysis.scopes import (
     Binding,

@@ -15,7 +15,7 @@ NOT_REACHED = Raised("failed", "not reached")
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TestCounts:
     """Summary of test outcomes; `first` is the problem of the first failed test."""
 
     passed: int
@@ -24,7 +24,7 @@ class Tally:
     first: Raised | None
 
 
-def tally(tests: Iterable[tuple[str, Raised | None]]) -> Tally:
+def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
     """Count tests. Each test is a text and its problem; the problem of a passed test is None."""
     total = passed = 0
     failures: list[Failure] = []
@@ -37,12 +37,12 @@ def tally(tests: Iterable[tuple[str, Raised | None]]) -> Tally:
         first = first or problem
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=shown, message=problem.summary))
-    return Tally(passed, total, tuple(failures), first)
+    return TestCounts(passed, total, tuple(failures), first)
 
 
 def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
     """Return the judgement from the interpreter's messages and the outcome of each test."""
-    counted = tally(tests)
+    counted = count_tests(tests)
     verdict, message = verdict_of(finished, said, counted.first)
     return finished.judgement(
         verdict,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from proctor_client.wire import AssertsGrader
-from proctor_service.inside.showing import show
-from proctor_service.inside.values import Malformed
+from proctor_service.codec.safe_repr import show
+from proctor_service.codec.values import Malformed
 from proctor_service.judge import compare
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest

@@ -3,7 +3,7 @@
     submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to judge
 
 The two sandboxes talk by remote calls. Only data crosses; objects stay in their own sandbox, and
-the other side holds handles (`inside/test_runner.py`). The submission sandbox never sees test code
+the other side holds handles (`guest/rpc/test_runner.py`). The submission sandbox never sees test code
 or expected values. The test sandbox isolates the trainer's own code.
 """
 
@@ -15,13 +15,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proctor_client.wire import AssertsGrader, Verdict
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask, JudgeFailed
-from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Rewritten
 from proctor_service.judge.frames import Raised, understand
 from proctor_service.judge.graders import answers
-from proctor_service.judge.run import Run, begin, message, opening, python_message, room_for, settle
+from proctor_service.judge.run import (
+    Run,
+    begin,
+    check_outcome,
+    message,
+    opening,
+    python_message,
+    room_for,
+)
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Ended, Job, Sandbox
 
@@ -41,7 +49,7 @@ class _Reports:
     relayed: bool = False
     done: bool = False
 
-    def take(self, line: bytes) -> None:
+    def add_line(self, line: bytes) -> None:
         """Record one report. Raises Malformed or ValueError for an invalid line."""
         match loads(line):
             case ["setup_failed", str(text)]:
@@ -82,7 +90,7 @@ async def judge(
                 submission_sandbox.kill()
             submission_sandbox.hang_up()  # the program gets no further messages
             ended = await submission_sandbox.ended()
-            finished = settle(Run(lines, ended, submission_sandbox.id))
+            finished = check_outcome(Run(lines, ended, submission_sandbox.id))
             judgement = answers.conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
@@ -127,7 +135,7 @@ async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
                 await submission.drain()
                 continue
             try:
-                reports.take(line[1:])
+                reports.add_line(line[1:])
             except (Malformed, ValueError):
                 break
     finally:
@@ -155,7 +163,7 @@ def _conclude(
     grader: AssertsGrader,
     tests: Rewritten,
 ) -> Judgement:
-    counted = answers.tally(
+    counted = answers.count_tests(
         (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
         for index, test in enumerate(grader.tests)
     )

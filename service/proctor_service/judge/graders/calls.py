@@ -10,7 +10,7 @@ import asyncio
 import json
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
-from proctor_service.inside import values
+from proctor_service.codec import values
 from proctor_service.judge import compare
 from proctor_service.judge.frames import Raised, Said, understand
 from proctor_service.judge.graders.answers import NOT_REACHED, conclude

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
-from proctor_service.inside.values import Malformed, loads
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import TestSource
 from proctor_service.judge.frames import FORGED, Raised, not_loaded

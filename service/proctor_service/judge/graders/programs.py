@@ -20,16 +20,16 @@ from proctor_client.wire import (
     StdioGrader,
     Verdict,
 )
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
-from proctor_service.inside.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.frames import understand
 from proctor_service.judge.graders import answers
 from proctor_service.judge.run import Run, message, python_message, run, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
-from proctor_service.languages import Language
 from proctor_service.sandbox.interface import Backend, Usage
+from proctor_service.settings.languages import Language
 
 NOT_STARTED = b'["not started"]'
 _STDOUT_AT_LEAST = 1 << 20

@@ -1,0 +1,190 @@
+"""Report of an audit: the findings for each problem, and their harm to training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from proctor_client import wire
+from proctor_service.cli.checks import EMPTY
+from proctor_service.cli.datasets import Task
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.levels import Analysis, Level, analyse
+
+Kind = Literal[
+    "broken_tests",
+    "reference_fails",
+    "flaky",
+    "passes_for_anything",
+    "vacuous_test",
+    "slow",
+    "no_reference",
+    "shared_process",
+    "asks_objects",
+]
+TITLES: dict[Kind, str] = {
+    "broken_tests": "tests that are broken by themselves",
+    "reference_fails": "references that fail",
+    "flaky": "flaky tests",
+    "passes_for_anything": "problems that pass for anything",
+    "vacuous_test": "tests that hold for an empty program",
+    "slow": "slow references",
+    "no_reference": "problems without a reference",
+    "shared_process": "tests that share the submission's process",
+    "asks_objects": "tests that take an object's word for its length, items or truth",
+}
+HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process", "asks_objects"})
+LEVELS: tuple[Level, ...] = ("calls", "values", "shared")
+_INVALID = "invalid_task"
+_SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
+
+
+def analysis_of(task: Task) -> Analysis | None:
+    """Return the analysis of a problem's tests; None for broken tests and for other graders.
+
+    Only `asserts` graders are analysed.
+    """
+    grader = _SUBMISSION.validate_python(task.submission("")).grader
+    if not isinstance(grader, wire.AssertsGrader):
+        return None
+    try:
+        return analyse(grader)
+    except InvalidTask:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemReport:
+    """Finding about a problem."""
+
+    kind: Kind
+    detail: str
+
+    @property
+    def harms(self) -> bool:
+        """True if the finding gives unearned rewards or takes earned rewards away."""
+        return self.kind not in HARMLESS
+
+
+@dataclass(slots=True)
+class Examined:
+    """Problem with all results: of its reference, run by run, and of each check program."""
+
+    task: Task
+    reference: list[wire.Result] = field(default_factory=list)
+    checks: dict[str, wire.Result] = field(default_factory=dict)
+    analysis: Analysis | None = None
+
+    @property
+    def seconds(self) -> list[float]:
+        """Wall time of each judged run of the reference, in seconds."""
+        return [run.usage.wall_seconds for run in self.reference if run.error is None]
+
+    @property
+    def failures(self) -> list[wire.Result]:
+        """Results without a verdict for reasons outside the problem."""
+        results = [*self.reference, *self.checks.values()]
+        return [each for each in results if each.error and each.error.reason != _INVALID]
+
+    def reports(self, slow_seconds: float) -> list[ProblemReport]:
+        """Return the findings for the problem."""
+        results = [*self.reference, *self.checks.values()]
+        for result in results:
+            if result.error is not None and result.error.reason == _INVALID:
+                return [ProblemReport("broken_tests", result.error.message)]
+        found = [*self._of_reference(), *self._of_checks()]
+        # The fastest run counts: the other runs may have waited for a core.
+        if self.seconds and min(self.seconds) > slow_seconds:
+            found.append(ProblemReport("slow", f"{min(self.seconds):.2f} s"))
+        return [*found, *self._of_analysis()]
+
+    def _of_analysis(self) -> Iterator[ProblemReport]:
+        analysis = self.analysis
+        if analysis is not None and analysis.level == "shared":
+            yield ProblemReport("shared_process", analysis.reason)
+        if analysis is not None and analysis.rewritten and analysis.rewritten.asks_objects:
+            yield ProblemReport("asks_objects", "an object that contradicts itself may pass them")
+
+    def _of_reference(self) -> list[ProblemReport]:
+        runs = [run for run in self.reference if run.error is None]
+        if self.task.reference is None:
+            return [ProblemReport("no_reference", "only probed")]
+        failed = [run for run in runs if run.verdict != "passed"]
+        if not failed:
+            return []
+        if len(failed) == len(runs) and len({_outcome(run) for run in runs}) == 1:
+            return [ProblemReport("reference_fails", f"{failed[0].verdict}: {_why(failed[0])}")]
+        said = f"failed {len(failed)} of {len(runs)} times{_unsteady(runs)}: {_why(failed[0])}"
+        return [ProblemReport("flaky", said)]
+
+    def _of_checks(self) -> list[ProblemReport]:
+        passed = [name for name, result in self.checks.items() if result.verdict == "passed"]
+        if passed:
+            return [ProblemReport("passes_for_anything", ", ".join(passed))]
+        empty = self.checks.get(EMPTY)
+        if empty is None or empty.tests.passed == 0:
+            return []
+        held = f"{empty.tests.passed} of {empty.tests.total}"
+        failed = {failure.index for failure in empty.tests.failures}
+        if len(failed) + empty.tests.passed == empty.tests.total:
+            indexes = [str(index) for index in range(empty.tests.total) if index not in failed]
+            held += f": test {', '.join(indexes)}"
+        return [ProblemReport("vacuous_test", held)]
+
+
+def _outcome(run: wire.Result) -> tuple[object, ...]:
+    """Return the part of a result with equal values in all runs of a deterministic program."""
+    return run.verdict, run.tests.passed, tuple(_failed(run))
+
+
+def _failed(run: wire.Result) -> list[int]:
+    return [failure.index for failure in run.tests.failures]
+
+
+def _unsteady(runs: Sequence[wire.Result]) -> str:
+    """Return the tests with different results between runs, as far as results name them."""
+    times = Counter(index for run in runs for index in _failed(run))
+    unsteady = sorted(index for index, count in times.items() if count < len(runs))
+    return f", test {', '.join(map(str, unsteady))}" if unsteady else ""
+
+
+def _why(result: wire.Result) -> str:
+    if result.message or not result.tests.failures:
+        return result.message
+    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
+
+
+def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, Any]]:
+    """Return the results of each problem in JSON form."""
+    return [
+        {
+            "id": each.task.id,
+            "place": each.task.place,
+            "level": None if each.analysis is None else each.analysis.level,
+            "level_reason": None if each.analysis is None else each.analysis.reason,
+            "findings": [
+                {"kind": report.kind, "harms": report.harms, "detail": report.detail}
+                for report in each.reports(slow_seconds)
+            ],
+            "reference": [_run(run) for run in each.reference],
+            "probes": {name: _run(run) for name, run in each.checks.items()},
+        }
+        for each in examined
+    ]
+
+
+def _run(result: wire.Result) -> dict[str, Any]:
+    return {
+        "verdict": result.verdict,
+        "error": None if result.error is None else result.error.reason,
+        "passed": result.tests.passed,
+        "total": result.tests.total,
+        "failed_tests": _failed(result),
+        "wall_seconds": result.usage.wall_seconds,
+        "cpu_seconds": result.usage.cpu_seconds,
+        "message": _why(result) if result.error is None else result.error.message,
+    }

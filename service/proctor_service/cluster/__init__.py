@@ -1,0 +1,12 @@
+"""Cooperation of replicas: find the replica that holds a sandbox, and send requests to peers.
+
+A stateful sandbox lives in a single replica, and the sandbox id names this replica. Any replica
+forwards a request to the holder, so a load balancer needs no knowledge of sandboxes. A replica
+sends requests only to known peers. The package is independent of HTTP routes.
+"""
+
+from proctor_service.cluster.forwarding import FORWARDED, Question, Replicas
+from proctor_service.cluster.identity import Identity
+from proctor_service.cluster.peers import Peers, base_url
+
+__all__ = ["FORWARDED", "Identity", "Peers", "Question", "Replicas", "base_url"]

@@ -1,0 +1,219 @@
+"""JSON to Python values, from a source that nobody trusts.
+
+Whatever is wrong with the input raises ``Malformed``. No code is looked up by a name that the input
+chose, and sizes are checked before anything is built: the expanded size is counted as containers
+open and as references are met, so a set of tuples that share a deep tuple, or a graph of lists that
+stands for millions, ends the decoding before anything is hashed. Hashes that collide are refused
+after a bounded time (``tables``). Nothing recurses over data.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from .builtin_decoders import CONTAINERS, LEAVES, PENDING
+from .limits import MAX_DECODED_BYTES, MAX_DEPTH, NO_BASE, PART_BYTES, Malformed, Opaque
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    ResolveHandle = Callable[[list[Any], Any], Any]
+
+# Handles nest by calls, so an encoder never gets far beyond its own bound.
+_MAX_DEPTH = MAX_DEPTH + 100
+_NAN = math.nan
+_PLAIN_SECONDS = 2e-6
+_HANDLE_SECONDS = 5e-4
+
+
+class Decoder:
+    """One decoding. ``kept`` holds the containers in the order of their numbers.
+
+    ``resolve_handle`` is called with a reference as it arrived, and a function that decodes the
+    content of its built-in base (or answers ``NO_BASE``). Whatever else the reference holds must be
+    decoded in the order in which it was encoded. ``known`` answers what a reference to an earlier
+    message means.
+    """
+
+    def __init__(
+        self,
+        resolve_handle: ResolveHandle | None = None,
+        known: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.kept: list[Any] = []
+        self.wants_numpy = resolve_handle is not None
+        self.seconds_each = _PLAIN_SECONDS if resolve_handle is None else _HANDLE_SECONDS
+        # By number: the expanded size, None while the container is open.
+        self._sizes: list[int | None] = []
+        self._resolve = resolve_handle
+        self._known = known
+        self._left = MAX_DECODED_BYTES
+        self._depth = 0
+
+    def decode(self, wire: Any) -> Any:
+        """The value of an encoding; may be called again, and numbers then go on."""
+        try:
+            return self.visit(wire)
+        except Malformed:
+            raise
+        except Exception as error:
+            raise Malformed(f"not an encoded value: {type(error).__name__}") from None
+
+    def visit(self, wire: Any) -> Any:
+        """One value and what it holds."""
+        if type(wire) is int or wire is None:
+            return wire
+        found: list[Any] = []
+        self.visit_all(iter((wire,)), found)
+        return found[0]
+
+    def visit_all(self, wires: Any, found: list[Any]) -> None:
+        """Appends the values of some encodings to a list."""
+        outer: list[Any] = []
+        form: list[Any] = []
+        finish: Any = None
+        children, number, before = wires, -1, 0
+        append = found.append
+        while True:
+            for child in children:
+                kind = type(child)
+                if kind is int or child is None or kind is bool:
+                    append(child)
+                elif kind is str:
+                    self._left -= len(child)
+                    append(child)
+                elif kind is list:
+                    self.spend(PART_BYTES * len(child))
+                    tag = child[0] if child else None
+                    container = CONTAINERS.get(tag) if type(tag) is str else None
+                    if container is None:
+                        append(self._leaf(tag, child))
+                        continue
+                    outer.append((children, found, form, finish, number, before))
+                    form, number, before = child, len(self.kept), self._left
+                    first, make, finish = container
+                    found = []
+                    self._open(PENDING if make is None else make(self, form), finish, found)
+                    children, append = islice(form, first, None), found.append
+                    break
+                elif kind is float:
+                    append(child if child == child else _NAN)
+                else:
+                    raise Malformed("an object where a value belongs")
+            else:
+                self.spend(0)
+                if not outer:
+                    return
+                value: Any = found
+                if finish is not None:
+                    weight = (before - self._left) // PART_BYTES
+                    value = finish(self, self.kept[number], found, form, weight)
+                    self.kept[number] = value
+                self._sizes[number] = before - self._left + PART_BYTES * len(form)
+                self._depth -= 1
+                children, found, form, finish, number, before = outer.pop()
+                append = found.append
+                append(value)
+
+    def spend(self, size: int) -> None:
+        """Count bytes of the expanded size. Raises ``Malformed`` when there are too many."""
+        self._left -= size
+        if self._left < 0:
+            raise Malformed("a value that is too large")
+
+    def remember(self, value: Any, size: int = PART_BYTES) -> int:
+        """Give a finished container the next number."""
+        self.kept.append(value)
+        self._sizes.append(size)
+        return len(self.kept) - 1
+
+    def back(self, wire: list[Any]) -> Any:
+        """A container met before."""
+        (number,) = wire[1:]
+        if type(number) is not int or not 0 <= number < len(self.kept):
+            raise Malformed("a reference to nothing")
+        value = self.kept[number]
+        if value is PENDING:
+            raise Malformed("a value that contains itself")
+        self.spend(self._sizes[number] or 0)
+        return value
+
+    def known(self, wire: list[Any]) -> Any:
+        """A container that an earlier message brought."""
+        if self._known is None:
+            raise Malformed("a reference to another message")
+        return self._known(wire)
+
+    def keep_and_fill(self, value: Any, wires: list[Any], fill: Callable[[list[Any]], None]) -> Any:
+        """Give a container that is rare the next number, and decode its parts into it."""
+        number, before = len(self.kept), self._left
+        found: list[Any] = []
+        self._open(value, fill, found)
+        self.visit_all(iter(wires), found)
+        fill(found)
+        self._sizes[number] = before - self._left + PART_BYTES
+        self._depth -= 1
+        return value
+
+    def handle(self, wire: list[Any]) -> Any:
+        """A reference to an object; without a resolver, what its built-in base holds."""
+        number, before = len(self.kept), self._left
+        self._open(PENDING, self, ())
+        if self._resolve is not None:
+            value = self._resolve(wire, lambda: self.content(wire))
+        else:
+            value = self._plain_handle(wire)
+        self.kept[number] = value
+        self._sizes[number] = before - self._left + PART_BYTES
+        self._depth -= 1
+        return value
+
+    def content(self, wire: list[Any]) -> Any:
+        """What the built-in base of a reference holds, or ``NO_BASE``."""
+        info = wire[2] if len(wire) == 3 else None
+        if type(info) is not dict or "base" not in info:
+            return NO_BASE
+        inner = len(self.kept)
+        base = self.visit(info["base"])
+        if len(self.kept) > inner:
+            # The content is nobody's container: it is not shared, and nothing refers to it.
+            self.kept[inner] = None
+        return base
+
+    def _leaf(self, tag: Any, wire: list[Any]) -> Any:
+        leaf = LEAVES.get(tag) if type(tag) is str else None
+        if leaf is None:
+            raise Malformed("unknown tag")
+        return leaf(self, wire)
+
+    def _open(self, target: Any, finish: Any, items: Any) -> None:
+        """Give a container the next number; one that needs no finish is the list of its items."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise Malformed("nested too deep")
+        self.kept.append(items if finish is None else target)
+        self._sizes.append(None)
+
+    def _plain_handle(self, wire: list[Any]) -> Any:
+        """A reference that nobody resolves."""
+        info = wire[2] if len(wire) == 3 else {}
+        if wire[0] != "h" or len(wire) < 2 or type(info) is not dict:
+            raise Malformed("not a reference")
+        value = self.content(wire)
+        if value is NO_BASE:
+            name, truth = info.get("type"), info.get("truth")
+            name = name[:200] if type(name) is str else "?"
+            value = Opaque(name, truth if type(truth) is bool else None)
+        return value
+
+
+def decode(wire: Any, resolve_handle: ResolveHandle | None = None) -> Any:
+    """The value of an encoding, or ``Malformed``.
+
+    ``resolve_handle(reference, content)`` turns references into objects. Without it a reference to
+    an instance of a subclass of a built-in type is that type's content, and any other reference an
+    ``Opaque``.
+    """
+    return Decoder(resolve_handle).decode(wire)

@@ -1,0 +1,342 @@
+"""Handles: what the tests hold of the submission's objects.
+
+A handle has no behaviour of data: it can be called, its attributes can be read and set, its context
+entered, and its text and number asked for. Everything else is refused, which fails the test for good.
+No operator reaches the submission.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from .exported_classes import REFERENCE
+from .references import Reference
+
+_words = str.split
+
+_new, _set_slot = object.__new__, object.__setattr__
+# What arrays have that tests use; `data`, which linked lists have too, aside.
+_ARRAY_NAMES = _words(
+    "all any argmax argmin argsort astype clip cumsum diagonal dot dtype flat flatten item "
+    "itemsize max mean min nbytes ndim nonzero prod ravel repeat reshape round searchsorted shape "
+    "size sort squeeze std strides sum swapaxes T take tobytes tolist trace transpose var view"
+)
+# Answers to these must be data.
+_TEXTS = frozenset(["__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"])
+# The interpreter and `typing` look for these; no handle has them.
+_ABSENT = frozenset(
+    _words(
+        "__typing_subst__ __typing_prepare_subst__ __typing_unpacked_tuple_args__ __parameters__ "
+        "__origin__ __args__ __metadata__ __supertype__ __isabstractmethod__ __set_name__ "
+        "__type_params__ __annotations__ __notes__ __unittest_skip__ __unittest_skip_why__ "
+        "__unittest_expecting_failure__ __no_type_check__ __self__ __func__ __code__ "
+        "__partialmethod__ __text_signature__"
+    )
+)
+
+
+class Refused(TypeError):
+    """The tests asked of a handle what only data can do."""
+
+
+def data_names() -> frozenset[str]:
+    """Return the names of the attributes and methods that data has.
+
+    The modules are imported here: in the interpreter that all sandboxes are forked from, they cost each.
+    """
+    import datetime
+    import decimal
+    import fractions
+
+    types = (
+        *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range),
+        *(collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict),
+        *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
+        *(decimal.Decimal, fractions.Fraction),
+    )
+    found = {name for cls in types for name in dir(cls) if not name.startswith("_")}
+    return frozenset(found.union(_ARRAY_NAMES))
+
+
+def is_dunder(name: str) -> bool:
+    """Tell whether a name is one of Python's own."""
+    return name[:2] == "__" and name[-2:] == "__"
+
+
+class Handle:
+    """An object of the submission."""
+
+    __slots__ = ("__proctor_reference__", "__proctor_tests__", "__weakref__")
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return type(self)
+        return tests_of(self).attribute(self, name, own=issubclass(type(self), OwnHandle))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if is_dunder(name):
+            tests_of(self).refuse(self, f"can't have its {name} set")
+        tests_of(self).ask("set", reference_of(self), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        tests_of(self).ask("del", reference_of(self), name)
+
+    def __eq__(self, other: Any) -> Any:
+        if not issubclass(type(other), Handle):
+            return NotImplemented
+        return reference_of(self) is reference_of(other)
+
+    def __hash__(self) -> int:
+        return hash((Handle, reference_of(self).number))
+
+    def __bool__(self) -> bool:
+        tests = tests_of(self)
+        if issubclass(type(self), OwnHandle):
+            return bool(tests.exact(self, bool, "bool"))
+        if tests.defines(self, "__bool__", "__len__"):
+            tests.refuse(self, "has a truth of its own")
+        return True
+
+    def __str__(self) -> str:
+        return str(tests_of(self).exact(self, str, "str"))
+
+    def __repr__(self) -> str:
+        return str(tests_of(self).exact(self, str, "repr"))
+
+    def __format__(self, form: str) -> str:
+        return str(tests_of(self).exact(self, str, "format", form))
+
+    def __int__(self) -> int:
+        return int(tests_of(self).exact(self, int, "int"))
+
+    def __float__(self) -> float:
+        return float(tests_of(self).exact(self, float, "float"))
+
+    def __enter__(self) -> Any:
+        return tests_of(self).ask("enter", reference_of(self))
+
+    def __exit__(self, cls: Any, error: Any, trace: Any) -> Any:
+        return tests_of(self).leave("exit", self, cls, error)
+
+    async def __aenter__(self) -> Any:
+        return tests_of(self).ask("aenter", reference_of(self))
+
+    async def __aexit__(self, cls: Any, error: Any, trace: Any) -> Any:
+        return tests_of(self).leave("aexit", self, cls, error)
+
+
+reference_of = vars(Handle)["__proctor_reference__"].__get__
+tests_of = vars(Handle)["__proctor_tests__"].__get__
+
+
+class CallableHandle(Handle):
+    """A function of the submission, or another object that can be called."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return tests_of(self).ask("call", reference_of(self), args, tuple(kwargs.items()))
+
+
+class ClassHandle(CallableHandle):
+    """A class of the submission."""
+
+    __slots__ = ()
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return bool(tests_of(self).derives(class_number_of(value), self))
+
+    def __subclasscheck__(self, cls: Any) -> bool:
+        if not isinstance(cls, ClassHandle):
+            number = vars(cls).get("__proctor_class__") if isinstance(cls, type) else None
+            return bool(tests_of(self).derives(number, self))
+        return bool(tests_of(self).derives(reference_of(cls).number, self))
+
+    def __or__(self, other: Any) -> Any:
+        return _union(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _union(other, self)
+
+
+def _union(left: Any, right: Any) -> Any:
+    """What an annotation such as ``Node | None`` means."""
+    import typing
+
+    return typing.Union[left, right]  # noqa: UP007 - neither is a class
+
+
+class IteratorHandle(Handle):
+    """An iterator of the submission's own class: it gives items, as a generator does."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Any:
+        return tests_of(self).ask("iter", reference_of(self))
+
+    def __next__(self) -> Any:
+        return tests_of(self).ask("next", reference_of(self))
+
+
+class OwnHandle(IteratorHandle):
+    """An object that the tests made: its length, items and truth can be asked for."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return int(tests_of(self).exact(self, int, "len"))
+
+    def __getitem__(self, key: Any) -> Any:
+        return tests_of(self).ask("getitem", reference_of(self), key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        tests_of(self).ask("setitem", reference_of(self), key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        tests_of(self).ask("delitem", reference_of(self), key)
+
+
+class OwnCallableHandle(OwnHandle, CallableHandle):
+    """The same, of one that can be called."""
+
+    __slots__ = ()
+
+
+class OwnClassHandle(OwnHandle, ClassHandle):
+    """The same, of a class: of an enumeration, for instance."""
+
+    __slots__ = ()
+
+
+_OWN = {
+    Handle: OwnHandle,
+    IteratorHandle: OwnHandle,
+    CallableHandle: OwnCallableHandle,
+    ClassHandle: OwnClassHandle,
+}
+_REFUSED = _words(
+    "len iter next getitem setitem delitem contains reversed lt le gt ge neg pos abs invert round "
+    "trunc floor ceil index complex bytes copy deepcopy reduce reduce_ex getstate fspath dir "
+    "array array_ufunc array_function missing"
+)
+_ARITHMETIC = _words("add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor")
+
+
+def _refusal(name: str) -> Any:
+    def method(self: Any, *operands: Any, **more: Any) -> Any:
+        tests_of(self).refuse(self, f"has no {name.strip('_')} that a test may use")
+
+    return method
+
+
+for _name in [
+    *(f"__{name}__" for name in _REFUSED),
+    *(f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")),
+]:
+    setattr(Handle, _name, _refusal(_name))
+
+
+def make_handle(kind: Any, reference: Reference, tests: Any) -> Any:
+    """A handle of a class of handles."""
+    handle = _new(kind)
+    _set_slot(handle, "__proctor_reference__", reference)
+    _set_slot(handle, "__proctor_tests__", tests)
+    return handle
+
+
+def own_view(value: Any) -> Any:
+    """The same object, as one that the tests made; any other value itself."""
+    kind = _OWN.get(type(value))
+    return value if kind is None else make_handle(kind, reference_of(value), tests_of(value))
+
+
+def class_number_of(value: Any) -> int | None:
+    """The number of the submission's class of a value, by its exact type; None if it has none."""
+    kind = type(value)
+    if issubclass(kind, Handle):
+        number: int | None = reference_of(value).class_number
+        return number
+    found = type.__dict__["__dict__"].__get__(kind).get("__proctor_class__")
+    return found if type(found) is int else None
+
+
+# ------------------------------------------------------------------- content and exceptions
+
+_FROZEN = (int, float, complex, str, bytes, tuple, frozenset)
+_FROZEN_NAMES = frozenset(["decimal.Decimal", "fractions.Fraction"])
+_MUTABLE = (list, dict, set, bytearray, collections.OrderedDict, collections.Counter)
+
+
+def _attribute(tests: Any) -> Any:
+    """``__getattr__`` of classes whose instances are the submission's."""
+
+    def attribute(self: Any, name: str) -> Any:
+        if is_dunder(name):
+            raise AttributeError(name)
+        return tests.content_attribute(self, name)
+
+    return attribute
+
+
+def _is_frozen(base: Any) -> bool:
+    return base in _FROZEN or f"{base.__module__}.{base.__qualname__}" in _FROZEN_NAMES
+
+
+def content_class(info: Any, base: Any, tests: Any) -> Any:
+    """A local class for content of one of the submission's subclasses of a built-in type; or None."""
+    if not _is_frozen(base) and base not in _MUTABLE:
+        return None
+
+    members = {
+        "__module__": "solution",
+        "__proctor_class__": info.number,
+        "__proctor_base__": base,
+        "__getattr__": _attribute(tests),
+        "__copy__": lambda self: base(self),
+        "__deepcopy__": lambda self, memo: _deep_copy(base(self), memo),
+        "__reduce_ex__": lambda self, protocol: (base, (base(self),)),
+    }
+    return type(info.name, (base,), members)
+
+
+def _deep_copy(value: Any, memo: Any) -> Any:
+    import copy
+
+    return copy.deepcopy(value, memo)
+
+
+def make_content(cls: Any, base: Any, value: Any, reference: Reference) -> Any:
+    """Content of a class that ``content_class`` made."""
+    if _is_frozen(base):
+        content = base.__new__(cls, value)
+    else:
+        content = base.__new__(cls)
+        base.__init__(content, value)
+    content.__dict__[REFERENCE] = reference
+    return content
+
+
+class ExceptionClass(type):
+    """The class of the local classes for the submission's classes of exceptions."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return vars(cls)["__proctor_tests__"].construct(cls, args, kwargs)
+
+    def __getattr__(cls, name: str) -> Any:
+        if is_dunder(name) or "__proctor_tests__" not in vars(cls):
+            raise AttributeError(name)
+        return vars(cls)["__proctor_tests__"].class_attribute(cls, name)
+
+
+def exception_class(info: Any, bases: tuple[Any, ...], tests: Any) -> Any:
+    """A local class for one of the submission's classes of exceptions."""
+
+    members = {
+        "__module__": info.module or "solution",
+        "__proctor_class__": info.number,
+        "__proctor_tests__": tests,
+        "__getattr__": _attribute(tests),
+        "__str__": lambda self: self.__dict__.get("__proctor_text__", ""),
+    }
+    return ExceptionClass(info.name, bases, members)

@@ -1,0 +1,269 @@
+"""The submission's side of the connection: serves its globals, and holds the tests' objects.
+
+It hides nothing: whatever is in its interpreter is the submission's.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from ...codec.builtin_encoders import BASES
+from ...codec.encoding import WRAPPERS
+from ...codec.introspection import class_mro, derives
+from ...codec.limits import NO_BASE
+from ...codec.standard_library import library_encoder
+from ..script import last_function
+from . import environment
+from .endpoint import ClassInfo, Endpoint, find_exception, kind_and_number
+from .exported_classes import REFERENCE
+from .importable_names import find_importable, standard_class
+from .iterators import ITERATOR_KINDS, KINDS
+from .object_operations import forwarders
+from .references import Reference
+from .test_functions import local_function
+
+_exec, _type, _id, _get = exec, type, id, object.__getattribute__
+_modules = sys.modules
+
+
+def serve(channel: Any, namespace: dict[str, Any]) -> None:
+    """Answer the tests' questions about a submission that ran, until they say goodbye."""
+    SubmissionEndpoint(channel, namespace).connection.serve()
+
+
+class TestsObject:
+    """An object of the tests: attributes are asked for, and so is what special methods do."""
+
+    __slots__ = ("__dict__", "__weakref__")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in ("__name__", "__qualname__"):
+            raise AttributeError(name)
+        return _ask("get", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _ask("set", self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        _ask("del", self, name)
+
+
+class TestsClass(type):
+    """The class of the local classes for classes of the tests."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return _ask("call", cls, args, tuple(kwargs.items()))
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _ask("get", cls, name)
+
+
+def _ask(operation: str, *operands: Any) -> Any:
+    owner = next(each for each in operands if _is_tests(each))
+    cls = owner if _type(owner) is TestsClass else _type(owner)
+    return cls.__proctor_side__.connection.request(operation, *operands)
+
+
+def _is_tests(value: Any) -> bool:
+    return _type(value) is TestsClass or _type(_type(value)) is TestsClass
+
+
+def _leave(operation: str, target: Any, cls: Any, error: Any) -> Any:
+    # The interpreter may not have made the exception yet.
+    if error is None and cls is not None:
+        error = cls()
+    return _ask(operation, target, None if error is None else _type(error), error)
+
+
+_FORWARDERS = forwarders(_ask, _leave)
+
+
+class SubmissionEndpoint(Endpoint):
+    """Serves the submission's globals."""
+
+    def __init__(self, channel: Any, namespace: dict[str, Any]) -> None:
+        super().__init__(channel, first=1)
+        self._namespace = namespace
+        # The object that crosses as such, though it derives from a built-in type.
+        self._made: Any = None
+        self._variants: dict[Any, Any] = {}
+
+    # ---------------------------------------------------------------- requests
+
+    def perform(self, operation: str, operands: Any, options: Any, brought: Any) -> Any:
+        """Carry out what the tests ask, in the surroundings that they prepared."""
+        self._made = None
+        if not options:
+            return self._perform(operation, operands)
+        with environment.Changed(options, brought):
+            return self._perform(operation, operands)
+
+    def _perform(self, operation: str, operands: Any) -> Any:
+        if operation == "name":
+            return self._namespace[operands[0]]
+        if operation == "last_function":
+            return last_function(self._namespace)
+        if operation == "imports":
+            return self._import(operands[0])
+        if operation == "define":
+            for name, value in operands[0]:
+                self._namespace.setdefault(name, value)
+            return None
+        result = self.carry_out(operation, operands)
+        if operation == "make":
+            self._made = result
+        elif operation == "iter" and _type(result) not in ITERATOR_KINDS:
+            return result if result is operands[0] else _steps(result)
+        return result
+
+    def _import(self, statements: Any) -> None:
+        for statement in statements:
+            try:
+                _exec(statement, self._namespace)
+            except Exception:
+                continue
+
+    # ---------------------------------------------------------------- own objects
+
+    def describe(self, value: Any, encoder: Any) -> Any:
+        """What stands for an object of the submission in a message."""
+        cls = _type(value)
+        exports = self.connection.exports
+        if derives(cls, type):
+            standard = standard_class(value)
+            if standard is not None:
+                return ["n", *standard]
+            return ["h", self.class_number(value), {"k": "class"}]
+        if derives(cls, BaseException):
+            own = standard_class(cls) is None
+            return self.describe_exception(
+                value, encoder, exports.number(value) if own else 0, True
+            )
+        number = exports.number(value)
+        if cls in ITERATOR_KINDS:
+            return ["h", number, {"k": ITERATOR_KINDS[cls]}]
+        if _is_future(cls):
+            return ["h", number, {"k": "coroutine"}]
+        info: dict[str, Any] = {"k": "object", "c": self.class_number(cls)}
+        if value is not self._made and self._is_content(value, cls, info, encoder):
+            info["k"] = "content"
+            return ["h", number, info]
+        return ["h", number, info, 0]
+
+    def _is_content(self, value: Any, cls: Any, info: dict[str, Any], encoder: Any) -> bool:
+        """Tell whether an object crosses as the content of a built-in type; that of a wrapper is added."""
+        for base in class_mro(cls):
+            if _id(base) in BASES or library_encoder(base) is not None:
+                return True
+            if _id(base) in WRAPPERS:
+                kind, fields = WRAPPERS[_id(base)]
+                data = fields(value).get("data")
+                if _type(data) is not kind:
+                    return False
+                info["as"] = kind.__name__
+                content = dict.items(data) if kind is dict else data
+                info["base"] = encoder.visit(content if kind is str else tuple(content))
+                return True
+        return False
+
+    # ---------------------------------------------------------------- the tests' objects
+
+    def number_of(self, value: Any) -> int | None:
+        """The number of the tests' object for which a value stands; else None."""
+        if _type(value) is TestsClass:
+            found: int = _type.__getattribute__(value, "__proctor_class__")
+            return found
+        if _type(_type(value)) is TestsClass:
+            fields = _get(value, "__dict__")
+            reference = fields.get(REFERENCE)
+            if _type(reference) is Reference:
+                number: int = reference.number
+                return number
+        return super().number_of(value)
+
+    def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
+        """What an object of the tests becomes here."""
+        tag = wire[0]
+        if tag == "n":
+            return find_importable(*wire[1:])
+        if tag == "e":
+            return self.resolve_exception(wire, decoder)
+        kind, number, info = kind_and_number(wire)
+        if kind in KINDS:
+            return self.resolve_iterator(kind, number)
+        if kind == "class":
+            return self.local_class(number)
+        references = self.connection.references
+        reference = references.get(number, info.get("c"))
+        value = content()
+        present = references.view(reference)
+        if present is not None:
+            return present
+        if kind == "function":
+            made: Any = local_function(self, reference, info)
+        else:
+            made = self._instance(info["c"], value)
+            made.__dict__[REFERENCE] = reference
+        try:
+            references.stand(made, reference)
+        except TypeError:  # a number or a tuple can't be referred to weakly
+            reference.view = None
+        return made
+
+    def _instance(self, number: int, value: Any) -> Any:
+        cls = self.local_class(number)
+        if value is NO_BASE:
+            return object.__new__(cls)
+        base = _type(value)
+        if (number, base) not in self._variants:
+            members = {name: getattr(base, name) for name in _FORWARDERS if hasattr(base, name)}
+            members["__proctor_side__"] = self
+            members["__proctor_class__"] = number
+            self._variants[number, base] = TestsClass(cls.__name__, (cls, base), members)
+        made = base.__new__(self._variants[number, base], value)
+        base.__init__(made, value)
+        return made
+
+    def build_class(self, info: ClassInfo) -> Any:
+        """The local class for a class of the tests."""
+        members: dict[str, Any] = {
+            "__module__": info.module,
+            "__proctor_class__": info.number,
+            "__proctor_side__": self,
+        }
+        bases: list[Any] = []
+        for base in info.bases:
+            if _type(base) is int and base in self.classes:
+                bases.append(self.local_class(base))
+            elif info.failure is not None:
+                bases.append(find_exception(base))
+        bases = [base for base in bases if base is not None]
+        if info.failure is not None:
+            members["__getattr__"] = TestsObject.__getattr__
+            return TestsClass(info.name, tuple(bases) or (info.failure,), members)
+        for name in info.special & _FORWARDERS.keys():
+            members[name] = _FORWARDERS[name]
+        if "__eq__" in members and "__hash__" not in members:
+            members["__hash__"] = None if "__hash__" not in info.special else object.__hash__
+        if not any(_type(base) is TestsClass for base in bases):
+            bases.insert(0, TestsObject)
+        return TestsClass(info.name, tuple(bases), members)
+
+
+def _steps(iterator: Any) -> Any:
+    """An iterator of the submission's own class, as a generator."""
+    while True:
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        yield item
+
+
+def _is_future(cls: Any) -> bool:
+    asyncio: Any = _modules.get("asyncio")
+    return _type(asyncio) is types.ModuleType and (cls is asyncio.Future or cls is asyncio.Task)

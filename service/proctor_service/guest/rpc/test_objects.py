@@ -1,0 +1,173 @@
+"""Objects of the tests that the submission holds: how they are described, and what it may ask of them.
+
+Tests pass functions and objects to a submission: a comparator, a callback, a node. The submission may
+use them as such, and may not reach through them: not to a function's globals or code, not to frames,
+not into modules.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from ...codec.introspection import class_mro, class_name, derives
+from .exported_classes import control_names
+from .handles import Refused
+from .importable_names import importable_name
+from .iterators import ITERATOR_KINDS
+
+_words = str.split
+
+_HIDDEN = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)
+_FUNCTIONS = (
+    types.FunctionType,
+    types.MethodType,
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_TEXTS = frozenset(["__name__", "__qualname__", "__doc__", "__module__"])
+_REACHING = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_", "func_", "im_")
+_USES = frozenset(
+    _words(
+        "call get set del len iter next bool hash str repr int float index format contains getitem "
+        "setitem delitem reversed eq ne lt le gt ge enter exit aenter aexit anext asend athrow aclose "
+        "await send throw close neg pos abs invert"
+    )
+)
+_ARITHMETIC = frozenset(
+    _words("add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor")
+)
+_CHANGING = frozenset(["setitem", "delitem"])
+_CO_VARARGS, _CO_VARKEYWORDS, _CO_COROUTINE = 4, 8, 128
+
+
+def is_telling(error: BaseException) -> bool:
+    """Tell whether an exception of the tests says how a test ends, so that nobody may swallow it."""
+    if isinstance(error, (AssertionError, Refused)) or not isinstance(error, Exception):
+        return True
+    return bool(control_names(error))
+
+
+class Forbidden(AttributeError):
+    """The submission asked for what it may not have."""
+
+
+def describe(side: Any, value: Any, encoder: Any) -> Any:
+    """What stands for an object of the tests. Raises ``TypeError`` for what may not be passed."""
+    named = importable_name(value)
+    if named is not None:
+        return named
+    cls = type(value)
+    exports = side.connection.exports
+    if derives(cls, type):
+        return ["h", side.class_number(value), {"k": "class"}]
+    if derives(cls, *_HIDDEN):
+        raise TypeError(f"a {class_name(cls)} can't be passed to the submission")
+    if derives(cls, BaseException):
+        told = not is_telling(value)
+        return side.describe_exception(value, encoder, exports.number(value), told)
+    number = exports.number(value)
+    if cls in ITERATOR_KINDS:
+        return ["h", number, {"k": ITERATOR_KINDS[cls]}]
+    if cls is types.FunctionType or cls is types.MethodType:
+        return ["h", number, {"k": "function", **_function_facts(value)}]
+    return ["h", number, {"k": "object", "c": side.class_number(cls)}]
+
+
+def _function_facts(function: Any) -> dict[str, Any]:
+    """The name and the parameters of a function: [name, kind of ``inspect.Parameter``, optional]."""
+    plain: Any = function
+    bound = 0
+    while type(plain) is types.MethodType:
+        plain, bound = plain.__func__, bound + 1
+    if type(plain) is not types.FunctionType:
+        return {"name": "function", "p": None, "async": False}
+    code = plain.__code__
+    names, count = code.co_varnames, code.co_argcount
+    least = count - len(plain.__defaults__ or ())
+    parameters: list[list[Any]] = []
+    for place, name in enumerate(names[:count]):
+        kind = 0 if place < code.co_posonlyargcount else 1
+        parameters.append([name, kind, place >= least])
+    rest = names[count + code.co_kwonlyargcount :]
+    if code.co_flags & _CO_VARARGS:
+        parameters.append([rest[0], 2, True])
+        rest = rest[1:]
+    for name in names[count : count + code.co_kwonlyargcount]:
+        parameters.append([name, 3, name in (plain.__kwdefaults__ or ())])
+    if code.co_flags & _CO_VARKEYWORDS:
+        parameters.append([rest[0], 4, True])
+    return {
+        "name": plain.__name__,
+        "p": parameters[bound:] if bound <= count else None,
+        "async": bool(code.co_flags & _CO_COROUTINE),
+    }
+
+
+def perform(side: Any, operation: str, operands: Any, options: Any, brought: Any) -> Any:
+    """Carry out what the submission asks. Raises ``Forbidden`` if it may not ask it."""
+    holds = side.connection.exports.holds
+    arithmetic = operation in _ARITHMETIC
+    if not (operation in _USES or arithmetic) or not operands:
+        raise Forbidden("not an operation")
+    if not any(map(holds, operands[: 2 if arithmetic else 1])):
+        raise Forbidden("not an object of the tests")
+    if arithmetic and not any(map(_from_tests, operands[:2])):
+        raise Forbidden("not an object of the tests")
+    if derives(type(operands[0]), type) and not _is_tests_class(operation, operands[0]):
+        raise Forbidden("not a class of the tests")
+    if operation in ("get", "set", "del"):
+        _check_attribute(operation, operands)
+    elif operation in _CHANGING and not _from_tests(operands[0]):
+        raise Forbidden("not an object of the tests")
+    result = side.carry_out(operation, operands)
+    if derives(type(result), *_HIDDEN):
+        raise Forbidden("not something to hand out")
+    return result
+
+
+def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
+    target, name = operands[:2]
+    if type(name) is not str or len(operands) != (3 if operation == "set" else 2):
+        raise Forbidden("not an attribute")
+    if operation == "get" and name in _TEXTS:
+        return
+    if name.startswith(_REACHING) or name == "mro":
+        raise Forbidden(f"{name} is not for the submission")
+    if _configures_mock(target, name):
+        raise Forbidden(f"{name} is for the tests")
+    if operation != "get" and not (_from_tests(target) or type(target) is types.SimpleNamespace):
+        raise Forbidden(f"{name} can't be set")
+    if operation == "set" and _is_method(type(target), name):
+        raise Forbidden(f"{name} is a method of the tests")
+    # What a function or a method carries is its own, or what the tests put there.
+    if derives(type(target), *_FUNCTIONS) and name not in getattr(target, "__dict__", ()):
+        raise Forbidden(f"{name} is not for the submission")
+
+
+def _configures_mock(target: Any, name: str) -> bool:
+    """Tell whether a name is one by which tests set up a mock or ask it, instead of calling it."""
+    mock: Any = sys.modules.get("unittest.mock")
+    if mock is None or not isinstance(target, mock.NonCallableMock):
+        return False
+    kinds = mock.MagicMock, mock.AsyncMock
+    return name == "method_calls" or any(hasattr(kind, name) for kind in kinds)
+
+
+def _is_method(cls: type, name: str) -> bool:
+    """Tell whether objects of a class have a method of this name, which they would no longer call."""
+    found = next((vars(base)[name] for base in class_mro(cls) if name in vars(base)), None)
+    return callable(found) or isinstance(found, (staticmethod, classmethod))
+
+
+def _is_tests_class(operation: str, cls: Any) -> bool:
+    """Tell whether the submission may do this to a class: make objects of the tests' classes, and read."""
+    return operation in ("call", "get", "iter", "len") and cls.__module__ == "__main__"
+
+
+def _from_tests(value: Any) -> bool:
+    """Tell whether a value is an instance of a class that the tests define."""
+    return type(value).__module__ == "__main__" and isinstance(type(value), type)

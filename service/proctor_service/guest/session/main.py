@@ -1,0 +1,289 @@
+"""What a stateful sandbox is inside: its first process, which starts commands and outlives them.
+
+Orders come on the channel, a line of JSON each:
+
+    ["run", N, kind, what]   with five descriptors: the command's stdin, stdout and stderr, and the
+                             other ends of the last two
+    ["settled", N]           the service reads no more of N's output
+    ["kill", N]              ends the processes of N
+    ["clear"]                ends every process but this one
+
+and it answers `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for each run.
+Output never passes through here while a command runs. What a command leaves running in the background
+may go on writing to its output: that is read here and thrown away, or it would end by SIGPIPE.
+
+Other processes of the sandbox run as the same user and are hostile. They cannot read or trace this one
+(it is not dumpable), nor signal it (it is the first of its pid namespace); what else they do to it
+they do to their own sandbox.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import socket
+from typing import Any, NoReturn
+
+from ..channel import Channel
+from . import file_operations, snippet
+
+_SET_DUMPABLE = 4
+_PER_RUN = 5
+_MOST_LEFT_BEHIND = 256  # output pipes that background processes may still write to
+_MOST_REAPED = 256  # at once: who forks in a loop does not keep this process from its orders
+_FORK_TRIES = 30
+_DYING_SECONDS = 0.01
+_CHUNK = 1 << 16
+_MOST_CHANGES_BYTES = 1 << 16
+
+
+def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
+    """Serves orders until the service hangs up; then everything in the sandbox ends with it."""
+    descriptor = channel.detach()
+    os.environ.update(job.get("environment") or {})
+    _set_dumpable(0)
+    _Session(descriptor, job["descriptors"]).serve()
+    os._exit(0)
+
+
+def _set_dumpable(value: int) -> None:
+    ctypes.PyDLL(None).prctl(_SET_DUMPABLE, ctypes.c_ulong(value), 0, 0, 0)
+
+
+class _Run:
+    def __init__(self, number: int, outputs: list[int], changes: int, stopped_all: bool) -> None:
+        self.number = number
+        self.outputs = outputs
+        self.changes = changes  # a pipe on which Python code says how it left its environment
+        self.stopped_all = stopped_all
+
+
+class _Session:
+    def __init__(self, descriptor: int, descriptors_of_each: int) -> None:
+        self.channel = socket.socket(fileno=descriptor)
+        self.home = os.getcwd()
+        self.descriptors_of_each = descriptors_of_each
+        self.received = bytearray()
+        self.descriptors: list[int] = []
+        self.runs: dict[int, _Run] = {}  # by pid
+        self.settling: dict[int, list[int]] = {}  # outputs by number
+        self.left_behind: list[int] = []
+        self.poll = select.poll()
+        self.wake, self.waker = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(self.waker, False)
+        # The kernel keeps from a first process what it has no handler for; Python has one for this.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
+        self.poll.register(self.wake, select.POLLIN)
+        self.poll.register(self.channel, select.POLLIN)
+
+    def serve(self) -> None:
+        self.send(["ready"])
+        while True:
+            for descriptor, _ in self.poll.poll():
+                if descriptor == self.wake:
+                    os.read(self.wake, _CHUNK)
+                    self.reap()
+                elif descriptor != self.channel.fileno():
+                    self.throw_away(descriptor)
+                elif not self.take_orders():
+                    return
+
+    def send(self, message: list[Any]) -> None:
+        self.channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def take_orders(self) -> bool:
+        data, descriptors, _, _ = socket.recv_fds(
+            self.channel, _CHUNK, _PER_RUN, socket.MSG_CMSG_CLOEXEC
+        )
+        self.descriptors += descriptors
+        self.received += data
+        if b"\n" in data:
+            *lines, self.received = self.received.split(b"\n")
+            for line in lines:
+                self.obey(*json.loads(line))
+        return bool(data)
+
+    def obey(self, order: str, *words: Any) -> None:
+        if order == "run":
+            ends, self.descriptors = self.descriptors[:_PER_RUN], self.descriptors[_PER_RUN:]
+            self.run(words[0], words[1], words[2], ends[:3], ends[3:])
+            for descriptor in ends[:3]:
+                os.close(descriptor)
+        elif order == "settled":
+            for descriptor in self.settling.pop(words[0], []):
+                self.adopt(descriptor)
+        elif order == "kill":
+            for pid, run in self.runs.items():
+                if run.number == words[0]:
+                    _kill_all_of(pid)
+        elif order == "clear":
+            _signal_all(signal.SIGKILL)
+
+    # ------------------------------------------------------------ runs
+
+    def run(self, number: int, kind: str, what: Any, ends: list[int], outputs: list[int]) -> None:
+        if kind == "save":
+            _signal_all(signal.SIGSTOP)  # nothing moves while the files are read
+        changes, theirs = os.pipe()
+        try:
+            pid = self.fork()
+        except OSError as error:
+            os.write(ends[2], f"no process can be started: {error.strerror}\n".encode())
+            for descriptor in (changes, theirs):
+                os.close(descriptor)
+            if kind == "save":
+                self.let_go_on()
+            self.settling[number] = outputs
+            self.send(["exited", number, snippet.CANNOT_START << 8, 0.0, 0])
+            return
+        if pid == 0:
+            self.become(kind, what, ends, theirs)
+        os.close(theirs)
+        os.set_blocking(changes, False)
+        self.runs[pid] = _Run(number, outputs, changes, kind == "save")
+
+    def fork(self) -> int:
+        """Where processes left behind have used up the limit, they go: else nothing ever could.
+
+        Where commands have that still run, they go on.
+        """
+        for _ in range(_FORK_TRIES):
+            try:
+                return os.fork()
+            except OSError:
+                if not self.runs:
+                    _signal_all(signal.SIGKILL)
+                select.select([], [], [], _DYING_SECONDS)
+                self.reap()
+        return os.fork()
+
+    def become(self, kind: str, what: Any, ends: list[int], changes: int) -> NoReturn:
+        """In the child: its own session, no descriptor of ours, then what it is to be."""
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for target, end in enumerate(ends):
+                os.dup2(end, target)
+            os.dup2(changes, 3)
+            os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_of_each,) * 2)
+            os.set_inheritable(3, False)
+            _set_dumpable(1)
+            os.chdir(self.home)
+            if kind in file_operations.KINDS:
+                file_operations.KINDS[kind](*what)
+                os._exit(0)
+            seconds, work = what
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            if kind == "code":
+                snippet.run(work, 3)
+            snippet.become_program(work)
+        except BaseException as error:
+            os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
+        os._exit(snippet.CANNOT_START)
+
+    def reap(self) -> None:
+        for _ in range(_MOST_REAPED):
+            try:
+                pid, status, used = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            run = self.runs.pop(pid, None)
+            if run is None:
+                continue  # an orphan that fell to us, the first process
+            if run.stopped_all:
+                self.let_go_on()
+            self.apply_changes(run.changes)
+            self.settling[run.number] = run.outputs
+            cpu_seconds = used.ru_utime + used.ru_stime
+            self.send(["exited", run.number, status, cpu_seconds, used.ru_maxrss])
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self.waker, b"!")  # there may be more
+
+    def let_go_on(self) -> None:
+        """Ends the standstill in which files are saved, unless another save needs it."""
+        savers = [pid for pid, run in self.runs.items() if run.stopped_all]
+        for pid in savers:
+            os.kill(pid, signal.SIGCONT)
+        if not savers:
+            _signal_all(signal.SIGCONT)
+
+    def apply_changes(self, descriptor: int) -> None:
+        """What Python code did to its environment, from now on everybody's."""
+        try:
+            changes = json.loads(os.read(descriptor, _MOST_CHANGES_BYTES) or b"{}")
+            for name, value in changes.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+        except Exception:
+            pass  # only the sandbox's own programs write there: whatever is wrong with it is theirs
+        os.close(descriptor)
+
+    # ------------------------------------------------------------ output nobody reads any more
+
+    def adopt(self, descriptor: int) -> None:
+        if len(self.left_behind) >= _MOST_LEFT_BEHIND:
+            self.drop(self.left_behind[0])
+        os.set_blocking(descriptor, False)
+        self.left_behind.append(descriptor)
+        self.poll.register(descriptor, select.POLLIN)
+
+    def throw_away(self, descriptor: int) -> None:
+        try:
+            if os.read(descriptor, _CHUNK):
+                return
+        except BlockingIOError:
+            return
+        self.drop(descriptor)
+
+    def drop(self, descriptor: int) -> None:
+        self.poll.unregister(descriptor)
+        self.left_behind.remove(descriptor)
+        os.close(descriptor)
+
+
+def _signal_all(number: int) -> None:
+    """To every process of the sandbox but this one."""
+    try:
+        os.kill(-1, number)
+    except ProcessLookupError:
+        pass
+
+
+def _kill_all_of(leader: int) -> None:
+    """Kills a command's processes: all of its session, and all that descend from it.
+
+    What made a session of its own and lost its parent is in the background, and stays. All are stopped
+    meanwhile, so that none can fork out of sight.
+    """
+    _signal_all(signal.SIGSTOP)
+    parents, doomed = {}, {leader}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        parents[int(name)] = int(fields[1])
+        if int(fields[3]) == leader:
+            doomed.add(int(name))
+    while more := {pid for pid, parent in parents.items() if parent in doomed} - doomed:
+        doomed |= more
+    for pid in doomed:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    _signal_all(signal.SIGCONT)

@@ -1,0 +1,128 @@
+"""Lifecycle of the service: open, drain, close.
+
+On the first SIGTERM or Ctrl-C the service still accepts connections, but refuses new work (503),
+and returns waiting items as `cancelled`. Running work may finish until shortly before
+`grace_seconds` and is then cancelled too, so that every running request gets a complete answer.
+Then the server closes the connections, and finally the sandboxes. A second signal ends the service
+at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proctor_service.api.compat import CompatHandler, Work
+from proctor_service.api.readiness import Readiness
+from proctor_service.api.rewards.batch import Batch
+from proctor_service.api.rewards.routes import RewardHandler
+from proctor_service.api.rollouts.routes import Rollout, RolloutHandler
+from proctor_service.api.sandboxes.routes import SandboxHandler
+from proctor_service.cluster import Replicas
+from proctor_service.evaluate import Outcome
+from proctor_service.observability.metrics import Metrics
+from proctor_service.sandbox.interface import Backend
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import DRAINING, FairQueue
+from proctor_service.scheduling.result_cache import Cache
+from proctor_service.sessions import Registry
+from proctor_service.settings import Settings
+
+if TYPE_CHECKING:  # optional extras
+    from proctor_service.cluster.redis_store import RedisStore
+    from proctor_service.observability.tracing import Tracing
+
+log = logging.getLogger(__name__)
+
+ANSWERING_SECONDS = 2.0
+"""Part of `grace_seconds` reserved for ending sandboxes and sending the last answers."""
+
+
+@dataclass(slots=True)
+class AppState:
+    """App state: the connected parts of the service, and their lifecycle."""
+
+    settings: Settings
+    backend: Backend
+    queue: FairQueue
+    deadlines: Deadlines
+    cache: Cache[Outcome]
+    handler: RewardHandler
+    registry: Registry
+    sandboxes: SandboxHandler
+    rollouts: RolloutHandler
+    compat: CompatHandler
+    metrics: Metrics
+    replicas: Replicas
+    readiness: Readiness
+    store: RedisStore | None = None
+    tracing: Tracing | None = None
+    opened: bool = False
+    closed: bool = False
+
+    async def open(self) -> None:
+        """Open the store, the backend and the readiness probes, once. Raises StartError."""
+        if self.opened:
+            return
+        self.opened = True
+        if self.store is not None:
+            await self.store.open()
+        await self.backend.open()
+        await self.readiness.open()
+        traits = self.backend.traits
+        log.info("open", extra={"backend": traits.name, "slots": self.queue.slots})
+        if traits.degraded:
+            log.warning("isolation is incomplete", extra={"degraded": list(traits.degraded)})
+
+    async def drain(self) -> None:
+        """Refuse new work, and end the running work within the grace period."""
+        if self.queue.draining:
+            return
+        grace = self.settings.grace_seconds
+        answering = min(ANSWERING_SECONDS, grace / 4)
+        log.info("draining", extra={"busy": self.queue.busy, "queued": self.queue.queued})
+        await self.queue.drain()
+        await self.sandboxes.drain()
+        await self.rollouts.drain()
+        if not await self._work_ends(grace - answering):
+            log.warning("cancelling what still runs", extra={"busy": self.queue.busy})
+            for work in self._at_work():
+                work.cancel(DRAINING)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(answering / 2):
+                    await self.registry.close()
+            await self._work_ends(answering / 2)
+        log.info("drained")
+
+    async def close(self) -> None:
+        """End every sandbox and close all parts, once."""
+        if self.closed:
+            return
+        self.closed = True
+        self.deadlines.close()
+        await self.readiness.close()
+        await self.registry.close()
+        await self.backend.close()
+        await self.replicas.close()
+        if self.store is not None:
+            await self.store.close()
+        if self.tracing is not None:
+            await self.tracing.close()
+        log.info("closed")
+
+    def _at_work(self) -> list[Batch | Rollout | Work]:
+        return [*self.handler.running, *self.rollouts.running, *self.compat.running]
+
+    async def _work_ends(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                for work in self._at_work():
+                    await work.wait()
+                await self.registry.idle()
+                await self.replicas.drain()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,57 @@
+"""Run time of a program: CPU time, and time in which the program is idle by itself.
+
+Runs in the remote sandbox, in the supervisor: standard library only. Time counts as idle when the
+program neither ran nor waited for a core.
+"""
+
+from __future__ import annotations
+
+import resource
+from typing import Any
+
+from ...linux import procfs
+from ...linux.turn_clock import TurnClock
+
+
+class Clock:
+    """Measures CPU and idle time; with `turns`, the peer's turns do not count as idle time."""
+
+    def __init__(self) -> None:
+        self.turns: TurnClock | None = None
+        self.looks = 0
+        self.cpu_seconds = self.idle_seconds = self.used_seconds = 0.0
+        self._scheduled: dict[int, float] = {}
+        self._at = 0.0
+
+    def start(self, now: float) -> None:
+        """Start counting time."""
+        self._at = now
+
+    def sample(self, pids: list[int], now: float) -> None:
+        """Add the time used by these processes and by all ended processes."""
+        self.looks += 1
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
+        threads = [thread for pid in pids for thread in procfs.threads(pid)]
+        scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
+        # The counters of recently ended threads are gone; their CPU time is still in the total.
+        ran = max(0.0, cpu - self.cpu_seconds)
+        progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
+        interval = now - self._at
+        # The kernel adds a wait for a core only after the wait.
+        idle = 0.0 if procfs.any_is_runnable(pids) else min(interval, max(0.0, interval - progress))
+        if self.turns is not None:
+            idle = max(0.0, idle - self.turns.take_idle_seconds())
+        self.idle_seconds += idle
+        self.used_seconds += min(interval, idle + ran)
+        self.cpu_seconds = max(cpu, self.cpu_seconds)
+        self._scheduled, self._at = scheduled, now
+
+    def over(self, limits: dict[str, Any]) -> str | None:
+        """Return the exceeded limit, or None."""
+        timeout = limits["timeout_seconds"]
+        if timeout is not None:
+            return "wall_limit" if self.used_seconds > timeout else None
+        if self.cpu_seconds > limits["cpu_seconds"]:
+            return "cpu_limit"
+        return "wall_limit" if self.idle_seconds > limits["wall_seconds"] else None

@@ -1,0 +1,156 @@
+"""Settings converted to requests to Aviato: sizes, tags, lifetimes, limits."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from proctor_service.errors import StartError
+from proctor_service.sandbox.interface import Limits
+from proctor_service.settings import Settings
+from proctor_service.settings.languages import Language
+
+_OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the program's own
+_STEP_MB = 256  # sizes are rounded up to multiples, so few sizes occur
+_MARGIN_SECONDS = 30.0
+_STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take longer
+_TAG = re.compile(r"[^\w.:=/-]")
+_TAG_CHARACTERS = 100
+_OWN = "proctor"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Attributes in which sandboxes differ: total memory, and network access."""
+
+    memory_mb: int
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Request for a new sandbox."""
+
+    shape: Shape
+    tags: tuple[str, ...]
+    lifetime_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Parameters of the Aviato backend."""
+
+    base_url: str
+    api_key: SecretStr
+    image: str
+    python: str
+    cpu: str
+    instance: str
+    run: str
+    memory_mb: int
+    flood_bytes: int
+    first_uid: int
+    pool_size: int
+    most_sandboxes: int
+    creations: int
+    start_seconds: float
+    max_age_seconds: float
+    longest_seconds: float
+    kept_seconds: float
+    reuse: bool
+    allow_degraded: bool
+    languages: Mapping[str, Language]
+
+    @property
+    def instance_tag(self) -> str:
+        """Tag on every sandbox of this instance name, across restarts of the service."""
+        return f"{_OWN}-instance-{_clean(self.instance)}"
+
+    @property
+    def run_tag(self) -> str:
+        """Tag on every sandbox of this run of the service."""
+        return f"{_OWN}-run-{self.run}"
+
+    @property
+    def pool_shape(self) -> Shape:
+        """Shape of the sandboxes in the pool: for the default limits and for lower limits."""
+        return _shape(self.memory_mb, False)
+
+    def shape(self, limits: Limits) -> Shape:
+        """Return the pool's shape, or a larger shape if the limits require more."""
+        return _shape(max(limits.memory_mb, self.memory_mb), limits.network)
+
+    def warm_order(self, shape: Shape) -> Order:
+        """Return the order for submissions' sandboxes.
+
+        The lifetime covers the maximum age in the pool, the start, and the longest submission.
+        """
+        lifetime = self.max_age_seconds + self.start_seconds + self.longest_seconds
+        return Order(shape, self._tags(), lifetime)
+
+    def kept_order(self, limits: Limits, tags: Sequence[str]) -> Order:
+        """Return the order for a stateful sandbox, with the caller's tags."""
+        return Order(self.shape(limits), self._tags(tags), self.kept_seconds)
+
+    def call_seconds(self, limits: Limits, timeout_seconds: float | None = None) -> float:
+        """Return the timeout of an SDK call, much longer than the limits enforced inside."""
+        inside = limits.cpu_seconds + limits.wall_seconds
+        if timeout_seconds is not None:
+            inside = timeout_seconds
+        return inside * _STARVED + _MARGIN_SECONDS
+
+    def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
+        asked = [_clean(tag) for tag in more if not tag.startswith(_OWN)]
+        return (_OWN, self.instance_tag, self.run_tag, *asked)
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Return the plan. Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low."""
+    if not settings.aviato_api_key.get_secret_value():
+        raise StartError(
+            "the backend aviato needs a key: set CWSANDBOX_API_KEY, AVIATO_API_KEY or "
+            "PROCTOR_AVIATO_API_KEY"
+        )
+    slots = settings.slot_count()
+    needed = 2 * slots + settings.stateful_count()
+    if settings.max_sandboxes < needed:
+        raise StartError(
+            f"PROCTOR_MAX_SANDBOXES is {settings.max_sandboxes}: an evaluation may hold two sandboxes, "
+            f"so {slots} at once (PROCTOR_SLOTS), beside the stateful ones, need {needed}"
+        )
+    longest = (settings.max_cpu_seconds + settings.max_wall_seconds) * _STARVED + _MARGIN_SECONDS
+    return Plan(
+        base_url=settings.aviato_base_url,
+        api_key=settings.aviato_api_key,
+        image=settings.aviato_image,
+        python=settings.aviato_python,
+        cpu=settings.aviato_cpu,
+        instance=settings.aviato_instance or socket.gethostname(),
+        run=secrets.token_hex(8),
+        memory_mb=settings.memory_mb,
+        flood_bytes=settings.flood_mb << 20,
+        first_uid=settings.sandbox_uid,
+        pool_size=settings.pool_size,
+        most_sandboxes=settings.max_sandboxes,
+        creations=settings.aviato_creations,
+        start_seconds=settings.aviato_start_seconds,
+        max_age_seconds=settings.aviato_max_age_seconds,
+        longest_seconds=longest,
+        kept_seconds=settings.aviato_kept_seconds,
+        reuse=settings.aviato_reuse == "process",
+        allow_degraded=settings.allow_degraded,
+        languages=settings.languages,
+    )
+
+
+def _shape(memory_mb: int, network: bool) -> Shape:
+    return Shape(-(-(memory_mb + _OVERHEAD_MB) // _STEP_MB) * _STEP_MB, network)
+
+
+def _clean(tag: str) -> str:
+    return _TAG.sub("_", tag)[:_TAG_CHARACTERS]

@@ -1,0 +1,46 @@
+"""Selection of the backend from the settings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from proctor_service.errors import StartError
+from proctor_service.sandbox.interface import Backend, Check
+from proctor_service.sandbox.local import LocalBackend, make_plan, refuse_without_isolation
+from proctor_service.settings import Settings
+
+_AVIATO_PACKAGES = ("cwsandbox", "grpc", "google")
+
+
+def make_backend(settings: Settings) -> Backend:
+    """Return the backend named in the settings. Raises StartError when it is unavailable here."""
+    if settings.backend == "aviato":
+        with _needing_the_sdk():
+            from proctor_service.sandbox import aviato
+        return aviato.AviatoBackend(aviato.make_plan(settings))
+    plan = make_plan(settings)
+    refuse_without_isolation(plan, settings.allow_degraded)
+    return LocalBackend(plan)
+
+
+def doctor(settings: Settings) -> list[Check]:
+    """Return the checks of the chosen backend: the protections present and missing."""
+    if settings.backend == "aviato":
+        with _needing_the_sdk():
+            from proctor_service.sandbox import aviato
+        return aviato.examine(aviato.make_plan(settings))
+    return list(make_plan(settings).checks)
+
+
+@contextlib.contextmanager
+def _needing_the_sdk() -> Iterator[None]:
+    """Turn a failed import of Aviato's SDK, an optional dependency, into StartError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _AVIATO_PACKAGES:
+            raise
+        raise StartError(
+            f"the backend aviato needs the package {error.name}: install proctor-service[aviato]"
+        ) from None

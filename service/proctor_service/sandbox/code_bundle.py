@@ -1,0 +1,26 @@
+"""The code that runs inside sandboxes, by the names that its modules have there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+SERVICE = Path(__file__).parents[1]
+ROOT = "proctor"
+"""The package of all these modules inside a sandbox. Its folders are the service's."""
+GUEST = ("guest/**/*.py", "codec/*.py")
+
+
+def sources(patterns: Iterable[str], service: Path = SERVICE) -> dict[str, str]:
+    """Return the source of each module, and an empty source for each package.
+
+    `patterns`: of paths below the service's own folder.
+    """
+    found: dict[str, str] = {}
+    for pattern in patterns:
+        for path in sorted(service.glob(pattern)):
+            parts = (ROOT, *path.relative_to(service).with_suffix("").parts)
+            found.update((".".join(parts[:depth]), "") for depth in range(1, len(parts)))
+            if path.stem != "__init__":
+                found[".".join(parts)] = path.read_text()
+    return found

@@ -1,0 +1,260 @@
+"""Allow list of system calls for sandboxes, as a BPF program.
+
+An unlisted call fails with ENOSYS, as on a kernel without the call, so libraries use their
+fallback. A call refused by name fails with EPERM. The filter is the last of several protections
+(see docs/security.md): the namespaces, the missing capabilities and the read-only root hold without
+the filter. The filter keeps hostile code away from parts of the kernel unused by honest programs.
+
+Format: `struct sock_filter` (code, jt, jf, k) over `struct seccomp_data` (nr, arch, ip, args[6]);
+see the kernel's Documentation/userspace-api/seccomp_filter.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+from proctor_service.sandbox.linux.syscalls import AARCH64, X86_64
+
+# Each comment: the use in honest programs, and the bound on hostile programs.
+_ALLOWED = (
+    # Files. A sandbox's own files are in a tmpfs of limited size; all others are read-only and have
+    # another owner. mknod makes pipes; devices require a capability.
+    """
+    read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat
+    openat2 creat close close_range stat fstat lstat newfstatat statx statfs fstatfs access
+    faccessat faccessat2 lseek fsync fdatasync sync_file_range truncate ftruncate fallocate
+    fadvise64 readahead flock fcntl dup dup2 dup3 pipe pipe2 getdents getdents64 getcwd
+    chdir fchdir mkdir mkdirat rmdir unlink unlinkat rename renameat renameat2 link linkat
+    symlink symlinkat readlink readlinkat chmod fchmod fchmodat fchmodat2 chown fchown
+    lchown fchownat umask utime utimes utimensat futimesat mknod mknodat sendfile
+    copy_file_range splice tee getxattr lgetxattr fgetxattr listxattr llistxattr
+    flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+    """,
+    # Notification of file changes: tail -f, node, watchers. Limited per user.
+    """
+    inotify_init inotify_init1 inotify_add_watch inotify_rm_watch
+    """,
+    # Memory, for every program. Bounded by the cgroup; without a cgroup, by an rlimit and the
+    # monitor. Locked memory is bounded by an rlimit.
+    """
+    brk mmap munmap mremap mprotect madvise msync mincore mlock mlock2 munlock mlockall
+    munlockall membarrier get_mempolicy pkey_alloc pkey_free pkey_mprotect memfd_create
+    """,
+    # Processes and threads: subprocess, multiprocessing, shells, compilers. Bounded by the pids
+    # cgroup or an rlimit; signals stay in the PID namespace. Flags of clone are checked below.
+    """
+    fork vfork clone execve execveat exit exit_group wait4 waitid getpid getppid gettid
+    getpgid setpgid getpgrp getsid setsid set_tid_address set_robust_list get_robust_list
+    rseq futex futex_waitv arch_prctl prctl kill tkill tgkill pidfd_open pidfd_send_signal
+    """,
+    # Scheduling: reading is harmless; a process may only lower its own priority.
+    """
+    sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr
+    sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
+    setpriority ioprio_get getcpu
+    """,
+    # Signals, reading of clocks, timers. Queued signals and timers are bounded by an rlimit.
+    """
+    rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait
+    rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause alarm signalfd signalfd4
+    restart_syscall nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time
+    times getitimer setitimer timer_create timer_settime timer_gettime timer_getoverrun
+    timer_delete timerfd_create timerfd_settime timerfd_gettime
+    """,
+    # Identity, read by start-up code. Without capabilities the setters can only reduce rights.
+    """
+    getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid
+    setregid setresuid setresgid setfsuid setfsgid capget uname sysinfo getrusage getrlimit
+    setrlimit prlimit64 getrandom
+    """,
+    # Waiting for descriptors, for every event loop. Bounded by the number of descriptors.
+    """
+    poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait
+    epoll_pwait2 eventfd eventfd2 ioctl
+    """,
+    # Sockets, for communication inside a sandbox. The network namespace has only a loopback
+    # interface; families and protocols are checked below.
+    """
+    socket socketpair bind listen accept accept4 connect getsockname getpeername setsockopt
+    getsockopt shutdown sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg
+    """,
+)
+
+# Known calls without use in a computing program. Most would fail anyway for a missing capability or
+# in a namespace; refusal by name keeps hostile code away from the kernel's checks.
+_REFUSED = (
+    # access to other processes
+    "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd "
+    # the mount table, namespaces, files by handle, the file systems and disks of the host
+    "mount umount2 pivot_root chroot setns unshare open_by_handle_at name_to_handle_at quotactl "
+    "sync syncfs swapon swapoff acct "
+    # large parts of the kernel which accept programs, rings or faults from a process
+    "bpf perf_event_open userfaultfd io_setup vmsplice "
+    # the kernel's keys, modules and messages, and the machine itself
+    "keyctl add_key request_key init_module finit_module delete_module kexec_load reboot syslog "
+    # machine-wide clocks and names
+    "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname "
+    # choice of core, priority and memory node, reserved for the service
+    "sched_setaffinity sched_setscheduler sched_setparam sched_setattr ioprio_set mbind "
+    "set_mempolicy move_pages migrate_pages "
+    # more privilege; an own filter, which could fake the success of the service's calls; emulation
+    # of another kernel
+    "setgroups capset seccomp personality"
+)
+
+# Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
+_SETTING_UP = ("mount", "umount2", "setgroups", "capset")
+
+_ARCHITECTURES = {"x86_64": (0xC000_003E, X86_64), "aarch64": (0xC000_00B7, AARCH64)}
+_X32_BIT = 0x4000_0000
+_NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag of clone(2)
+_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+_PROTOCOLS = (0, 1, 6, 17, 58)  # the family's default, ICMP, TCP, UDP, ICMPv6
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # typing into a terminal
+_TCP, _TCP_ULP = 6, 31
+# Setting this limit succeeds without effect. The kernel's kill at a CPU time limit looks like a
+# kill from outside, so a program could escape a bad reward. The service limits CPU time.
+_RLIMIT_CPU = 0
+_SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
+# PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE
+_PRCTL_REFUSED = (22, 35, 59, 62)
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NR, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
+_ALLOW, _KILL, _NOTHING = 0x7FFF_0000, 0x8000_0000, 0x0005_0000  # _NOTHING: success without effect
+_EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT = (
+    0x0005_0000 | code
+    for code in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+)
+
+Instruction = tuple[int, int, int, int]
+
+
+def outer(machine: str, memory_is_counted: bool) -> bytes:
+    """Return the allow list, 8 bytes per instruction; `machine` as in `uname -m`.
+
+    A fork server installs the filter on itself, and every sandbox inherits the filter. So the list
+    allows the calls for making a sandbox (`_SETTING_UP`); `inner` removes them. Where no cgroup
+    counts memory, memfd is refused, since no limit would count a file in memory, and sockets keep
+    their default buffer sizes, which the memory limit assumes. Raises KeyError for an architecture
+    without a table.
+    """
+    arch, numbers = _ARCHITECTURES[machine]
+    allowed = {name for group in _ALLOWED for name in group.split()}
+    if not memory_is_counted:
+        allowed -= {"memfd_create"}
+    looked_at = {
+        "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority"
+    }  # fmt: skip
+    allowed = allowed - looked_at | set(_SETTING_UP)
+    code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
+    if machine == "x86_64":
+        code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
+    code += _looked_at(numbers, "socket", _families_and_protocols())
+    code += _looked_at(numbers, "socketpair", _families_and_protocols())
+    code += _looked_at(numbers, "ioctl", _none_of(_ARG1, (_TIOCSTI, _TIOCLINUX)))
+    cpu_time = [(_EQUAL, 0, 1, _RLIMIT_CPU), (_RETURN, 0, 0, _NOTHING), (_RETURN, 0, 0, _ALLOW)]
+    code += _looked_at(numbers, "setrlimit", [(_LOAD, 0, 0, _ARG0), *cpu_time])
+    own = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]  # own limits only
+    asks = [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 3, 0), (_LOAD, 0, 0, _ARG2 + 4), (_EQUAL, 0, 1, 0)]
+    asks += [(_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG1)]
+    code += _looked_at(numbers, "prlimit64", [*own, *asks, *cpu_time])
+    # Refuse changes to the priority of other processes, such as a stateful sandbox's first process.
+    itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
+    code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])
+    code += _looked_at(numbers, "setsockopt", _socket_options(memory_is_counted))
+    code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
+    for name in _REFUSED.split():
+        if name in numbers and name not in _SETTING_UP:
+            code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
+    return _assemble([*code, (_RETURN, 0, 0, _ENOSYS)])
+
+
+def inner(machine: str) -> bytes:
+    """Return the filter installed on top of `outer` just before a sandbox reads its job.
+
+    Short, because the kernel compiles the filter anew for every sandbox.
+    """
+    _, numbers = _ARCHITECTURES[machine]
+    code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
+    code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES))
+    code += _looked_at(numbers, "prctl", _none_of(_ARG0, _PRCTL_REFUSED))
+    for name in _SETTING_UP:
+        if name in _REFUSED.split():
+            code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
+    return _assemble([*code, (_RETURN, 0, 0, _ALLOW)])
+
+
+def _assemble(code: list[Instruction]) -> bytes:
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _looked_at(numbers: dict[str, int], name: str, check: list[Instruction]) -> list[Instruction]:
+    """Return the decision code for a call allowed with some arguments only; ends in a return."""
+    return [(_EQUAL, 0, len(check), numbers[name]), *check]
+
+
+def _none_of(argument: int, values: tuple[int, ...]) -> list[Instruction]:
+    code: list[Instruction] = [(_LOAD, 0, 0, argument)]
+    for value in values:
+        code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _EPERM)]
+    return [*code, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _only(argument: int, values: tuple[int, ...], otherwise: int) -> list[Instruction]:
+    code: list[Instruction] = [(_LOAD, 0, 0, argument)]
+    for value in values:
+        code += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
+    return [*code, (_RETURN, 0, 0, otherwise)]
+
+
+def _families_and_protocols() -> list[Instruction]:
+    """Allow these families and protocols; others may make the kernel load a module."""
+    code: list[Instruction] = [(_LOAD, 0, 0, _ARG0)]
+    for place, family in enumerate(_FAMILIES):
+        code += [(_EQUAL, len(_FAMILIES) - place, 0, family)]
+    return [*code, (_RETURN, 0, 0, _EAFNOSUPPORT), *_only(_ARG2, _PROTOCOLS, _EPROTONOSUPPORT)]
+
+
+def _socket_options(memory_is_counted: bool) -> list[Instruction]:
+    """Refuse protocols on top of TCP, such as the kernel's own TLS.
+
+    Where no cgroup counts memory, sockets keep their default buffer sizes: setting another size
+    succeeds without effect, which the kernel's own rules permit.
+    """
+    code: list[Instruction] = [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, 4, _TCP)]
+    code += [(_LOAD, 0, 0, _ARG2), (_EQUAL, 0, 1, _TCP_ULP), (_RETURN, 0, 0, _EPERM)]
+    code += [(_RETURN, 0, 0, _ALLOW)]
+    if memory_is_counted:
+        return [*code, (_RETURN, 0, 0, _ALLOW)]
+    code += [(_EQUAL, 1, 0, _SOL_SOCKET), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _ARG2)]
+    for option in _BUFFER_OPTIONS:
+        code += [(_EQUAL, 0, 1, option), (_RETURN, 0, 0, _NOTHING)]
+    return [*code, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _no_bit_of(argument: int, bits: int) -> list[Instruction]:
+    return [
+        (_LOAD, 0, 0, argument),
+        (_ANY_BIT, 0, 1, bits),
+        (_RETURN, 0, 0, _EPERM),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _tree(numbers: list[int]) -> list[Instruction]:
+    """Allow `numbers`: consecutive numbers form a run, and the runs are checked in order.
+
+    A run of any length costs three instructions, so the list stays far below the kernel's 4,096.
+    """
+    code: list[Instruction] = []
+    start = 0
+    for i, number in enumerate(numbers):
+        if i + 1 < len(numbers) and numbers[i + 1] == number + 1:
+            continue
+        first = numbers[start]
+        # nr >= first and not nr >= number + 1
+        code += [(_AT_LEAST, 0, 2, first), (_AT_LEAST, 1, 0, number + 1), (_RETURN, 0, 0, _ALLOW)]
+        start = i + 1
+    return code

@@ -1,0 +1,119 @@
+"""Start-up data of the zygote: code sent over its stdin, and a short loader.
+
+No part of the service is on a path visible to a sandbox, and the modules leave `sys.modules` before
+the first submission runs, so a submission cannot import them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+
+from proctor_service.sandbox import code_bundle
+
+_MODULES = (
+    *code_bundle.GUEST,
+    "sandbox/linux/kernel.py",
+    *(f"sandbox/local/{name}.py" for name in ("isolation", "fork_server", "zygote")),
+)
+
+# Runs once in the sandboxes' interpreter; each zygote of the same interpreter loads the result.
+# Compiling enlarges a process by some megabytes, and a fork pays for each page of its parent.
+_COMPILE = """
+import json, marshal, sys
+codes = {
+    name: compile(text, "<sandbox>", "exec", dont_inherit=True, optimize=2)
+    for name, text in json.load(sys.stdin).items()
+}
+sys.stdout.buffer.write(marshal.dumps(codes))
+"""
+
+# Runs in the new interpreter as `-c`: reads configuration and code from stdin, makes the modules,
+# and starts the zygote. The argument is the descriptor of the socket for orders.
+BOOT = """
+import builtins, importlib, importlib.abc, importlib.machinery, json, marshal, os, site, socket, sys
+orders = socket.socket(fileno=int(sys.argv.pop()))
+def read(size):
+    data = bytearray()
+    while len(data) < size:
+        piece = os.read(0, size - len(data))
+        if not piece:
+            os._exit(0)
+        data += piece
+    return data
+start = json.loads(read(int(read(8))))
+codes = marshal.loads(read(int(read(8))))
+packages = {name.rpartition(".")[0] for name in codes}
+null = os.open("/dev/null", os.O_RDONLY)
+os.dup2(null, 0)
+os.close(null)
+own_builtins = dict(vars(builtins))  # what a submission patches, it patches for itself
+class Codes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        if name in codes:
+            return importlib.machinery.ModuleSpec(name, self, is_package=name in packages)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        module.__dict__["__builtins__"] = own_builtins
+        exec(codes[module.__name__], module.__dict__)
+# What `site` would do, without the code that packages hook into every start by .pth files: it would
+# be in the memory of each sandbox.
+sys.path[:] = start["config"]["python_path"]
+sys.prefix = sys.exec_prefix = start["config"]["python_prefix"]
+site.setquit(), site.setcopyright(), site.sethelper()
+finder = Codes()
+sys.meta_path.insert(0, finder)
+zygote = importlib.import_module("proctor.sandbox.local.zygote")
+try:
+    for name in start["preload"]:
+        importlib.import_module(name)
+    program = importlib.import_module("proctor.guest.main")
+    inside_main, warm_up = program.main, program.warm_up
+    sys.meta_path.remove(finder)
+    for name in [name for name in sys.modules if name in codes]:
+        del sys.modules[name]
+    config = start["config"]
+    start.clear()
+    codes.clear()
+    zygote.main(orders, config, inside_main, warm_up)
+except BaseException as error:
+    orders.send(f"{type(error).__name__}: {error}".encode()[:4000])
+    os._exit(1)
+"""
+
+
+def compiled(python: str) -> bytes:
+    """Return all code of fork servers and sandboxes, compiled and marshalled by `python`.
+
+    Raises OSError and subprocess.CalledProcessError when the interpreter fails.
+    """
+    command = [python, "-I", "-S", "-c", _COMPILE]
+    text = json.dumps(code_bundle.sources(_MODULES)).encode()
+    return subprocess.run(command, input=text, capture_output=True, check=True, env={}).stdout
+
+
+def start_message(config: dict[str, object], preload: Sequence[str], code: bytes) -> bytes:
+    """Return configuration and code for a new zygote, each after its length in eight digits."""
+    text = json.dumps({"config": config, "preload": list(preload)}).encode()
+    return f"{len(text):08d}".encode() + text + f"{len(code):08d}".encode() + code
+
+
+def environment(path: str) -> dict[str, str]:
+    """Return the environment variables of a sandbox, independent of the service's own.
+
+    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time.
+    """
+    return {
+        "PATH": path,
+        "HOME": "/box/home",
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "UTC",
+    }

@@ -1,0 +1,210 @@
+"""Service side of a command in a stateful sandbox: pipes, clock, ending."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
+from proctor_service.sandbox.linux.exit_status import Evidence, classify
+from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.local.streams import Stream
+
+_CHUNK = 1 << 16
+_LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
+
+Report = tuple[int, float, int]
+"""Status of wait(2), seconds of CPU time, peak memory in kilobytes."""
+
+
+class Pipes:
+    """Pipes of a command: the service's non-blocking ends, and the ends for the sandbox."""
+
+    def __init__(self) -> None:
+        self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
+        self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+
+    def theirs(self) -> list[int]:
+        """Return the command's stdin, stdout, stderr, and copies of the service's two output ends.
+
+        The sender of these descriptors closes them.
+        """
+        return [
+            self.stdin_read,
+            self.stdout_write,
+            self.stderr_write,
+            os.dup(self.stdout),
+            os.dup(self.stderr),
+        ]
+
+
+class Execution:
+    """Feeds stdin, drains output, and measures time.
+
+    `timeout_seconds` bounds `active_seconds`, wall time minus run-queue wait. Without a timeout,
+    the limits on CPU and idle time in `limits` apply.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        limits: Limits,
+        pipes: Pipes,
+        stdin: bytes,
+        flood_bytes: int,
+        timeout_seconds: float | None,
+        hear: Hear | None,
+    ) -> None:
+        self.number = number
+        self.limits = limits
+        self.started_at = time.monotonic()
+        self.cpu_seconds = 0.0
+        self.active_seconds = 0.0
+        self.idle_seconds = 0.0
+        self._unseen_seconds = 0.0
+        self.kills_before = 0
+        self.stopped_for: Ending | None = None
+        self._stopped_at_active = 0.0
+        self._timeout_seconds = timeout_seconds
+        self._flood_bytes = flood_bytes
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self.reported: asyncio.Future[Report | None] = self._loop.create_future()
+        self.out, self.err = Stream(pipes.stdout), Stream(pipes.stderr)
+        self.out.room = self.err.room = limits.output_kb << 10
+        for stream in (self.out, self.err):
+            self._loop.add_reader(stream.descriptor, self._on_output, stream)
+        self._stdin = pipes.stdin
+        self._unfed = memoryview(stdin)
+        self._feed()
+
+    @property
+    def abandoned(self) -> bool:
+        """True if the caller was cancelled."""
+        return self.reported.cancelled()
+
+    def on_measurement(self, measurement: Measurement, share: float) -> None:
+        """Add the time of a sample. `share`: this command's part among concurrent commands.
+
+        The waits for a core are not known per command. If no process waits for a core, all the time
+        counts; otherwise the command's share of the time used, plus the idle time.
+        """
+        settled = min(measurement.settled_seconds, time.monotonic() - self.started_at)
+        idle = min(measurement.idle_seconds, settled)
+        self.cpu_seconds += measurement.used_seconds * share
+        self.idle_seconds += idle
+        used = (measurement.active_seconds - measurement.idle_seconds) * share
+        alone_or_contended = share == 1 or measurement.contended
+        self.active_seconds += min(settled, used + idle) if alone_or_contended else settled
+        self._unseen_seconds += measurement.unseen_seconds
+
+    def overrun(self) -> Ending | None:
+        """Return the exceeded limit; None within the limits or after a stop."""
+        if self.stopped_for is not None:
+            return None
+        if self.out.total + self.err.total > self._flood_bytes:
+            return "output_limit"
+        unseen = self._unseen_seconds / UNSEEN_TIMES
+        if self._timeout_seconds is not None:
+            late = max(self.active_seconds, unseen) > self._timeout_seconds
+            return "wall_limit" if late else None
+        if self.cpu_seconds > self.limits.cpu_seconds:
+            return "cpu_limit"
+        if unseen > self.limits.cpu_seconds + self.limits.wall_seconds:
+            return "cpu_limit"
+        return "wall_limit" if self.idle_seconds > self.limits.wall_seconds else None
+
+    def stop(self, reason: Ending) -> bool:
+        """Record the reason for stopping the command; False if a reason is already recorded."""
+        if self.stopped_for is not None:
+            return False
+        self.stopped_for, self._stopped_at_active = reason, self.active_seconds
+        return True
+
+    def is_overdue(self, seconds: float) -> bool:
+        """True if the command still runs `seconds` after its stop, without run-queue wait."""
+        since = self.active_seconds - self._stopped_at_active
+        return self.stopped_for is not None and since > seconds
+
+    def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
+        """Return the ending, output and usage of the command."""
+        ending, code, number = classify(evidence, self.limits)
+        return Ended(
+            ending=ending,
+            exit_code=code,
+            signal=number,
+            stdout=self.out.text(),
+            stderr=self.err.text(),
+            truncated=self.out.cut or self.err.cut,
+            usage=Usage(
+                # The monitor's figure includes killed children for which no process waited.
+                cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
+                wall_seconds=time.monotonic() - self.started_at,
+                peak_memory_mb=peak_kb / 1024,
+                idle_seconds=self.idle_seconds,
+                active_seconds=self.active_seconds,
+            ),
+        )
+
+    def on_exit(self, report: Report | None) -> None:
+        """Read the remaining output; `report` is None if the sandbox itself ended."""
+        for stream in (self.out, self.err):
+            end = stream.total + _LAST_BYTES
+            while stream.open and stream.total < end and self._on_output(stream):
+                pass
+        if not self.reported.done():
+            self.reported.set_result(report)
+
+    def close(self) -> None:
+        """Close the service's ends of the pipes."""
+        self._close_stdin()
+        for stream in (self.out, self.err):
+            self._close_stream(stream)
+            os.close(stream.descriptor)
+
+    # ------------------------------------------------------------ event loop callbacks
+
+    def _on_output(self, stream: Stream) -> bool:
+        """Read a chunk; True if more may be readable at once."""
+        try:
+            data = os.read(stream.descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._close_stream(stream)
+            return False
+        heard = data[: max(stream.room, 0)]
+        stream.add(data)
+        if self._hear is not None and heard and not self.reported.done():
+            name: StreamName = "stdout" if stream is self.out else "stderr"
+            self._hear(name, heard)
+        return True
+
+    def _feed(self) -> None:
+        """Write as much stdin as the pipe accepts; the rest follows when the pipe has room."""
+        try:
+            while self._unfed:
+                self._unfed = self._unfed[os.write(self._stdin, self._unfed) :]
+        except BlockingIOError:
+            self._loop.add_writer(self._stdin, self._feed)
+            return
+        except OSError:
+            pass  # the command closed its stdin
+        self._close_stdin()
+
+    def _close_stdin(self) -> None:
+        if self._stdin >= 0:
+            self._loop.remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
+
+    def _close_stream(self, stream: Stream) -> None:
+        if stream.open:
+            stream.open = False
+            self._loop.remove_reader(stream.descriptor)

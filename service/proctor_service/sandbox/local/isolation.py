@@ -1,0 +1,201 @@
+"""Isolation of a fork server and its sandboxes: namespaces, and the root file system.
+
+Runs once in the fork server, before the first fork: standard library only. The root is a tmpfs with
+the system's programs mounted read-only, a small /etc of copies, a few devices, and an empty /root
+and /home. All other files are absent.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..linux import kernel
+
+BOX = "/box"
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
+_ETC_COPIED = (
+    "ld.so.cache", "ld.so.conf", "localtime", "mime.types", "protocols", "services", "debian_version",
+    "os-release", "timezone",
+)  # fmt: skip
+_ETC_BOUND = ("ld.so.conf.d", "alternatives")
+_INODES = 16_384
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_SYSCTLS = {
+    "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
+    # TCP buffers no larger than those of other sockets, as `memory.exceeds` assumes.
+    "net/ipv4/tcp_rmem": "4096 131072 131072",
+    "net/ipv4/tcp_wmem": "4096 16384 131072",
+}
+# In a user namespace, per-user limits also count for the service's own user, and so for all its
+# sandboxes together: no sandbox may use up a limit. Sandboxes need no namespaces of these kinds.
+_USER_SYSCTLS = {
+    "user/max_inotify_instances": "8",
+    "user/max_inotify_watches": "4096",
+    "user/max_user_namespaces": "0",
+    "user/max_net_namespaces": "0",
+    "user/max_cgroup_namespaces": "0",
+    "user/max_time_namespaces": "0",
+    "user/max_fanotify_groups": "0",
+}
+_HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
+
+
+def map_user(uid: int, outer_uid: int, outer_gid: int) -> None:
+    """Map an ordinary user to `uid` in a new user namespace, with all capabilities there."""
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
+    _write("/proc/self/gid_map", f"{uid} {outer_gid} 1")
+
+
+def settle_namespaces(user_namespace: bool) -> None:
+    """Set up the new namespaces of a fork server; its sandboxes share the network namespace.
+
+    The network namespace is the most expensive to create. A dead sandbox leaves no state in this
+    namespace: only sockets in TIME_WAIT could remain, and these are disabled.
+    """
+    kernel.bring_loopback_up()
+    try:
+        # The fork server is already in its cgroup, which its sandboxes then see as the root.
+        kernel.unshare(kernel.NEWCGROUP)
+    except OSError:
+        pass  # before Linux 4.6, or refused: /proc/self/cgroup then shows the group's path
+    sysctls = {**_SYSCTLS, **_USER_SYSCTLS} if user_namespace else _SYSCTLS
+    for name, value in sysctls.items():
+        try:
+            _write(f"/proc/sys/{name}", value)
+        except OSError:
+            pass  # a masked /proc/sys, or a file not specific to a namespace
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+
+
+def build_root(config: dict[str, object]) -> None:
+    """Build the read-only root and pivot to the new root.
+
+    `config` has `paths` (further paths to mount read-only), `tools` (target to source), `uid`.
+    """
+    new = "/sys"  # hidden below the new root during the build; the code below makes no use of /sys
+    kernel.mount("tmpfs", new, "tmpfs", kernel.MS_NOSUID, "size=4m,mode=755")
+    for name in _SYSTEM:
+        _show("/" + name, new)
+    paths = config["paths"]
+    assert isinstance(paths, list)
+    for path in paths:
+        _show(path, new)
+    tools = config["tools"]
+    assert isinstance(tools, dict)
+    for target, source in tools.items():
+        os.makedirs(
+            new + (target if os.path.isdir(source) else os.path.dirname(target)), exist_ok=True
+        )
+        if not os.path.isdir(source):
+            open(new + target, "w").close()
+        kernel.bind_read_only(source, new + target)
+    for name in ("proc", "box", "etc", "dev", "root", "home", "run", "var", "opt", "srv", "mnt"):
+        os.makedirs(f"{new}/{name}", exist_ok=True)
+    for link, target in (("tmp", "box/tmp"), ("dev/shm", "../box/shm"), ("var/tmp", "../box/tmp"),
+                         ("dev/fd", "/proc/self/fd"), ("dev/stdin", "/proc/self/fd/0"),
+                         ("dev/stdout", "/proc/self/fd/1"), ("dev/stderr", "/proc/self/fd/2")):  # fmt: skip
+        if not os.path.lexists(f"{new}/{link}"):
+            os.symlink(target, f"{new}/{link}")
+    for name in _DEVICES:
+        open(f"{new}/dev/{name}", "w").close()
+        kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
+    _make_etc(f"{new}/etc", config)
+    # The fork server's own /proc. Each sandbox mounts its /proc on top: in a user namespace, the
+    # kernel permits this mount only if a /proc is already visible.
+    kernel.mount(
+        "proc", f"{new}/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    )
+    kernel.pivot_root(new)
+    kernel.libc.sethostname(b"sandbox", 7)
+    kernel.mount(
+        None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID
+    )
+
+
+def mount_root(size: str, uid: int) -> None:
+    """Mount the sandbox's own file systems: a tmpfs, and /proc.
+
+    /proc is read-only and shows only the sandbox's own processes. `size` is a size as in mount(8).
+    """
+    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}"
+    kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
+    try:
+        kernel.mount("proc", "/proc", "proc", flags, "subset=pid")
+    except OSError:
+        kernel.mount("proc", "/proc", "proc", flags)  # before Linux 5.8
+
+
+def move_in() -> None:
+    """As the sandbox's user, create the workdir, /tmp and /dev/shm, and enter the workdir.
+
+    A single tmpfs holds all three directories, so a single limit counts for them together.
+    """
+    os.umask(0)
+    os.mkdir(f"{BOX}/tmp", 0o1777)
+    os.mkdir(f"{BOX}/shm", 0o1777)
+    os.umask(0o022)
+    os.mkdir(f"{BOX}/home")
+    os.mkdir(f"{BOX}/work")
+    os.chdir(f"{BOX}/work")
+
+
+def make_place(uid: int, owned: bool) -> str:
+    """Create a workdir on the host, for sandboxes without namespaces; provides no isolation."""
+    import tempfile  # imported late, since every fork pays for loaded modules
+
+    place = tempfile.mkdtemp(prefix="proctor-")
+    os.chmod(place, 0o755)
+    for name in ("work", "tmp", "home"):
+        os.mkdir(f"{place}/{name}")
+        if owned:
+            os.chown(f"{place}/{name}", uid, uid)
+    return place
+
+
+def remove(place: str) -> None:
+    """Remove a directory created by `make_place`."""
+    import shutil
+
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _show(path: str, root: str) -> None:
+    """Mount `path` of the host at the same path below `root`."""
+    target = root + path
+    if os.path.lexists(target) and not os.path.isdir(path):
+        return
+    if os.path.islink(path):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.symlink(os.readlink(path), target)
+    elif os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+        kernel.bind_read_only(path, target)
+
+
+def _make_etc(etc: str, config: dict[str, object]) -> None:
+    for name in _ETC_COPIED:
+        if os.path.isfile(f"/etc/{name}"):
+            with open(f"/etc/{name}", "rb") as file:
+                data = file.read()
+            with open(f"{etc}/{name}", "wb") as file:
+                file.write(data)
+    java = [name for name in os.listdir("/etc") if name.startswith("java")]
+    for name in (*_ETC_BOUND, *java):
+        _show(f"/etc/{name}", etc.removesuffix("/etc"))
+    uid = config["uid"]
+    texts = {
+        "passwd": f"root:x:0:0::/root:/bin/sh\nsandbox:x:{uid}:{uid}::{BOX}/home:/bin/sh\n",
+        "group": f"root:x:0:\nsandbox:x:{uid}:\n",
+        "hosts": _HOSTS,
+        "hostname": "sandbox\n",
+        "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    }
+    for name, text in texts.items():
+        _write(f"{etc}/{name}", text)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

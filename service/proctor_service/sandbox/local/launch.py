@@ -1,0 +1,335 @@
+"""Protections available on this machine, and the start parameters of fork servers.
+
+`make_plan` inspects the machine before any sandbox runs: root or user namespaces, cgroups,
+architecture, languages. Each missing protection becomes a check with its remedy (`proctor doctor`)
+and an entry in `Traits.degraded`. Without namespaces there is no isolation, and the service refuses
+to start unless explicitly allowed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.sandbox.interface import Check, Traits
+from proctor_service.sandbox.linux import kernel, seccomp
+from proctor_service.sandbox.local import bundle, cgroups
+from proctor_service.sandbox.local.abilities import kernel_checks
+from proctor_service.sandbox.local.spawn import Launch
+from proctor_service.sandbox.memory_room import memory_check, memory_room
+from proctor_service.sandbox.open_files import allowed_open_files
+from proctor_service.settings import Settings
+from proctor_service.settings.languages import SANDBOX_PATH
+
+_ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
+_ASK = (
+    "import sys, json; "
+    "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
+)
+_TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
+_TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
+_CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
+_TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+_DESCRIPTORS_OF_A_SLOT = 16  # including descriptors of the sandbox, a command and a connection
+_SPARE_DESCRIPTORS = 256
+_WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the local backend will run on this machine.
+
+    `memory_mb`: as much as the evaluations that hold a slot may use together.
+    """
+
+    launch: Launch
+    traits: Traits
+    checks: tuple[Check, ...]
+    hierarchy: cgroups.Hierarchy | None
+    cpu_weight: float
+    warm_slots: int
+    max_slots: int
+    memory_mb: float
+
+    @property
+    def memory_is_counted(self) -> bool:
+        """True if a cgroup limits a sandbox's memory as a whole."""
+        return self.hierarchy is not None and self.hierarchy.counts("memory")
+
+    def open_groups(self) -> cgroups.Groups | None:
+        """Remove dead services' cgroups, and return a directory for this service's cgroups."""
+        if self.hierarchy is None:
+            return None
+        cgroups.remove_stale(self.hierarchy)
+        return cgroups.Groups(self.hierarchy, self.cpu_weight)
+
+
+@dataclass(frozen=True, slots=True)
+class _Interpreter:
+    executable: str
+    shown: tuple[str, ...]
+    version: str
+    path: tuple[str, ...]
+    prefix: str
+
+
+def make_plan(settings: Settings) -> Plan:
+    """Inspect the machine and return the plan.
+
+    Raises StartError only when the sandboxes' interpreter is missing.
+    """
+    interpreter = _interpreter(settings)
+    hierarchy, why_not = cgroups.find()
+    walls, user_namespace = _namespaces(settings.sandbox_uid)
+    memory_counted = hierarchy is not None and hierarchy.counts("memory")
+    languages = _languages(settings)
+    checks = (
+        *walls,
+        *_cgroup_checks(hierarchy, why_not),
+        _core_check(hierarchy),
+        _hidden_service(interpreter),
+        _open_files_check(settings),
+        memory_check(settings, memory_room()),
+        Check("python", True, f"{interpreter.executable} ({interpreter.version})"),
+        *_language_checks(settings, languages),
+    )
+    config: dict[str, object] = {
+        "namespaces": walls[0].ok,
+        "user_namespace": user_namespace,
+        "drops_user": not user_namespace and _can_become(settings.sandbox_uid),
+        "memory_counted": memory_counted,
+        "outer_uid": os.geteuid(),
+        "outer_gid": os.getegid(),
+        "nice": settings.sandbox_nice,
+    }
+    launch = _launch(settings, interpreter, config)
+    return Plan(
+        launch=launch,
+        traits=Traits(
+            name="local",
+            degraded=tuple(check.name for check in checks if not check.ok and check.guards),
+            languages=("python", *languages),
+            tools=(_TOOLS,),
+        ),
+        checks=checks,
+        hierarchy=hierarchy,
+        cpu_weight=settings.slot_count() * _WEIGHT_OF_NICE**settings.sandbox_nice,
+        warm_slots=min(settings.slot_count(), settings.max_sandboxes),
+        max_slots=settings.max_sandboxes,
+        memory_mb=settings.slot_count() * settings.memory_mb,
+    )
+
+
+def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
+    """Raise StartError when a required protection is missing, unless `allow_degraded`."""
+    missing = [check for check in plan.checks if check.required and not check.ok]
+    if missing and not allow_degraded:
+        lines = "; ".join(f"{check.name}: {check.detail} ({check.mend})" for check in missing)
+        raise StartError(f"this machine cannot isolate sandboxes: {lines}")
+
+
+def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, object]) -> Launch:
+    memory_counted = bool(known["memory_counted"])
+    config: dict[str, object] = {
+        **known,
+        "tools": _tool_paths(),
+        "python_path": interpreter.path,
+        "python_prefix": interpreter.prefix,
+        "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
+        "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
+        "seccomp_inner": seccomp.inner(os.uname().machine).hex(),
+    }
+    bin_directory = str(Path(interpreter.executable).parent)
+    try:
+        code = bundle.compiled(interpreter.executable)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StartError(
+            f"{interpreter.executable} cannot compile for its sandboxes: {error}"
+        ) from None
+    return Launch(
+        python=interpreter.executable,
+        environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
+        config=config,
+        preload=tuple(settings.sandbox_preload),
+        code=code,
+        first_uid=settings.sandbox_uid,
+        disk_mb=settings.disk_mb,
+        flood_bytes=settings.flood_mb << 20,
+        memory_is_counted=memory_counted,
+        contained=bool(known["namespaces"]),
+    )
+
+
+def _tool_paths() -> dict[str, str]:
+    """Return the mounts of packages needed by the pytest grader: target to source."""
+    found = {}
+    for name in _TOOL_PACKAGES:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations:
+            found[f"{_TOOLS}/{name}"] = str(spec.submodule_search_locations[0])
+        elif spec is not None and spec.origin is not None:
+            found[f"{_TOOLS}/{Path(spec.origin).name}"] = spec.origin
+    return found
+
+
+def _interpreter(settings: Settings) -> _Interpreter:
+    chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+    try:
+        asked = subprocess.run(
+            [str(chosen), "-P", "-s", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={},
+        )
+        prefix, base_prefix, version, path = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
+    shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not _is_shown(p)]
+    executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
+    return _Interpreter(executable, tuple(shown), version, tuple(path), prefix)
+
+
+def _is_shown(path: str) -> bool:
+    return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
+
+
+def _can_unshare(flags: int) -> bool:
+    command = [sys.executable, "-I", "-S", "-c", _TRY.format(flags=flags)]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def _can_become(uid: int) -> bool:
+    """Return True if this process may switch to user `uid`.
+
+    Requires root, the capabilities, and a mapping of `uid` in the user namespace.
+    """
+    ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    mapped = any(int(start) <= uid < int(start) + int(count) for start, _, count in ranges)
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    capable = int(status["CapEff"], 16) & _CHANGE_USER == _CHANGE_USER
+    return os.geteuid() == 0 and capable and mapped
+
+
+def _namespaces(uid: int) -> tuple[list[Check], bool]:
+    """Return the checks of namespaces and seccomp, and True if a user namespace is needed."""
+    wanted = kernel.NEWNS | kernel.NEWUTS | kernel.NEWIPC | kernel.NEWPID | kernel.NEWNET
+    as_root = _can_become(uid) and _can_unshare(wanted)
+    as_user = not as_root and _can_unshare(wanted | kernel.NEWUSER)
+    how = "as root" if as_root else "in a user namespace" if as_user else "refused by the kernel"
+    machine = os.uname().machine
+    try:
+        seccomp.outer(machine, True)
+        filtered = Path("/proc/sys/kernel/seccomp").is_dir()
+    except KeyError:
+        filtered = False
+    return [
+        Check(
+            "namespaces",
+            as_root or as_user,
+            f"pid, mount, network, ipc, uts: {how}",
+            "run as root, or allow user namespaces (sysctl user.max_user_namespaces, and "
+            "kernel.apparmor_restrict_unprivileged_userns=0 on Ubuntu; in a container a seccomp "
+            "profile that allows unshare and mount)",
+            required=True,
+            guards=True,
+        ),
+        Check(
+            "seccomp",
+            filtered,
+            f"system call filter for {machine}",
+            "a kernel with CONFIG_SECCOMP_FILTER on x86_64 or aarch64",
+            required=True,
+            guards=True,
+        ),
+        *kernel_checks(
+            wanted if as_root else wanted | kernel.NEWUSER if as_user else 0,
+        ),
+    ], as_user
+
+
+def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Check]:
+    checks = []
+    for controller, instead in (
+        ("memory", "an rlimit for each process, and a look at their sum every 50 ms"),
+        ("pids", "an rlimit in the sandbox's own user namespace"),
+    ):
+        ok = hierarchy is not None and hierarchy.counts(controller)
+        version = f"cgroup v{hierarchy.version}" if hierarchy is not None else why_not
+        checks.append(
+            Check(
+                f"{controller}_cgroup",
+                ok,
+                version if ok else f"{version}; instead: {instead}",
+                "run as root, or in a delegated cgroup (systemd: Delegate=yes)",
+                guards=True,
+            )
+        )
+    return checks
+
+
+def _core_check(hierarchy: cgroups.Hierarchy | None) -> Check:
+    ok = hierarchy is not None and hierarchy.counts("cpu")
+    return Check(
+        "cpu_cgroup",
+        ok,
+        "cores are shared out by sandbox"
+        if ok
+        else "a sandbox of many processes gets more of the cores than one of few",
+        "run as root, or in a cgroup with a delegated cpu controller",
+    )
+
+
+def _hidden_service(interpreter: _Interpreter) -> Check:
+    code = str(Path(__file__).resolve())
+    seen = _is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
+    return Check(
+        "service_hidden",
+        not seen,
+        "sandboxes see the service's code" if seen else "sandboxes do not see the service's code",
+        "install the service into a virtual environment outside /usr",
+        guards=True,
+    )
+
+
+def _open_files_check(settings: Settings) -> Check:
+    mend = "raise the hard limit of open files (ulimit -Hn; systemd: LimitNOFILE=)"
+    try:
+        fitted = settings.fitted(allowed_open_files())
+    except StartError as error:
+        return Check("descriptors", False, str(error), mend, required=True)
+    return Check(
+        "descriptors",
+        fitted.max_sandboxes == settings.max_sandboxes,
+        f"open files for {fitted.max_sandboxes} of {settings.max_sandboxes} sandboxes at once",
+        mend,
+    )
+
+
+def _languages(settings: Settings) -> dict[str, str]:
+    """Return installed languages, each with the path of its first program."""
+    found = {}
+    for name, language in settings.languages.items():
+        programs = [shutil.which(need, path=SANDBOX_PATH) for need in language.needs]
+        if all(programs):
+            found[name] = str(programs[0])
+    return found
+
+
+def _language_checks(settings: Settings, found: dict[str, str]) -> list[Check]:
+    return [
+        Check(
+            f"language {name}",
+            name in found,
+            found.get(name, f"needs {', '.join(language.needs)}"),
+            f"install {', '.join(language.needs)} below /usr",
+        )
+        for name, language in settings.languages.items()
+    ]

@@ -1,0 +1,339 @@
+"""Monitor of running sandboxes: CPU time, and wall time in which a program is idle by itself.
+
+A moment counts as idle when the sandbox neither ran nor waited for a core in it, nor was throttled by a
+quota: time on a busy machine's run queue is nobody's timeout (see `idle.py`). A wait for the kernel
+itself, in which an overloaded machine leaves everybody now and then, counts for a part: hostile code can
+bring it about. Where two sandboxes take turns, each idles in its own turns alone, and the service's own
+delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
+instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
+take long to look at: that is done in a thread, with rests, and there are fewer looks.
+
+A program that has used a quarter of a second of CPU time is a long runner. Long runners leave the cores
+to programs that have just begun, and among themselves the oldest come first, as many as there are cores;
+the others are set aside until then. No limit notices: time spent waiting for a core never counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+from proctor_service.sandbox.linux import procfs
+from proctor_service.sandbox.linux.turn_clock import TurnClock
+from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
+from proctor_service.sandbox.local.idle import IdleClock, Sample, ThreadTimes
+from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed
+from proctor_service.sandbox.local.quota import Throttling
+from proctor_service.sandbox.local.reads import Reads
+
+_MOMENT_SECONDS = 0.04  # a sandbox ending sooner is never sampled
+_MOST_THREADS = 10_000
+_FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
+_LATELY_SECONDS = 1.0
+_CONTENDED_SHARE = 0.01
+_SLICE_SECONDS = 0.004  # so long the loop is held up
+_REST = 3  # times as long it is left alone after that
+_LONG_RUN_SECONDS = 0.25  # of CPU time
+_LOOKS_PER_LOOK_ASIDE = 8  # a sandbox that is set aside hardly runs, and is looked at so much less
+UNSEEN_TIMES = 3
+"""Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
+
+Greater than 1, because an honest program on a busy machine has unattributed time, too.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Resource use of a sandbox since the previous sample, and the newly settled time before.
+
+    In that time it used `used_seconds` of CPU time, over all cores, and `cpu_seconds` since it was first
+    watched. `contended`: something waited for a core lately. Of
+    `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
+    `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
+    either: nobody can tell whose they were.
+    """
+
+    used_seconds: float
+    contended: bool
+    cpu_seconds: float
+    settled_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    active_seconds: float = 0.0
+    unseen_seconds: float = 0.0
+
+
+class Monitored(Protocol):
+    """Interface of a sandbox for the monitor."""
+
+    started_at: float
+
+    @property
+    def is_idle(self) -> bool:
+        """True while the sandbox does nothing subject to time limits."""
+
+    def host_pid(self) -> int | None:
+        """Return the first process's PID in the service's PID namespace."""
+
+    def cpu_seconds(self, summed: float) -> float:
+        """Return CPU seconds since monitoring began.
+
+        `summed`: sum over the processes, used where no cgroup counts CPU time. Called from any
+        thread.
+        """
+
+    @property
+    def turns(self) -> TurnClock | None:
+        """Turn clock of a sandbox with a peer, else None."""
+
+    @property
+    def is_counted(self) -> bool:
+        """True if a cgroup counts the CPU time."""
+
+    @property
+    def memory_limit(self) -> MemoryLimit | None:
+        """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
+
+    def on_measurement(self, measure: Measurement) -> None:
+        """Handle a new sample, unless the sandbox rests."""
+
+    def on_memory_exceeded(self) -> None:
+        """Handle memory use above the limit."""
+
+    def set_weight(self, weight: float) -> None:
+        """Set its part of the cores: a weight of `cgroups.py`."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """State of a sandbox at its last sample."""
+
+    clock: IdleClock
+    looked_at: float
+    cpu_seconds: float = 0.0
+    threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
+    waited_lately: float = 0.0
+    asleep: bool = False
+    set_aside: bool = False
+    ran: dict[int, float] = field(default_factory=dict)
+    ran_seconds: float = 0.0
+
+    @property
+    def is_long_runner(self) -> bool:
+        """Whether it has run for long, and does not sleep now."""
+        return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
+
+    def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
+        """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
+
+        The sum forgets processes without a waiting parent. Threads missing from a sample stay
+        remembered; otherwise their whole run time would count again.
+        """
+        if not self.ran:
+            self.ran_seconds = cpu_seconds  # excludes run time from before the first sample
+        else:
+            for thread, times in threads.items():
+                self.ran_seconds += max(0.0, times.ran - self.ran.get(thread, 0.0))
+        if len(self.ran) > _MOST_THREADS:
+            self.ran.clear()
+        self.ran.update((thread, times.ran) for thread, times in threads.items())
+        return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
+
+    def is_contended(self, interval: float, threads: Mapping[int, ThreadTimes]) -> bool:
+        """Return True if threads recently waited for a core; the first sample sets the baseline."""
+        if self.threads:
+            self.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
+            for thread, times in threads.items():
+                old = self.threads.get(thread)
+                self.waited_lately += times.waited - (old.waited if old else 0.0)
+        return self.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
+
+
+class Pace:
+    """Limits the share of event loop time spent on background work."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    async def rest(self) -> None:
+        """Sleep if the work since the last pause took long; call between two pieces of work."""
+        spent_seconds = time.monotonic() - self._since
+        if spent_seconds > _SLICE_SECONDS:
+            await asyncio.sleep(spent_seconds * _REST)
+            self._since = time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Values of a sandbox from /proc and the cgroup."""
+
+    pids: list[int]
+    sample: Sample
+
+
+def _read(
+    sandbox: Monitored, pid: int, service: int, throttling: Throttling, most_threads: int | None
+) -> _Reading | None:
+    """Take a sample; None with more than `most_threads`. `service`: the event loop's thread."""
+    begun = time.monotonic()
+    turns = sandbox.turns
+    rested = 0.0 if turns is None else turns.rested_seconds()
+    service_seconds = procfs.scheduled_seconds(service)
+    processes = procfs.walk(pid, most_threads)
+    if processes is None:
+        return None
+    summed = 0.0 if sandbox.is_counted else procfs.cpu_seconds(list(processes))
+    threads = {t: _times(p, t) for p, its_threads in processes.items() for t in its_threads}
+    sample = Sample(
+        begun=begun,
+        done=time.monotonic(),
+        threads=threads,
+        cpu_seconds=sandbox.cpu_seconds(summed),
+        throttled_seconds=throttling.seconds(),
+        service_seconds=service_seconds,
+        rested_seconds=(rested, rested),
+        turns=0 if turns is None else turns.ended,
+    )
+    return _Reading(list(processes), sample)
+
+
+def _times(process: int, thread: int) -> ThreadTimes:
+    """Return a thread's times.
+
+    The state is read first: a thread asleep then, and waiting later, began its wait after the
+    sample.
+    """
+    state = next(iter(procfs.states([(process, thread)])), b"")
+    ran, waited = procfs.schedule(thread)
+    return ThreadTimes(ran, waited, state == b"R", state == b"D")
+
+
+class Monitor:
+    """Samples running sandboxes and reports to them."""
+
+    def __init__(self) -> None:
+        self.reads = Reads()
+        self._throttling = Throttling()
+        self._seen: dict[Monitored, _Seen] = {}
+        self._running: dict[Monitored, float] = {}  # and how long it was throttled before
+        self._looks = 0
+
+    def add(self, sandbox: Monitored) -> None:
+        """Start monitoring a sandbox."""
+        self._running[sandbox] = self._throttling.seconds()
+
+    def remove(self, sandbox: Monitored) -> None:
+        """Stop monitoring a sandbox."""
+        self._running.pop(sandbox, None)
+        self._seen.pop(sandbox, None)
+
+    def rest(self) -> tuple[int, int]:
+        """Return (sandboxes using no core at the last sample, all monitored sandboxes)."""
+        return sum(seen.asleep for seen in self._seen.values()), len(self._running)
+
+    def set_long_runners_aside(self, cores: int) -> int:
+        """Give the cores to sandboxes that have just begun, and then to the `cores` oldest long runners.
+
+        Returns the number of long runners.
+        """
+        long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
+        for rank, (sandbox, seen) in enumerate(long_runners):
+            seen.set_aside = rank >= cores
+            sandbox.set_weight(SET_ASIDE if seen.set_aside else LONG_RUNNING)
+        return len(long_runners)
+
+    async def close(self) -> None:
+        """Stop the reads in progress."""
+        await self.reads.close()
+        self._throttling.close()
+
+    async def cpu_total(self, pid: int) -> float:
+        """Return CPU seconds of a process, its descendants, and all their reaped children."""
+        processes = procfs.walk(pid, _FEW_THREADS)
+        if processes is not None:
+            return procfs.cpu_seconds(list(processes))
+        return await self.reads.run(lambda: procfs.cpu_seconds(procfs.tree(pid)))
+
+    async def measure(self) -> None:
+        """Sample every sandbox older than `_MOMENT_SECONDS` once."""
+        pace = Pace()
+        service = threading.get_native_id()
+        self._looks += 1
+        for sandbox in list(self._running):
+            await pace.rest()
+            if sandbox not in self._running or sandbox.is_idle:
+                continue
+            if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
+                continue
+            pid = sandbox.host_pid()
+            if pid is None:
+                continue
+            if sandbox not in self._seen:
+                self._seen[sandbox] = self._begin(sandbox, service)
+            elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
+                continue
+            reading = _read(sandbox, pid, service, self._throttling, _FEW_THREADS)
+            if reading is not None:
+                self._report(sandbox, self._seen[sandbox], reading)
+            else:
+                self.reads.start(
+                    sandbox,
+                    "look",
+                    partial(_read, sandbox, pid, service, self._throttling, None),
+                    partial(self._report, sandbox, self._seen[sandbox]),
+                )
+
+    def _begin(self, sandbox: Monitored, service: int) -> _Seen:
+        at = sandbox.started_at
+        seconds = procfs.scheduled_seconds(service)
+        throttled = self._running[sandbox]
+        start = Sample(at, at, {}, throttled_seconds=throttled, service_seconds=seconds)
+        return _Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
+
+    def _report(self, sandbox: Monitored, seen: _Seen, reading: _Reading | None) -> None:
+        """Report a reading to its sandbox, unless monitoring stopped or a later sample exists."""
+        if self._seen.get(sandbox) is not seen or sandbox.is_idle or reading is None:
+            return
+        if reading.sample.begun <= seen.looked_at:
+            return
+        sandbox.on_measurement(_measure(sandbox, seen, reading.sample))
+        limit = sandbox.memory_limit
+        pids = reading.pids
+        if limit is None or (len(pids) <= _FEW_THREADS and not may_exceed(pids, limit)):
+            return
+        self.reads.start(
+            sandbox, "memory", partial(exceeds, pids, limit), partial(_tell_memory, sandbox)
+        )
+
+
+def _tell_memory(sandbox: Monitored, exceeded: bool) -> None:
+    if exceeded:
+        sandbox.on_memory_exceeded()
+
+
+def _measure(sandbox: Monitored, seen: _Seen, sample: Sample) -> Measurement:
+    cpu = sample.cpu_seconds
+    if not sandbox.is_counted:
+        cpu = seen.run_at_least(cpu, sample.threads)
+    rested = sample.rested_seconds
+    if sandbox.turns is not None:  # reading in a thread takes a while
+        rested = rested[0], sandbox.turns.rested_seconds()
+    settled = seen.clock.account(replace(sample, cpu_seconds=cpu, rested_seconds=rested))
+    interval = sample.begun - seen.looked_at
+    used = cpu - seen.cpu_seconds
+    contended = seen.is_contended(interval, sample.threads)
+    seen.asleep = settled.asleep
+    seen.looked_at, seen.cpu_seconds, seen.threads = sample.begun, cpu, sample.threads
+    return Measurement(
+        used,
+        contended,
+        cpu,
+        settled.seconds,
+        settled.idle_seconds,
+        min(settled.seconds, settled.used_seconds + settled.idle_seconds),
+        settled.unseen_seconds,
+    )

@@ -1,0 +1,358 @@
+"""Service side of a stateful sandbox: orders to the session process inside, and command endings.
+
+The sandbox is an ordinary sandbox whose program (`guest/session/main.py`) starts commands. A command's
+output comes straight from its own pipes, and its ending from the session process, which is out of
+reach of the sandbox's other processes. The monitor (`watch.py`) measures the time of a command:
+wall time minus the sandbox's run-queue wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
+from proctor_service.sandbox.file_operations import check_file_operation
+from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
+from proctor_service.sandbox.linux.exit_status import OVER, Evidence, outside_cause
+from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
+from proctor_service.sandbox.local.execution import Execution, Pipes
+from proctor_service.sandbox.local.memory import MemoryLimit
+from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement, Monitor
+from proctor_service.sandbox.local.reads import background, left_running
+from proctor_service.sandbox.local.sandbox import LocalSandbox
+
+log = logging.getLogger(__name__)
+
+_UNTIMED_SECONDS = 1e8
+_DESCRIPTORS = 8192  # limit for the session process, which needs three for each running command
+_ERRAND_SECONDS = 10.0
+_ERRAND_SECONDS_PER_MB = 0.05  # per megabyte of disk, for all files
+_MARGIN_SECONDS = 5  # CPU time allowed for background processes over all periods between commands
+_KILL_SECONDS = 10.0  # after this time without an answer, the whole sandbox is killed
+_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
+_ARCHIVE_BYTES = 16 << 20
+
+
+class LocalStatefulSandbox:
+    """Implements `sandbox.interface.StatefulSandbox`, and `watch.Watched` while a command runs."""
+
+    def __init__(
+        self,
+        sandbox: LocalSandbox,
+        limits: Limits,
+        monitor: Monitor,
+        flood_bytes: int,
+    ) -> None:
+        self.id = sandbox.id
+        self.started_at = 0.0
+        self._sandbox = sandbox
+        self._limits = limits
+        self._monitor = monitor
+        self._flood_bytes = flood_bytes
+        self._numbers = itertools.count(1)
+        self._running: dict[int, Execution] = {}
+        self._listener: asyncio.Task[None] | None = None
+        self._commands = 0
+        self._cpu_base = 0.0
+        self._background_base: float | None = None
+        self._background_used = 0.0  # between earlier commands
+        self._background_busy = 0  # samples with a runnable process, a second apart
+        self._is_alone = True  # only the session process is known to run
+
+    # ------------------------------------------------------------ lifecycle
+
+    async def open(self) -> None:
+        """Start the session process. Raises SandboxLost on failure."""
+        untimed = replace(self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS)
+        job = {"kind": "session", "descriptors": self._sandbox.descriptors}
+        self._sandbox.begin(Job(json.dumps(job).encode() + b"\n", untimed), _DESCRIPTORS)
+        said = await self._sandbox.receive()
+        if said != b'["ready"]':
+            text = (said or b"")[:8000].decode("ascii", "replace")
+            log.error("the program inside did not start: %s", text)
+            self._sandbox.kill()
+            raise SandboxLost("the program inside did not start")
+        self._listener = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        """Kill the sandbox with all its processes, and wait until they are gone."""
+        self._sandbox.kill()
+        with contextlib.suppress(SandboxLost):
+            await self._sandbox.ended()
+        if self._listener is not None:
+            await asyncio.wait({self._listener})
+
+    async def ended(self) -> Ended:
+        """See `StatefulSandbox.ended`."""
+        return await self._sandbox.ended()
+
+    def kill(self) -> None:
+        """See `StatefulSandbox.kill`."""
+        self._sandbox.kill()
+
+    # ------------------------------------------------------------ commands and files
+
+    async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
+        """See `StatefulSandbox.exec`."""
+        kind = "argv" if command.code is None else "code"
+        work = list(command.argv) if command.code is None else command.code
+        timeout = command.timeout_seconds
+        limits = self._limits if timeout is None else replace(
+            self._limits, cpu_seconds=_UNTIMED_SECONDS, wall_seconds=_UNTIMED_SECONDS
+        )  # fmt: skip
+        seconds = math.ceil(limits.cpu_seconds if timeout is None else timeout)
+        return await self._run(
+            kind,
+            [seconds + _MARGIN_SECONDS, work],
+            lambda number, channel: Execution(
+                number, limits, channel, command.stdin, self._flood_bytes, timeout, hear
+            ),
+        )
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """See `StatefulSandbox.write_file`."""
+        check_file_operation(await self._file_operation("write", [path], stdin=data))
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """See `StatefulSandbox.read_file`."""
+        ended = await self._file_operation("read", [path, max_bytes], max_bytes)
+        check_file_operation(ended)
+        if ended.truncated:
+            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
+        return ended.stdout
+
+    async def snapshot(self) -> bytes:
+        """See `StatefulSandbox.snapshot`."""
+        most = self._limits.disk_mb << 20
+        room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
+        ended = await self._file_operation("save", [most], room)
+        check_file_operation(ended)
+        if ended.truncated:
+            raise FileRefused("the sandbox's files do not fit an archive of their size")
+        return ended.stdout
+
+    async def _file_operation(
+        self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
+    ) -> Ended:
+        limits = replace(self._limits, output_kb=max(64, -(-keep_bytes // 1024)))
+        return await self._run(
+            kind,
+            what,
+            lambda number, channel: Execution(
+                number, limits, channel, stdin, max(self._flood_bytes, keep_bytes + 1),
+                _ERRAND_SECONDS + _ERRAND_SECONDS_PER_MB * limits.disk_mb, None,
+            ),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ runs
+
+    async def _run(
+        self, kind: str, what: list[object], make: Callable[[int, Pipes], Execution]
+    ) -> Ended:
+        cpu_base = 0.0 if self._running else await self._cpu_total()
+        if self._sandbox.is_over or self._listener is None or self._listener.done():
+            raise await self._over()
+        number = next(self._numbers)
+        pipes = Pipes()
+        execution = make(number, pipes)
+        execution.kills_before = self._sandbox.out_of_memory_kills()
+        self._begin(execution, cpu_base)
+        order = json.dumps(["run", number, kind, what]).encode() + b"\n"
+        self._sandbox.send(order, pipes.theirs())
+        try:
+            report = await execution.reported
+        except asyncio.CancelledError:
+            self._tell_kill(execution, "killed")
+            raise  # `_listen` finishes the execution after its end
+        if report is None:
+            self._finish(execution)
+            raise await self._over()
+        evidence = self._evidence(execution, *report[:2])
+        why = outside_cause(evidence, execution.limits)
+        if why is not None:
+            self._finish(execution)
+            self._sandbox.on_lost(why)
+            raise await self._over()
+        ended = execution.ended(evidence, report[2])
+        self._finish(execution)
+        return ended
+
+    def _begin(self, execution: Execution, cpu_base: float) -> None:
+        self._commands += 1
+        if not self._running:
+            self.started_at = time.monotonic()
+            self._cpu_base = cpu_base
+            if self._background_base is not None and self._sandbox.is_counted:
+                self._background_used += max(0.0, cpu_base - self._background_base)
+            self._background_base = None
+            self._sandbox.set_weight(AWAKE)
+            self._monitor.add(self)
+        self._running[execution.number] = execution
+
+    def _finish(self, execution: Execution) -> None:
+        if self._running.pop(execution.number, None) is None:
+            return
+        execution.close()
+        self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
+        if not self._running:
+            self._monitor.remove(self)
+            self._background_base = self._sandbox.counted_seconds()
+            self._background_busy = 0
+            self._is_alone = False
+            self._sandbox.forget_kills()
+            self._sandbox.set_weight(RESTING)
+
+    def _tell_kill(self, execution: Execution, reason: Ending) -> None:
+        if execution.stop(reason):
+            self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
+            self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
+
+    def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
+        kills = 0
+        if status != 0:
+            kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+        return Evidence(
+            status,
+            execution.stopped_for,
+            kills,
+            cpu_seconds,
+            at_memory_limit=self._sandbox.at_memory_limit(),
+        )
+
+    async def _listen(self) -> None:
+        """Read the endings of commands until the sandbox is gone."""
+        while (line := await self._sandbox.receive()) is not None:
+            with contextlib.suppress(ValueError, TypeError, KeyError):
+                word, number, status, cpu_seconds, peak_kb = json.loads(line)
+                execution = self._running[number]
+                if word == "exited":
+                    execution.on_exit((int(status), float(cpu_seconds), int(peak_kb)))
+                    if execution.abandoned:
+                        self._finish(execution)
+        # The session process ended, or closed its channel and is of no more use.
+        self._sandbox.stop("signalled")
+        for execution in list(self._running.values()):
+            execution.on_exit(None)
+            self._finish(execution)
+
+    async def _over(self) -> SandboxEnded:
+        """Return the error for a call to an ended sandbox. Raises SandboxLost."""
+        ended = await self._sandbox.ended()
+        return SandboxEnded(OVER.get(ended.ending, "the sandbox ended by its own act"))
+
+    # ------------------------------------------------------------ callbacks of the monitor
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no command runs."""
+        return not self._running
+
+    @property
+    def turns(self) -> None:
+        """None: a stateful sandbox has no peer."""
+        return None
+
+    def host_pid(self) -> int | None:
+        """Return the PID of the sandbox's first process."""
+        return self._sandbox.host_pid()
+
+    def set_weight(self, weight: float) -> None:
+        """Set the sandbox's part of the cores; while a command is being ended it keeps AWAKE."""
+        ending = any(execution.stopped_for is not None for execution in self._running.values())
+        self._sandbox.set_weight(AWAKE if ending else weight)
+
+    def cpu_seconds(self, summed: float) -> float:
+        """Return CPU seconds since the first of the running commands began."""
+        return self._sandbox.cpu_seconds(summed) - self._cpu_base
+
+    @property
+    def memory_limit(self) -> MemoryLimit | None:
+        """Memory limit, unless a cgroup enforces the limit; `ours` is the first process."""
+        limit = self._sandbox.memory_limit
+        if limit is None:
+            return None
+        return replace(limit, megabytes=self._limits.memory_mb, ours=self.host_pid())
+
+    @property
+    def is_counted(self) -> bool:
+        """True if a cgroup counts the CPU time."""
+        return self._sandbox.is_counted
+
+    def on_measurement(self, measurement: Measurement) -> None:
+        """Stop the commands over their time limit."""
+        share = 1 / len(self._running)
+        for execution in list(self._running.values()):
+            execution.on_measurement(measurement, share)
+            reason = execution.overrun()
+            if reason is not None:
+                self._tell_kill(execution, reason)
+            if execution.is_overdue(_KILL_SECONDS):
+                self._sandbox.stop("wall_limit")
+
+    def on_memory_exceeded(self) -> None:
+        """Stop the sandbox."""
+        self._sandbox.stop("memory_limit")
+
+    def check_memory(self) -> None:
+        """Check the memory of background processes between commands, if no cgroup counts."""
+        pid, limit = self._sandbox.host_pid(), self.memory_limit
+        if limit is None or self._running or self._is_alone or pid is None:
+            return
+        read = partial(left_running, pid, limit)
+        self._monitor.reads.start(
+            self, "memory", read, partial(self._on_memory_read, self._commands)
+        )
+
+    def _on_memory_read(self, commands: int, found: tuple[bool, bool]) -> None:
+        alone, exceeded = found
+        if exceeded:
+            self.on_memory_exceeded()
+        if commands == self._commands:
+            self._is_alone = alone
+
+    def check_background(self) -> None:
+        """Limit the CPU time of background processes between commands.
+
+        Between two commands, background processes may use as much CPU time as a command. Over all
+        such periods together the total may be only slightly larger. Without a cgroup, short-lived
+        processes escape the sum, so samples with a runnable process count, too.
+        """
+        if self._running or self._sandbox.is_over:
+            return
+        pid = self.host_pid()
+        counted = self._sandbox.counted_seconds()
+        if counted is not None:
+            self._on_background_read(self._commands, (counted, False))
+        elif pid is not None:
+            then = partial(self._on_background_read, self._commands)
+            self._monitor.reads.start(self, "background", partial(background, pid), then)
+
+    def _on_background_read(self, commands: int, found: tuple[float, bool]) -> None:
+        total, runnable = found
+        if self._running or self._sandbox.is_over or commands != self._commands:
+            return
+        if self._background_base is None:
+            self._background_base, self._background_busy = total, 0
+        self._background_busy += runnable
+        used = total - self._background_base
+        busy = self._background_busy / UNSEEN_TIMES
+        all_used = self._background_used + used - _MARGIN_SECONDS
+        if max(used, busy, all_used) > self._limits.cpu_seconds:
+            self._background_base, self._background_used = None, 0.0
+            self._sandbox.send(b'["clear"]\n')
+
+    async def _cpu_total(self) -> float:
+        counted = self._sandbox.counted_seconds()
+        pid = self._sandbox.host_pid()
+        if counted is not None or pid is None:
+            return counted or 0.0
+        return await self._monitor.cpu_total(pid)

@@ -1,0 +1,95 @@
+"""Capacity of the queue: total, units held per tenant and job, and time until units come free.
+
+A flood from a single tenant or job must leave capacity for the rest, since the fair order acts only
+on accepted requests. So the free capacity for other tenants must be at least a sixteenth of a
+tenant's held units. Likewise the free capacity for the tenant's other jobs must be at least a
+sixteenth of a job's held units.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from proctor_service.errors import BatchTooLarge, Busy
+from proctor_service.scheduling.rate import Rate
+
+HELD_FOR_EACH_FREE = 16
+SHORTEST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+RETRY_WITHOUT_RATE_SECONDS = 5.0
+
+Whose = tuple[str, str]
+"""Tenant and job."""
+NOBODY: Whose = ("", "")
+
+
+def retry_seconds(seconds: float) -> float:
+    """Limit a retry time to the range of 1 to 60 seconds."""
+    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
+
+
+class Places:
+    """Capacity of `total` units; requests take units and return them step by step."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total = total
+        self.held = 0
+        self._clock = clock
+        self._by_tenant: Counter[str] = Counter()
+        self._by_job: Counter[Whose] = Counter()
+        self._freed = Rate(clock)
+        self._in_use_since = clock()
+
+    def check(self, places: int) -> None:
+        """Raise BatchTooLarge if `places` exceeds the total."""
+        if places > self.total:
+            raise BatchTooLarge(f"{places} at once: the queue takes {self.total} at most")
+
+    def reserve(self, places: int, whose: Whose) -> None:
+        """Take `places` units for the tenant and job in `whose`.
+
+        Raises Busy, with a retry time, if too few units are free, and BatchTooLarge if `places`
+        exceeds the total.
+        """
+        self.check(places)
+        free = self.total - self.held - places
+        fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
+        if not fits:
+            missing = -free if free < 0 else places
+            message = f"the queue holds {self.held} of {self.total} submissions"
+            if free >= 0:
+                message += ", and the rest is for other jobs"
+            raise Busy(message, self.seconds_until(missing))
+        if self.held == 0:
+            self._in_use_since = self._clock()
+        self._add(places, whose)
+
+    def give_back(self, places: int, whose: Whose) -> None:
+        """Return units."""
+        self._add(-places, whose)
+        self._freed.add(places)
+
+    def seconds_until(self, places: int) -> float:
+        """Estimate the seconds until `places` units come free, from the recent rate of returns."""
+        rate = self._freed.per_second(self._in_use_since)
+        return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
+
+    def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
+        of_tenant = self._by_tenant[whose[0]] + places
+        of_job = self._by_job[whose] + places
+        # The number of units that the tenant could still take afterwards, by the same rule.
+        left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
+        return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
+            left, 0
+        )
+
+    def _add(self, places: int, whose: Whose) -> None:
+        self.held += places
+        self._by_tenant[whose[0]] += places
+        self._by_job[whose] += places
+        if not self._by_job[whose]:
+            del self._by_job[whose]
+        if not self._by_tenant[whose[0]]:
+            del self._by_tenant[whose[0]]

@@ -1,0 +1,337 @@
+"""Bounded, fair queue in front of the sandboxes.
+
+A request first reserves capacity for all its items, or is refused as a whole. `Busy`: too little
+free capacity, or the estimated start is after the deadline. `BatchTooLarge`: more items than the
+total capacity. Then each item waits for a ticket, and holds the ticket while the item is judged.
+The number of tickets follows the cores, so that a time limit means the same under load as on an
+idle machine. A waiting item leaves the queue at once if the item is cancelled, if its deadline
+passes, or if the service drains. While the service drains, items of already begun work stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+from proctor_client.wire import Priority
+from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining, Failure
+from proctor_service.scheduling.capacity import (
+    NOBODY,
+    RETRY_WITHOUT_RATE_SECONDS,
+    Places,
+    Whose,
+    retry_seconds,
+)
+from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
+from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
+from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
+from proctor_service.scheduling.rate import WINDOW_SECONDS, Rate
+
+DRAINING = "the service is stopping"
+FIRST_ESTIMATE_SECONDS = 5.0
+LEAST_ESTIMATED = 20
+"""Minimum of returned tickets for a wait estimate; the estimate also needs 5 s under load."""
+LONG_WINDOW_SECONDS = 60
+
+
+def stopping() -> Draining:
+    """Return the refusal of new work by a stopping service."""
+    return Draining(DRAINING, RETRY_WITHOUT_RATE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Right to use a slot. `queue_seconds`: time spent in the queue."""
+
+    queue_seconds: float
+    queue: FairQueue
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until all other tickets are returned, and block new tickets until the block ends.
+
+        Who waits so gives way meanwhile: two of them never wait for each other. How much of the time
+        all others are held up for it is bounded (`exclusive.py`).
+        """
+        await self.queue._begin_alone()
+        try:
+            yield
+        finally:
+            self.queue._end_alone()
+
+
+class SlotTime:
+    """Slot time of a ticket that is out: wall time, or its share where more are out than there are slots.
+
+    So all tickets together are charged for as many seconds as the slots have.
+    """
+
+    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._at = clock()
+        self._seconds = 0.0
+
+    def read(self, busy: int) -> float:
+        """Return the seconds so far; `busy`: the tickets that were out since the last reading."""
+        now = self._clock()
+        self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
+        self._at = now
+        return self._seconds
+
+
+class Reservation:
+    """Capacity for the items of a request, returned item by item."""
+
+    __slots__ = ("_left", "_places", "_whose")
+
+    def __init__(self, places: Places, count: int, whose: Whose) -> None:
+        places.reserve(count, whose)
+        self._places = places
+        self._left = count
+        self._whose = whose
+
+    def give_back(self, places: int = 1) -> None:
+        """Return units, at most as many as are left."""
+        places = min(places, self._left)
+        self._left -= places
+        self._places.give_back(places, self._whose)
+
+    def close(self) -> None:
+        """Return the units that are left."""
+        self.give_back(self._left)
+
+
+class FairQueue:
+    """`slots` tickets for waiting items, fair by tenant, priority and job."""
+
+    def __init__(
+        self,
+        slots: int,
+        max_queued: int,
+        deadlines: Deadlines,
+        clock: Callable[[], float] = time.monotonic,
+        shares: Shares | None = None,
+        patience_seconds: float = FIRST_PATIENCE_SECONDS,
+    ) -> None:
+        self.slots = slots
+        self.max_queued = max_queued
+        self.clock = clock
+        self._deadlines = deadlines
+        self._order = FairOrder(shares)
+        self._places = Places(max_queued + slots, clock)
+        self._busy = 0
+        self._slot_time = SlotTime(slots, clock)
+        self._lent = 0
+        self._returned = Rate(clock, LONG_WINDOW_SECONDS)
+        self._waiting_since: float | None = None
+        self._draining = False
+        self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
+        self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
+
+    @property
+    def busy(self) -> int:
+        """Number of tickets in use."""
+        return self._busy
+
+    @property
+    def queued(self) -> int:
+        """Number of accepted items that wait for a ticket."""
+        return max(self._places.held - self._busy, len(self._order))
+
+    @property
+    def draining(self) -> bool:
+        """True while new work is refused."""
+        return self._draining
+
+    @property
+    def has_room(self) -> bool:
+        """True if a request with one submission, from an idle job, would be accepted."""
+        return not self._draining and self._places.held < self._places.total
+
+    def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
+        """Reserve capacity for a whole request.
+
+        Raises Busy if too few units are free, BatchTooLarge if `places` exceeds the total, and
+        Draining while the service drains. `begun`: the items belong to begun work, which continues
+        while the service drains.
+        """
+        if self._draining and not begun:
+            raise stopping()
+        return Reservation(self._places, places, whose)
+
+    def check_size(self, places: int) -> None:
+        """Raise BatchTooLarge if the request exceeds the capacity of an empty queue."""
+        self._places.check(places)
+
+    def check_deadline(self, whose: Whose, priority: Priority, deadline: float) -> None:
+        """Raise Busy if no item of a request could begin before its deadline.
+
+        The estimate errs on the short side: all slots serve the items ahead in the same job. Their
+        rate is the rate of returned tickets in the last 60 or 10 seconds, whichever is higher. The
+        check needs 20 returned tickets and a queue that has held items for 5 seconds; otherwise
+        every deadline is accepted.
+        """
+        ahead = self._order.ahead(*whose, priority)
+        since = self._waiting_since
+        if since is None or self.clock() - since < FIRST_ESTIMATE_SECONDS or not ahead:
+            return
+        returned = self._returned
+        if returned.count() < LEAST_ESTIMATED:
+            return
+        rate = max(returned.per_second(since), returned.per_second(since, WINDOW_SECONDS))
+        wait_seconds = ahead / rate
+        late_seconds = self.clock() + wait_seconds - deadline
+        if late_seconds > 0:
+            message = f"its turn would come in about {wait_seconds:.0f} s, after its deadline"
+            raise Busy(message, retry_seconds(late_seconds))
+
+    def admit(
+        self,
+        tenant: str,
+        job: str,
+        deadline: float,
+        priority: Priority = "training",
+        begun: bool = False,
+    ) -> Admission:
+        """Return a context that waits for a ticket and holds the ticket until the end of the block.
+
+        The context raises DeadlinePassed if `deadline` passes first, and Cancelled if the service
+        drains. Items of begun work (`begun`) stay in the queue while the service drains.
+        """
+        return Admission(self, tenant, job, deadline, priority, begun)
+
+    def slot_seconds(self) -> float:
+        """Return the slot time that a ticket has had which is out since the beginning."""
+        return self._slot_time.read(self._busy)
+
+    def lend(self, tickets: int) -> None:
+        """How many more tickets may be out, because so many running evaluations leave their core."""
+        self._lent = max(tickets, 0)
+        self._dispatch()
+
+    async def drain(self) -> None:
+        """Refuse new work from now on; cancel waiting items, except items of begun work."""
+        self._draining = True
+        for number, waiter in enumerate(self._order.dismiss(self._begun), 1):
+            if not waiter.done():
+                waiter.set_result(Cancelled(DRAINING))
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _enter(
+        self, tenant: str, job: str, deadline: float, priority: Priority, begun: bool
+    ) -> tuple[Place, float]:
+        """Wait for a ticket; return the lanes of the item and the seconds charged so far."""
+        if self._draining and not begun:
+            raise Cancelled(DRAINING)
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        place = self._order.join(tenant, job, waiter, priority)
+        self._dispatch()
+        if not waiter.done():
+            if begun:
+                self._begun.add(waiter)
+            await self._wait(waiter, place, deadline)
+        granted = waiter.result()
+        if isinstance(granted, Failure):
+            raise granted
+        assert isinstance(granted, float), "a ticket's result is what was charged for it"
+        return place, granted
+
+    async def _wait(self, waiter: Waiter, place: Place, deadline: float) -> None:
+        self._deadlines.watch(waiter, deadline)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # The ticket may arrive in the same loop iteration as the cancellation.
+            if not waiter.cancelled() and isinstance(granted := waiter.result(), float):
+                self._leave(place, granted, 0.0)
+            raise
+        finally:
+            self._begun.discard(waiter)
+            self._deadlines.forget(waiter, deadline)
+            self._order.leave(place, waiter)
+
+    def _leave(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
+        self._add_busy(-1)
+        self._returned.add()
+        self._order.charge(place, guess_seconds, held_seconds)
+        self._dispatch()
+
+    async def _begin_alone(self) -> None:
+        waiter = self._exclusive.join()
+        self._add_busy(-1)
+        self._dispatch()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                self._exclusive.leave(waiter)
+                self._add_busy(1)  # the ticket is still to be returned
+            else:  # the turn came in the same iteration of the loop as the cancellation
+                self._end_alone()
+            raise
+
+    def _end_alone(self) -> None:
+        self._exclusive.end()
+
+    def _add_busy(self, tickets: int) -> None:
+        self._slot_time.read(self._busy)
+        self._busy += tickets
+
+    def _dispatch(self) -> None:
+        while self._busy < self.slots + self._lent and len(self._order):
+            if self._exclusive.holds_up():
+                break
+            taken = self._order.pop_next()
+            if taken is None:
+                break
+            waiter, guess_seconds = taken
+            self._add_busy(1)
+            waiter.set_result(guess_seconds)
+        if not self._busy and self._exclusive.begin():
+            self._add_busy(1)
+        if not len(self._order):
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self.clock()
+
+
+class Admission:
+    """Context of an item in the queue: first the wait for a ticket, then the ticket in use."""
+
+    __slots__ = ("_asked", "_deadline", "_guess_seconds", "_place", "_queue", "_since")
+
+    def __init__(
+        self,
+        queue: FairQueue,
+        tenant: str,
+        job: str,
+        deadline: float,
+        priority: Priority,
+        begun: bool,
+    ) -> None:
+        self._queue = queue
+        self._asked = (tenant, job, deadline, priority, begun)
+        self._deadline = deadline
+
+    async def __aenter__(self) -> Ticket:
+        asked = self._queue.clock()
+        if asked >= self._deadline:
+            raise DeadlinePassed("the deadline passed before it was judged")
+        self._place, self._guess_seconds = await self._queue._enter(*self._asked)
+        self._since = self._queue.slot_seconds()
+        return Ticket(self._queue.clock() - asked, self._queue)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        held_seconds = self._queue.slot_seconds() - self._since
+        self._queue._leave(self._place, self._guess_seconds, held_seconds)

@@ -1,0 +1,128 @@
+"""Result cache with request coalescing: identical work is judged once.
+
+The key is a hash of the tenant and of every input to the verdict. Tenants share no results. The
+cache stores only successful results. A follower waits for the leader, the task that does the work.
+If the leader is cancelled or passes its own deadline, a follower takes over. Followers share every
+other failure, for example a lost sandbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from proctor_client.wire import CacheResult
+from proctor_service.errors import Cancelled, DeadlinePassed, Failure
+from proctor_service.scheduling.deadlines import Deadlines, set_results
+
+T = TypeVar("T")
+
+
+class _Gone:
+    """The leader ended without a result or a shareable failure."""
+
+
+class _Landed(Generic[T]):
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+
+class _Flight:
+    """Work in progress, with the futures of its followers."""
+
+    __slots__ = ("followers",)
+
+    def __init__(self) -> None:
+        self.followers: dict[asyncio.Future[object], None] = {}
+
+
+class Cache(Generic[T]):
+    """Least-recently-used results by key, bounded by entries and by bytes."""
+
+    def __init__(
+        self,
+        max_entries: int,
+        max_bytes: int,
+        size_bytes: Callable[[T], int],
+        deadlines: Deadlines,
+    ) -> None:
+        self._max_entries = max_entries
+        self._max_bytes = max_bytes
+        self._size_bytes = size_bytes
+        self._deadlines = deadlines
+        self._kept: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._kept_bytes = 0
+        self._flights: dict[bytes, _Flight] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def size(self) -> int:
+        """Approximate size of the stored results in bytes."""
+        return self._kept_bytes
+
+    async def once(
+        self, key: bytes | None, deadline: float, work: Callable[[], Awaitable[T]]
+    ) -> tuple[T, CacheResult]:
+        """Return the result of `work` and the way the cache served the request.
+
+        A stored result is a "hit", a result shared with a running leader is "coalesced", and own
+        work is a "miss". Without a key, `work` always runs. Raises the errors of `work`, and
+        DeadlinePassed if `deadline` (monotonic clock) passes while this call follows a leader.
+        """
+        if key is None or self._max_entries == 0:
+            return await work(), "miss"
+        while True:
+            if (kept := self._kept.get(key)) is not None:
+                self._kept.move_to_end(key)
+                return kept[0], "hit"
+            flight = self._flights.get(key)
+            if flight is None:
+                return await self._lead(key, work), "miss"
+            landed = await self._follow(flight, deadline)
+            if isinstance(landed, Failure):
+                # Raise a copy: a shared exception would collect the tracebacks of all tasks.
+                raise type(landed)(landed.message)
+            if isinstance(landed, _Landed):
+                return landed.value, "coalesced"
+
+    async def _lead(self, key: bytes, work: Callable[[], Awaitable[T]]) -> T:
+        flight = self._flights[key] = _Flight()
+        landed: object = _Gone()
+        try:
+            value = await work()
+            self._remember(key, value)
+            landed = _Landed(value)
+            return value
+        except Failure as failure:
+            if not isinstance(failure, Cancelled | DeadlinePassed):
+                landed = failure
+            raise
+        finally:
+            del self._flights[key]
+            set_results(flight.followers, landed)
+
+    async def _follow(self, flight: _Flight, deadline: float) -> object:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        flight.followers[future] = None
+        self._deadlines.watch(future, deadline)
+        try:
+            return await future
+        finally:
+            flight.followers.pop(future, None)
+            self._deadlines.forget(future, deadline)
+
+    def _remember(self, key: bytes, value: T) -> None:
+        size = self._size_bytes(value)
+        if size > self._max_bytes:
+            return
+        self._kept[key] = (value, size)
+        self._kept_bytes += size
+        while len(self._kept) > self._max_entries or self._kept_bytes > self._max_bytes:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._kept_bytes -= gone

@@ -1,0 +1,147 @@
+"""A real service in a process of its own, which a test may kill and start again at the same address.
+
+For tests that run in a trainer's environment, where the service is not installed: it runs in the one
+that `make install` makes, or in that of PROCTOR_SERVICE_PYTHON.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60.0
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+class ServiceProcess:
+    """Runs while the block does. `url` stays the same over kills and starts."""
+
+    def __init__(self, **settings: str) -> None:
+        self._group: Path | None = None
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._settings = settings
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lives: list[int] = []
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
+
+    def within(self, group: Path) -> Self:
+        """Has it start in a cgroup, a directory of version 1."""
+        self._group = group
+        return self
+
+    @property
+    def pid(self) -> int:
+        """Of the service that runs."""
+        assert self._child is not None, "it does not run"
+        return self._child.pid
+
+    def start(self) -> None:
+        """Starts it, and waits until it is ready."""
+        assert self._child is None, "it runs"
+        python = os.environ.get("PROCTOR_SERVICE_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
+        arguments = ["-m", "proctor_service", "serve", "--port", str(self.port)]
+        clean = {name: value for name, value in os.environ.items() if "PROCTOR_" not in name}
+        enter = []
+        if self._group is not None:
+            enter = ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', f"{self._group}/cgroup.procs"]
+        self._child = subprocess.Popen(
+            [*enter, python, *arguments, "--end-with-parent", str(os.getpid())],
+            env={
+                **clean,
+                "PYTHONPATH": f"{ROOT}/client{os.pathsep}{ROOT}/service",
+                **self._settings,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        self._lives.append(self._child.pid)
+        turns = int(START_SECONDS / 0.02)
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
+            while not _is_ready(http):  # another process has no event for us
+                turns -= 1
+                assert turns > 0, self._last_words()
+                assert self._child.poll() is None, self._last_words()
+                threading.Event().wait(0.02)
+
+    @property
+    def logged(self) -> str:
+        """The text that it has written so far, in all its lives."""
+        descriptor = self._log.fileno()  # its position is the service's: nobody else may move it
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+
+    def kill(self) -> None:
+        """Kills it, without a word: SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Has it end in good order: SIGTERM."""
+        self._end(signal.SIGTERM)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends it, if it runs."""
+        if self._child is not None:
+            self._end(signal.SIGTERM)
+        self._log.close()
+        remove_groups_of(self._lives)
+
+    def _end(self, sign: signal.Signals) -> None:
+        assert self._child is not None, "it does not run"
+        self._child.send_signal(sign)
+        self._child.wait(START_SECONDS)
+        self._child = None
+
+    def _last_words(self) -> str:
+        return self.logged[-4000:]
+
+
+def remove_groups_of(pids: Iterable[int]) -> None:
+    """Removes the cgroups of services that were killed, as the next one to start would."""
+    turns = int(START_SECONDS / 0.02)
+    while left := [found for pid in pids for found in CGROUPS.rglob(f"proctor-{pid}-*")]:
+        for group in left:
+            for directory in (*group.glob("*/"), group):
+                with suppress(OSError):  # what is in it may not be gone yet
+                    directory.rmdir()
+        turns -= 1
+        assert turns > 0, f"these stay: {left}"
+        threading.Event().wait(0.02)
+
+
+def _is_ready(http: httpx.Client) -> bool:
+    try:
+        return http.get("/readyz").status_code == 200
+    except httpx.HTTPError:
+        return False
