@@ -1,9 +1,10 @@
-"""How values of built-in types and of ``collections`` are read; by the tag of their form.
+"""Decoders for built-in types and the types of ``collections``, by tag of the wire form.
 
-A leaf's function answers the value. A container is three things: where its parts begin in the form;
-what makes the empty container, None for one that is built from its parts; and what finishes it from
-the decoded parts, None for a list. The finisher is given the container's weight, its expanded size
-in parts, which bounds what comparing all of its parts costs.
+The function of a leaf returns the value. A container has three entries: the index of its first
+part in the wire form; a function that makes the empty container, or None if the container is made
+from its parts; and a function that finishes the container from the decoded parts, or None for a
+list. The last function takes the container's weight: its expanded size, counted in parts. The
+weight bounds the cost of comparing all parts.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _text(decoder: Any, wire: list[Any]) -> str:
 
 
 def _nan(decoder: Any, wire: list[Any]) -> float:
-    """A NaN that is an object of its own."""
+    """Return a new NaN object. A later back-reference returns the same object."""
     value = float("nan")
     decoder.remember(value)
     return value

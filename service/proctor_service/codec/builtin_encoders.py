@@ -1,7 +1,8 @@
-"""How values of built-in types and of ``collections`` are written; by the ``id`` of their type.
+"""Encoders for built-in types and the types of ``collections``, by ``id`` of the type.
 
-A leaf's function answers its form. A container's function answers the head of its form and its
-parts, a snapshot, because encoding a part may run code that changes the whole.
+The function of a leaf returns the wire form. The function of a container returns the head of the
+wire form, and a snapshot of the parts, because encoding a part may run code that changes the
+container.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _is_ascii = str.isascii
 _float_of, _int_of, _str_of = float.__float__, int.__int__, str.__str__
 _encode_text, _bytes_hex = str.encode, bytes.hex
 _nan = math.nan
-# JSON would make one character of these two.
+# A JSON parser would merge this surrogate pair into one character.
 _surrogate_pair = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
 
 BUILTIN_TYPES: dict[str, type] = {
@@ -62,7 +63,7 @@ def _float(encoder: Any, value: Any) -> Any:
     number = _float_of(_of(value))
     if number == number or value is _nan:
         return number
-    # NaN is equal to itself only by identity, so which NaN it is matters.
+    # Containers compare NaN by identity, so the encoding keeps the identity of each NaN.
     if number is value:
         return ["npnan"] if value is loaded("numpy", "nan") else encoder.numbered(value, ["nan"])
     return number
@@ -135,7 +136,7 @@ def _as_leaf(opener: Opener) -> Leaf:
 
 
 def _close_set(encoder: Any, value: Any, out: list[Any]) -> None:
-    """Says where the items lie in the table, if the order of the items alone would not."""
+    """Add the table layout to a set if the order of the items alone cannot restore the order."""
     kind = _type(value)
     layout = set_order.layout_of(value) if kind is _set or kind is _frozenset else None
     if layout is not None and encoder.affords(set_order.cost(layout)):
@@ -162,7 +163,7 @@ _BASE_CONTAINERS: dict[int, Opener] = {
     id(dict): lambda encoder, value: (["d"], _flat(_dict.items(_of(value)))),
     id(collections.deque): _deque,
 }
-# What a subclass crosses as: the first of these in its method resolution order.
+# A subclass is encoded as the first of these types in its method resolution order.
 BASES: dict[int, Leaf] = {
     **_BASE_LEAVES,
     **{key: _as_leaf(opener) for key, opener in _BASE_CONTAINERS.items()},
@@ -184,7 +185,7 @@ CONTAINERS: dict[int, Opener] = {
     id(type(_OrderedDict().items())): _items_view,
 }
 CLOSING: dict[str, Callable[[Any, Any, list[Any]], None]] = {"s": _close_set, "fs": _close_set}
-# A reference may point to one of these from within itself.
+# A container of these types may hold a reference to itself.
 FILLED_LATER = frozenset(
     map(
         id,

@@ -1,10 +1,10 @@
-"""JSON to Python values, from a source that nobody trusts.
+"""Decoder from untrusted JSON to Python values.
 
-Whatever is wrong with the input raises ``Malformed``. No code is looked up by a name that the input
-chose, and sizes are checked before anything is built: the expanded size is counted as containers
-open and as references are met, so a set of tuples that share a deep tuple, or a graph of lists that
-stands for millions, ends the decoding before anything is hashed. Hashes that collide are refused
-after a bounded time (``tables``). Nothing recurses over data.
+Every defect of the input raises ``Malformed``. The input can only select types and functions from
+fixed tables. The decoder checks sizes before building: the expanded size grows with each opened
+container and each reference. So a set of tuples that share a deep tuple, or a graph of lists that
+expands to millions, ends the decoding before any hashing. Colliding hashes raise ``Malformed``
+after a bounded time (``tables``). The decoder uses loops instead of recursion over data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     ResolveHandle = Callable[[list[Any], Any], Any]
 
-# Handles nest by calls, so an encoder never gets far beyond its own bound.
+# Nested handles use recursion, so an encoding's depth stays close to ``MAX_DEPTH``.
 _MAX_DEPTH = MAX_DEPTH + 100
 _NAN = math.nan
 _PLAIN_SECONDS = 2e-6
@@ -29,12 +29,12 @@ _HANDLE_SECONDS = 5e-4
 
 
 class Decoder:
-    """One decoding. ``kept`` holds the containers in the order of their numbers.
+    """State of one decoding. ``kept`` holds the containers in the order of their numbers.
 
-    ``resolve_handle`` is called with a reference as it arrived, and a function that decodes the
-    content of its built-in base (or answers ``NO_BASE``). Whatever else the reference holds must be
-    decoded in the order in which it was encoded. ``known`` answers what a reference to an earlier
-    message means.
+    ``resolve_handle`` takes the wire form of a reference, and a function that decodes the content
+    of the object's built-in base (or returns ``NO_BASE``). ``resolve_handle`` must decode all other
+    parts of the reference in the order of their encoding. ``known`` returns the container of a
+    reference to an earlier message.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Decoder:
         self._depth = 0
 
     def decode(self, wire: Any) -> Any:
-        """The value of an encoding; may be called again, and numbers then go on."""
+        """Return the value of a wire form; later calls continue numbering. Raises ``Malformed``."""
         try:
             return self.visit(wire)
         except Malformed:
@@ -62,7 +62,7 @@ class Decoder:
             raise Malformed(f"not an encoded value: {type(error).__name__}") from None
 
     def visit(self, wire: Any) -> Any:
-        """One value and what it holds."""
+        """Decode one value and all values inside."""
         if type(wire) is int or wire is None:
             return wire
         found: list[Any] = []
@@ -70,7 +70,7 @@ class Decoder:
         return found[0]
 
     def visit_all(self, wires: Any, found: list[Any]) -> None:
-        """Appends the values of some encodings to a list."""
+        """Append the decoded values of several wire forms to a list."""
         outer: list[Any] = []
         form: list[Any] = []
         finish: Any = None
@@ -118,7 +118,7 @@ class Decoder:
                 append(value)
 
     def spend(self, size: int) -> None:
-        """Count bytes of the expanded size. Raises ``Malformed`` when there are too many."""
+        """Subtract bytes of the expanded size from the budget. Raises ``Malformed`` below 0."""
         self._left -= size
         if self._left < 0:
             raise Malformed("a value that is too large")
@@ -130,7 +130,7 @@ class Decoder:
         return len(self.kept) - 1
 
     def back(self, wire: list[Any]) -> Any:
-        """A container met before."""
+        """Return the container that a back-reference points to."""
         (number,) = wire[1:]
         if type(number) is not int or not 0 <= number < len(self.kept):
             raise Malformed("a reference to nothing")
@@ -141,13 +141,13 @@ class Decoder:
         return value
 
     def known(self, wire: list[Any]) -> Any:
-        """A container that an earlier message brought."""
+        """Return a container from an earlier message."""
         if self._known is None:
             raise Malformed("a reference to another message")
         return self._known(wire)
 
     def keep_and_fill(self, value: Any, wires: list[Any], fill: Callable[[list[Any]], None]) -> Any:
-        """Give a container that is rare the next number, and decode its parts into it."""
+        """Give a rare container the next number, and fill the container with its decoded parts."""
         number, before = len(self.kept), self._left
         found: list[Any] = []
         self._open(value, fill, found)
@@ -158,7 +158,7 @@ class Decoder:
         return value
 
     def handle(self, wire: list[Any]) -> Any:
-        """A reference to an object; without a resolver, what its built-in base holds."""
+        """Resolve a reference to an object; without a resolver, decode its built-in base."""
         number, before = len(self.kept), self._left
         self._open(PENDING, self, ())
         if self._resolve is not None:
@@ -171,14 +171,14 @@ class Decoder:
         return value
 
     def content(self, wire: list[Any]) -> Any:
-        """What the built-in base of a reference holds, or ``NO_BASE``."""
+        """Decode the content of a reference's built-in base, or return ``NO_BASE``."""
         info = wire[2] if len(wire) == 3 else None
         if type(info) is not dict or "base" not in info:
             return NO_BASE
         inner = len(self.kept)
         base = self.visit(info["base"])
         if len(self.kept) > inner:
-            # The content is nobody's container: it is not shared, and nothing refers to it.
+            # The content is a temporary copy: back-references point to the object instead.
             self.kept[inner] = None
         return base
 
@@ -189,7 +189,7 @@ class Decoder:
         return leaf(self, wire)
 
     def _open(self, target: Any, finish: Any, items: Any) -> None:
-        """Give a container the next number; one that needs no finish is the list of its items."""
+        """Give a container the next number; without ``finish``, keep the list of items."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise Malformed("nested too deep")
@@ -197,7 +197,7 @@ class Decoder:
         self._sizes.append(None)
 
     def _plain_handle(self, wire: list[Any]) -> Any:
-        """A reference that nobody resolves."""
+        """Decode a reference without a resolver: to the base's content, or an ``Opaque``."""
         info = wire[2] if len(wire) == 3 else {}
         if wire[0] != "h" or len(wire) < 2 or type(info) is not dict:
             raise Malformed("not a reference")
@@ -210,10 +210,10 @@ class Decoder:
 
 
 def decode(wire: Any, resolve_handle: ResolveHandle | None = None) -> Any:
-    """The value of an encoding, or ``Malformed``.
+    """Return the value of a wire form. Raises ``Malformed``.
 
-    ``resolve_handle(reference, content)`` turns references into objects. Without it a reference to
-    an instance of a subclass of a built-in type is that type's content, and any other reference an
-    ``Opaque``.
+    ``resolve_handle(reference, content)`` turns references into objects. Without this function, a
+    reference to an instance of a built-in type's subclass becomes the content of the built-in type,
+    and any other reference becomes an ``Opaque``.
     """
     return Decoder(resolve_handle).decode(wire)

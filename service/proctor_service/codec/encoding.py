@@ -1,12 +1,13 @@
-"""Python values to JSON, by exact built-in type.
+"""Encoder from Python values to JSON, by exact built-in type.
 
-Decisions are made by ``type(x)``, and content is taken with the built-in types' own methods: an
-object may lie in ``__class__``, ``__eq__``, ``__iter__`` or ``__len__``, and none of these is
-asked. ``None``, booleans, strings, floats and integers below 2**63 stand for themselves; everything
-else is a list that begins with a tag. A container met again is ``["r", n]``, n being its place in
-the order of first visits, so that shared parts stay shared. A dict is its keys and values in turn.
+The encoder decides by ``type(x)``, and reads content with the methods of the built-in types: an
+object may lie in ``__class__``, ``__eq__``, ``__iter__`` or ``__len__``, so the encoder calls
+none of these. ``None``, booleans, strings, floats and integers below 2**63 are encoded as
+themselves; all other values are lists that begin with a tag. A repeated container is ``["r", n]``,
+where n is the container's index in the order of first visits, so shared parts stay shared. A dict
+is a list of alternating keys and values.
 
-Nothing here recurses over data, so depth is bounded by ``MAX_DEPTH`` alone.
+The encoder uses loops instead of recursion over data, so only ``MAX_DEPTH`` bounds the depth.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
     MakeHandle = Callable[[Any], Any]
 
-# References of our own: a submission may put its own functions under these names.
+# Own references: a submission may replace the built-in functions with its own.
 _type, _id, _len, _iter, _is_ascii = type, id, len, iter, str.isascii
 _int, _str, _bool, _list, _dict, _none = int, str, bool, list, dict, type(None)
 
 _TYPE_NAMES = {id(item): name for name, item in BUILTIN_TYPES.items()}
 
 
-# Classes that wrap a built-in type: that type, and what reads the fields of an instance.
+# Classes that wrap a built-in type: the wrapped type, and a getter of an instance's fields.
 WRAPPERS: dict[int, tuple[type, Any]] = {
     _id(cls): (kind, vars(cls)["__dict__"].__get__)
     for cls, kind in ((UserList, list), (UserDict, dict), (UserString, str))
@@ -39,10 +40,11 @@ WRAPPERS: dict[int, tuple[type, Any]] = {
 
 
 class Encoder:
-    """One encoding: the back-references, and the budget that is left.
+    """State of one encoding: the back-references, and the remaining budget.
 
-    ``kept`` holds the containers in the order of their numbers; a peer shares the mutable ones
-    afterwards. ``known`` may answer a wire form for a container that the other side already has.
+    ``kept`` holds the containers in the order of their numbers; an RPC connection later shares the
+    mutable containers. ``known`` may return a wire form for a container that the other endpoint
+    already has.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Encoder:
         known: Callable[[Any], Any] | None = None,
     ) -> None:
         self.kept: list[Any] = []
-        # Whether numpy's arrays cross as lists, for a reader that has no numpy.
+        # True: encode numpy arrays as lists, for a reader without numpy.
         self.plain_arrays = False
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []
@@ -62,14 +64,14 @@ class Encoder:
         self._depth = 0
 
     def encode(self, value: Any) -> Any:
-        """The JSON form of a value; may be called again, and numbers then go on."""
+        """Return the wire form of a value. Later calls continue the numbering."""
         try:
             return self.visit(value)
         except RecursionError:
             raise ValueTooDeep("the value is nested too deep") from None
 
     def visit(self, value: Any) -> Any:
-        """One value and what it holds."""
+        """Encode one value and all values inside."""
         if value is None:
             return None
         out: list[Any] = []
@@ -77,7 +79,7 @@ class Encoder:
         return out[0]
 
     def visit_all(self, values: Iterable[Any], out: list[Any]) -> None:
-        """Appends the forms of some values, and of what they hold, to a list."""
+        """Append the wire forms of several values to a list, with all values inside."""
         outer: list[Any] = []
         children, number, before = _iter(values), -1, 0
         append = out.append
@@ -125,20 +127,20 @@ class Encoder:
                 append = out.append
 
     def spend(self, size: int) -> None:
-        """Count bytes of the expanded size against the budget."""
+        """Subtract bytes of the expanded size from the budget. Raises ``ValueTooLarge``."""
         self._left -= size
         if self._left < 0:
             raise ValueTooLarge("the value is too large")
 
     def affords(self, size: int) -> bool:
-        """Count bytes that can be done without, if the budget has them."""
+        """Spend bytes on an optional part; return False if they exceed a quarter of the budget."""
         if self._left < 4 * size:
             return False
         self._left -= size
         return True
 
     def numbered(self, value: Any, head: list[Any], parts: Iterable[Any] = ()) -> Any:
-        """A container that is rare: its form is a head, and the forms of its parts."""
+        """Encode a rare container: a head, followed by the wire forms of the parts."""
         known = self._enter(value)
         if known is not None:
             return known
@@ -149,7 +151,7 @@ class Encoder:
         return head
 
     def handle(self, value: Any) -> Any:
-        """Anything that is not plain: a reference, with the content of its built-in base."""
+        """Encode any other object as a reference, with the content of its built-in base."""
         known = self._enter(value)
         if known is not None:
             return known
@@ -167,7 +169,7 @@ class Encoder:
         return wire
 
     def _wrapped(self, value: Any) -> Any:
-        """The content of what wraps a built-in type, as UserList does; None for all else."""
+        """Encode the content of a wrapper of a built-in type, such as UserList; None for others."""
         for cls in class_mro(_type(value)):
             if _id(cls) in WRAPPERS:
                 kind, fields = WRAPPERS[_id(cls)]
@@ -190,7 +192,7 @@ class Encoder:
         return self.handle(value)
 
     def _enter(self, value: Any) -> Any:
-        """A reference if the container was met before; else it gets a number, and None."""
+        """Return a reference to a known container, or give a new container a number."""
         number = self._numbers.get(_id(value))
         if number is not None:
             return self._again(value, number)
@@ -222,7 +224,7 @@ class Encoder:
         self._sizes[number] = before - self._left
 
     def _base(self, value: Any) -> Any:
-        """The content of an instance of a subclass; it is numbered apart from the instance."""
+        """Encode the built-in content of an instance; instance and content have own numbers."""
         for cls in class_mro(_type(value)):
             leaf = BASES.get(_id(cls)) or library_encoder(cls)
             if leaf is not None:
@@ -231,17 +233,17 @@ class Encoder:
 
 
 def encode(value: Any, make_handle: MakeHandle | None = None) -> Any:
-    """The JSON form of a value.
+    """Return the wire form of a value.
 
-    ``make_handle`` is called with whatever is not plain and returns what stands for it. Without one
-    that is ``["h", 0, {"type": name, "base": content of a built-in base, "truth": when it needs no
-    call}]``. Raises ``ValueTooLarge`` and ``ValueTooDeep``, and whatever ``make_handle`` raises.
+    ``make_handle`` returns the wire form of an object that is not plain data. The default form is
+    ``["h", 0, {"type": name, "base": content of a built-in base, "truth": if known without a
+    call}]``. Raises ``ValueTooLarge``, ``ValueTooDeep``, and all exceptions of ``make_handle``.
     """
     return Encoder(make_handle).encode(value)
 
 
 def _describe(value: Any) -> Any:
-    """The class's name, and that its instances are true where nothing can say otherwise."""
+    """Describe an object by its class name, and as true if the class has no own truth value."""
     info: dict[str, Any] = {"type": class_name(_type(value))}
     members = [class_members(base) for base in class_mro(_type(value))]
     if not any("__bool__" in each or "__len__" in each for each in members):

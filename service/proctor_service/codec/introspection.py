@@ -1,4 +1,4 @@
-"""Reading values and classes past metaclasses, and without running code of theirs."""
+"""Inspection of values and classes without running their code or their metaclasses' code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class_members = type.__dict__["__dict__"].__get__
 
 
 def class_name(cls: type) -> str:
-    """``module.qualname`` of a class, whatever its metaclass says."""
+    """Return ``module.qualname`` of a class, past its metaclass; "?" if unknown."""
     try:
         module, name = _type_module(cls), _type_name(cls)
     except AttributeError:
@@ -28,13 +28,13 @@ def class_name(cls: type) -> str:
 
 
 def class_mro(cls: type) -> tuple[type, ...]:
-    """The real method resolution order, whatever the metaclass says."""
+    """Return the real method resolution order of a class, past its metaclass."""
     mro = _type_mro(cls)
     return mro if _type(mro) is _tuple else (cls, object)
 
 
 def derives(cls: type, *bases: type) -> bool:
-    """``issubclass`` without asking a class: its metaclass may say that it equals any other."""
+    """Compute ``issubclass`` by identity: a metaclass may claim equality with any class."""
     for each in class_mro(cls):
         for base in bases:
             if each is base:
@@ -43,13 +43,13 @@ def derives(cls: type, *bases: type) -> bool:
 
 
 def loaded(module: str, name: str) -> Any:
-    """``module.name`` if that module is loaded, else None."""
+    """Return ``module.name`` if the module is loaded, else None."""
     found = _modules.get(module)
     return _module_dict(found).get(name) if _type(found) is ModuleType else None
 
 
 class Content:
-    """An instance of a subclass, to be encoded as its built-in base."""
+    """Wrapper that marks an instance of a subclass for encoding as its built-in base."""
 
     __slots__ = ("value",)
 
@@ -58,5 +58,5 @@ class Content:
 
 
 def content_of(value: Any) -> Any:
-    """The instance, if it came wrapped as ``Content``."""
+    """Unwrap a ``Content``; return any other value unchanged."""
     return value.value if _type(value) is Content else value

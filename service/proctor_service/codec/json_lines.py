@@ -1,7 +1,7 @@
-"""JSON without recursion: for values nested deeper than the interpreter's own parser goes.
+"""JSON parser and writer without recursion, for values nested beyond the recursion limit.
 
-The interpreter's parser and writer are far faster, and come first. These two take over where those
-hit the recursion limit, so nesting costs no stack.
+The interpreter's own parser and writer are far faster and run first. After a RecursionError, this
+module takes over; here, nesting uses no stack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MAX_NESTING = 20_000
 _RUN_CHARACTERS = 1 << 16
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-# Scalars that are each followed by a comma, so one scalar is never cut in two.
+# A comma must follow each scalar, so a cut never splits a scalar.
 _run = re.compile(rf'(?:(?:{_STRING}|[^][{{}}",:]+),)+', re.DOTALL).match
 _scalar = re.compile(rf'{_STRING}|[^][{{}}",:]+', re.DOTALL).match
 _key = re.compile(rf"\s*({_STRING})\s*:\s*", re.DOTALL).match
@@ -25,7 +25,7 @@ _space = re.compile(r"[ \t\r\n]*").match
 
 
 def parse(text: str) -> Any:
-    """The value of a JSON text. Raises ``ValueError``; never ``RecursionError``."""
+    """Return the value of a JSON text. Raises only ``ValueError``, for any nesting."""
     parser = _Parser(text)
     while parser.open or not parser.found:
         parser.step()
@@ -40,18 +40,18 @@ def _skip(text: str, at: int) -> int:
 
 
 class _Parser:
-    """A position in the text, and the containers that are open there, outermost first."""
+    """Parser state: a position in the text, and the open containers, outermost first."""
 
     def __init__(self, text: str) -> None:
         self.at = 0
         self.found: list[Any] = []
         self.open: list[Any] = []
         self._text = text
-        # Whether a value must come next: at the start, and after a comma.
+        # True at the start of a container and after a comma: a value must come next.
         self._wanted = True
 
     def step(self) -> None:
-        """Reads a bracket, a key with what follows it, or a run of scalars."""
+        """Read a bracket, a comma, a key with its value, or a run of scalars."""
         text = self._text
         self.at = _skip(text, self.at)
         mark = text[self.at : self.at + 1]
@@ -116,7 +116,7 @@ class _Parser:
 
 
 def write(wire: Any) -> str:
-    """The JSON text of lists, of dicts with text as keys, and of scalars; ASCII, without spaces."""
+    """Return the JSON text of lists, dicts with text keys, and scalars; ASCII, without spaces."""
     pieces: list[str] = []
     put = pieces.append
     frames: list[Any] = []

@@ -1,12 +1,11 @@
-"""Why a value may not cross between two interpreters, and the bounds that decide it.
+"""Size limits and errors of the codec.
 
-``ValueTooLarge`` and ``ValueTooDeep`` are raised while encoding, ``Malformed`` while decoding. A
-decoder raises nothing else, whatever it is fed: what it reads was written by code that nobody
-trusts.
+Encoding raises ``ValueTooLarge`` and ``ValueTooDeep``, decoding raises ``Malformed``. The input of
+a decoder is untrusted, so ``Malformed`` is the only exception for any input.
 
-The *expanded size* of a value is what it would take with all sharing written out, in bytes: 32 for
-each part, and the length of text. A reference to a finished container counts as much as that
-container; one to a container that is still open (a cycle) counts as one part.
+The *expanded size* of a value is its size in bytes with all shared parts repeated: 32 for each
+part, plus the length of text. A reference to a finished container counts as much as the
+container; a reference to a container that is still open (a cycle) counts as one part.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from __future__ import annotations
 PART_BYTES = 32
 # Two million parts, or 64 MB of text.
 MAX_EXPANDED_BYTES = 64 * 1024 * 1024
-# What is decoded may be somewhat larger: both sides need not count alike to the last byte.
+# A decoder accepts more than an encoder sends, because their counts may differ slightly.
 MAX_DECODED_BYTES = MAX_EXPANDED_BYTES + MAX_EXPANDED_BYTES // 4
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 1000
 
 
 class ValueTooLarge(Exception):
-    """The value has more parts or more text than may cross."""
+    """The value has more parts or more text than the limits allow."""
 
 
 class ValueTooDeep(Exception):
-    """The value is nested deeper than may cross, or is a tuple that contains itself."""
+    """The value is nested deeper than the limit, or is an immutable container in a cycle."""
 
 
 class Malformed(ValueError):
-    """What arrived is not an encoding of anything."""
+    """The input is not a valid encoding."""
 
 
-NO_BASE = object()  # in place of the content of an object whose class has no built-in base
+NO_BASE = object()  # content of an object without a built-in base class
 
 
 class Opaque:
-    """What isn't plain: it has a class's name, equals nothing but itself, and can do nothing."""
+    """Placeholder for an object: has a class name and a truth value, equals only itself."""
 
     __slots__ = ("truth", "type_name")
 

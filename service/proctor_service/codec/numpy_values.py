@@ -1,8 +1,8 @@
-"""numpy's arrays and scalars: how they cross.
+"""Codec for numpy arrays and scalars.
 
-Nothing here imports numpy while encoding: an array can only exist where it is loaded. Arrays come
-back as arrays only where the decoder asks for them; elsewhere, in the service above all, a scalar
-is its plain value, and an array is opaque.
+Encoding never imports numpy: an array exists only if numpy is already loaded. Decoding makes numpy
+values only if the decoder wants numpy. Otherwise, as in the service, a scalar becomes its plain
+value if it has one, and an array becomes an ``Opaque``.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _MAX_ITEMS = 4_000_000
 
 
 def encoder_of(cls: type, mro: tuple[type, ...]) -> Callable[[Any, Any], Any] | None:
-    """What encodes instances of a class of numpy; else None."""
+    """Return the encoder for instances of a numpy class, else None."""
     generic = loaded("numpy", "generic")
     if generic is None:
         return None
     if cls is loaded("numpy", "ndarray"):
         return _array
-    # By identity: a metaclass may say that its classes equal any other.
+    # By identity: a metaclass may claim that its classes equal any class.
     return _scalar if _any(each is generic for each in mro) else None
 
 
 def numpy_for(decoder: Any) -> Any:
-    """numpy, if the decoder wants it and it is there; else None."""
+    """Return numpy if the decoder wants numpy and the import succeeds, else None."""
     try:
         return _import_module("numpy") if decoder.wants_numpy else None
     except ImportError:
@@ -76,7 +76,7 @@ def _array(encoder: Any, value: Any) -> Any:
 
 
 def _dtype(kind: Any) -> Any:
-    """The form of a type of items; None for one that holds objects among other things."""
+    """Return the wire form of a dtype; None for nested objects or titles other than text."""
     if kind.char == "O":
         return "|O"
     if kind.hasobject:
@@ -90,7 +90,7 @@ def _dtype(kind: Any) -> Any:
     fields = [kind.fields[name] for name in kind.names]
     names = [[name, *field[2:]] for name, field in zip(kind.names, fields)]  # noqa: B905
     if not all(_type(part) is _str for name in names for part in name):
-        return None  # a field may have anything hashable for its title
+        return None  # any hashable value may be the title of a field
     forms = [_dtype(field[0]) for field in fields]
     if None in forms:
         return None
@@ -127,7 +127,7 @@ def _to_dtype(numpy: Any, form: Any, nesting: int = 0) -> Any:
 
 
 def _count(shape: Any) -> int:
-    """How many items an array of this shape has."""
+    """Return the number of items in an array of this shape. Raises ``Malformed``."""
     if _type(shape) is not _list or _len(shape) > _MAX_DIMENSIONS:
         raise Malformed("not a shape")
     count, empty = 1, False
@@ -157,7 +157,7 @@ def _to_scalar(decoder: Any, wire: list[Any]) -> Any:
         kind = _to_dtype(numpy, wire[1])
         if kind.char == "O":
             raise Malformed("not a scalar")
-        # An array would drop the zeros that a text or bytes end with.
+        # An array would drop trailing zeros of text and bytes.
         found = kind.type(content) if kind.kind in "SU" else numpy.array(content, dtype=kind)[()]
         if not isinstance(found, numpy.generic):
             raise Malformed("not a scalar")

@@ -1,4 +1,4 @@
-"""Values as text for a message: short, and without running anybody's code."""
+"""Short text of values for messages, made without running code of foreign classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BRACKETS: dict[Any, tuple[str, str]] = {
 
 
 def show(value: Any, limit: int = 200) -> str:
-    """Like ``repr``, cut at ``limit`` characters; objects of other classes only by their class."""
+    """Return a text like ``repr``, at most ``limit`` characters; other objects by class name."""
     parts: list[str] = []
     _write(value, parts, [limit], 0)
     text = "".join(parts)
@@ -46,7 +46,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
         _write_items(value, parts, left, depth)
         return
     if kind in (str, bytes, bytearray):
-        # A lone surrogate can't be written out, so it is shown escaped.
+        # UTF-8 cannot encode a lone surrogate, so the text shows an escape.
         text = repr(value[: left[0] + 8]).encode("utf-8", "backslashreplace").decode()
     elif kind is int and value.bit_length() > 1000:
         text = f"<an integer of {value.bit_length()} bits>"
@@ -65,7 +65,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
 
 
 def _repr(value: Any) -> str:
-    """The text of a value of our own types; some numbers are longer than Python writes out."""
+    """Return ``repr`` of a value; the class name if Python refuses to print a long number."""
     try:
         return repr(value)
     except ValueError:

@@ -1,16 +1,18 @@
-"""The order in which a set iterates, carried to another interpreter with the same hash seed.
+"""Transfer of a set's iteration order to another interpreter with the same hash seed.
 
 A set is an open-addressing table (Objects/setobject.c of CPython 3.8 to 3.14): an item lies in the
 first free slot of its probe sequence, and iteration goes by slots. The sequence begins at ``hash &
-mask``; each place is followed by ``LINEAR_PROBES`` more where the table has them, and the next
-place mixes in ``perturb``, the higher bits of the hash. So the order depends on the size of the
-table, on the order of insertion, and on removed items, whose slots stay taken until the next resize.
+mask``; each slot is followed by ``LINEAR_PROBES`` more if the table has enough slots, and the next
+start mixes in ``perturb``, the higher bits of the hash. So the order depends on the size of the
+table, on the order of insertion, and on removed items, since their slots stay taken until the next
+resize.
 
-The sender first rebuilds the set from its own order. Where that does not iterate alike it reads the
-table by ctypes, and sends a *layout*: ``[slots of the table, steps]``, a step being the index of an
-item to insert, or ``-1 - slot`` for a removed item. The receiver carries out the steps with fillers
-for the removed items, and compares the order. A layout is hostile data and can change the order of
-iteration, never the content. Without ctypes, or with threads about, there is no layout.
+The sender first rebuilds the set from the iteration order. If the rebuilt set iterates differently,
+the sender reads the table with ctypes and sends a *layout*: ``[slots of the table, steps]``. A step
+is the index of an item to insert, or ``-1 - slot`` for a removed item. The receiver executes the
+steps, with fillers for the removed items. A layout is hostile data: a layout can change the order
+of iteration, but never the content. Without ctypes, or with other threads, the sender sends no
+layout.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 try:
     import ctypes
-except ImportError:  # a build without it: the content crosses all the same
+except ImportError:  # a Python build without ctypes: only the order is lost
     ctypes = None  # type: ignore[assignment]
 
 LINEAR_PROBES = 9
@@ -48,9 +50,10 @@ _NESTED = frozenset(map(id, (tuple, frozenset)))
 
 
 def layout_of(value: Any) -> list[Any] | None:
-    """What a receiver needs besides the items in their order; None if nothing, or if unknown.
+    """Return the layout of a set, or None if the order of the items suffices.
 
-    Only items that are built-in throughout are hashed: others would run their own code.
+    None also if the table is unreadable, or if an item is of another type than a built-in type,
+    because hashing the item would run its code.
     """
     items = _list(value)
     if _len(items) < 2 or not _is_plain(items):
@@ -66,12 +69,12 @@ def layout_of(value: Any) -> list[Any] | None:
 
 
 def cost(layout: list[Any]) -> int:
-    """Bytes of the expanded size that a layout counts as."""
+    """Return the expanded size of a layout in bytes."""
     return _SLOT_BYTES * int(layout[0]) + _WORD * _len(layout[1])
 
 
 def check(layout: Any, count: int) -> None:
-    """Raise ``Malformed`` unless a layout is possible for so many items."""
+    """Check that a layout is valid for ``count`` items. Raises ``Malformed``."""
     if _type(layout) is not list or _len(layout) != 2:
         raise Malformed("not a layout")
     size, steps = layout
@@ -87,10 +90,10 @@ def check(layout: Any, count: int) -> None:
 
 
 def place(target: set[Any], items: list[Any], layout: list[Any], weight: int) -> None:
-    """Fill an empty set by a layout that was checked; its order is as sent, if that is possible.
+    """Fill an empty set by a checked layout, in the sender's order if possible.
 
-    ``weight`` bounds the cost of comparing all items, in parts. Raises ``Malformed`` for items
-    whose hashes collide too much.
+    ``weight`` bounds the cost of comparing all items, in parts. Raises ``Malformed`` for too many
+    hash collisions.
     """
     size, steps = layout
     fillers = {step: _Filler(-1 - step) for step in steps if step < 0}
@@ -98,18 +101,18 @@ def place(target: set[Any], items: list[Any], layout: list[Any], weight: int) ->
     if sequence and size > _SMALL_SLOTS:
         _reserve(target, sequence[0], size)
     fill_set(target, sequence, weight + _len(fillers), _SECONDS_EACH)
-    for filler in fillers.values():  # one by one: `difference_update` would shrink the table
+    for filler in fillers.values():  # in a loop, because `difference_update` would shrink the table
         target.discard(filler)
     if _len(target) != _len(items):
         fill_set(target, items, weight, _SECONDS_EACH)
 
 
 def freeze(items: list[Any], layout: list[Any], weight: int) -> frozenset[Any]:
-    """The frozenset of some items that iterates as they are listed, if one can be made."""
+    """Return a frozenset of the items, in the listed order of iteration if possible."""
     ordered = [items[step] for step in layout[1] if step >= 0]
     found: set[Any] = set()
     fill_set(found, ordered, weight, _SECONDS_EACH)
-    # A union with a dict gets a table for the keys of both, before any of them is added.
+    # A union with a dict resizes the table for the keys of both before adding a key.
     keys = max(layout[0] // 4, 5)
     added = min(_len(ordered), keys - 1)
     start = _frozenset(ordered[: keys - added])
@@ -120,11 +123,11 @@ def freeze(items: list[Any], layout: list[Any], weight: int) -> frozenset[Any]:
 
 
 class _Stop(Exception):
-    """A set met a tripwire."""
+    """Raised by a tripwire to end the update of a set."""
 
 
 class _Filler:
-    """An object whose slot can be chosen; a tripwire when comparing it ends an update."""
+    """Object with a chosen slot. As a tripwire, its comparison raises ``_Stop``."""
 
     __slots__ = ("slot", "trips")
 
@@ -142,10 +145,10 @@ class _Filler:
 
 
 def _reserve(target: set[Any], first: Any, size: int) -> None:
-    """Give an empty set its first item, and a table of so many slots.
+    """Give an empty set its first item, and a table of ``size`` slots.
 
-    A set that is updated from a dict grows once, by the number of keys, before it takes the first
-    key. That one raises when it is compared, so nothing but the larger table stays.
+    An update from a dict resizes the table once, by the number of keys, before inserting the first
+    key. The first key is a tripwire: its comparison raises, so only the larger table remains.
     """
     target.add(first)
     tripwire = _Filler(_hash(first))
@@ -170,12 +173,12 @@ def _is_plain(items: list[Any]) -> bool:
 
 
 def _same(value: Any, items: list[Any]) -> bool:
-    """Tell whether a set iterates as listed, by identity."""
+    """Tell whether a set iterates in the order of the list, by identity."""
     return _len(value) == _len(items) and all(map(_is, value, items))
 
 
 def _slots(value: Any) -> list[int | None] | None:
-    """The table: for each slot the id of its item, 0 for a removed one, None for a free one."""
+    """Return for each slot the id of its item, 0 for a removed item, None for a free slot."""
     if ctypes is None or object.__basicsize__ != 2 * _WORD or _threads() > 0:
         return None
     fields = (ctypes.c_ssize_t * _FIELDS).from_address(_id(value) + object.__basicsize__)
@@ -193,7 +196,7 @@ def _slots(value: Any) -> list[int | None] | None:
 
 
 def _steps(slots: list[int | None], numbers: dict[int, int], value: Any) -> list[int]:
-    """An order of insertion that leads to the table: whoever is in the way goes before."""
+    """Return an order of insertion that leads to the table: blocking items come first."""
     mask = _len(slots) - 1
     hashes = {_id(item): _hash(item) for item in value}
     steps: list[int] = []
@@ -221,7 +224,7 @@ def _steps(slots: list[int | None], numbers: dict[int, int], value: Any) -> list
 
 
 def _before(hashed: int, slot: int, mask: int) -> list[int]:
-    """The slots that an item tried before the one it lies in."""
+    """Return the slots of an item's probe sequence before its own slot."""
     found: list[int] = []
     for each in _probe_slots(hashed, mask):
         if each == slot or _len(found) > mask:

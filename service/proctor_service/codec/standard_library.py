@@ -1,7 +1,7 @@
-"""Values of the standard library: how they cross.
+"""Codec for values of the standard library.
 
-Encoding imports nothing: a value of a class can only exist where its module is loaded. Decoding
-imports what it needs, from a fixed list.
+Encoding uses loaded modules only: a value exists only if its module is loaded. Decoding imports
+modules from a fixed list.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Visitor(Protocol):
-        """What encodes, or decodes, a part."""
+        """Interface of an encoder or decoder of one part."""
 
         def visit(self, value: Any) -> Any:
-            """The part on the other side of the encoding."""
+            """Return the encoded or decoded part."""
 
 
 _type, _str, _int, _len, _list, _any = type, str, int, len, list, any
@@ -37,7 +37,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 
 
 def library_encoder(cls: type) -> Callable[[Any, Any], Any] | None:
-    """What encodes instances of a class of the standard library or numpy; else None."""
+    """Return the encoder for a class of the standard library or numpy, else None."""
     known = _cache.get(id(cls))
     if known is not None:
         return known[1]
@@ -135,7 +135,7 @@ def _to_decimal(decoder: Any, wire: list[Any]) -> Any:
     (text,) = wire[1:]
     if _type(text) is not _str or _len(text) > MAX_DECIMAL_CHARACTERS:
         raise Malformed("not a decimal")
-    # A context of its own: the current one may trap, and rounds nothing here anyway.
+    # The constructor keeps all digits in any decimal context.
     value = _find("decimal", "Decimal")(text)
     exponent = value.as_tuple().exponent
     if _type(exponent) is _int and _exponent_is_absurd(exponent):

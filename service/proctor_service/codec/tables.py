@@ -1,7 +1,8 @@
-"""Filling sets and dicts with items that somebody else chose: a little at a time.
+"""Insertion of untrusted items into sets and dicts, in short steps.
 
-Hashes can be chosen to collide, and then each insertion compares an item with all before it. So
-items go in by steps that are short even then, and after too long altogether it is ``Malformed``.
+An attacker can choose items with colliding hashes; each insertion then compares an item with all
+earlier items. So insertion runs in steps, short even in this case, and raises ``Malformed`` if the
+total time is too long.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from .limits import Malformed
 
-# Comparisons of parts that one step may take, at the worst: some 30 ms.
+# Worst-case number of compared parts in a step: about 30 ms.
 _STEP_COMPARISONS = 1_000_000
 _SPARE_SECONDS = 0.05
 _now = time.thread_time
@@ -22,8 +23,8 @@ _now = time.thread_time
 def fill_set(target: set[Any], items: list[Any], weight: int, seconds_each: float) -> None:
     """Put items into a set.
 
-    ``weight`` is how many parts all of them have together. Raises ``Malformed`` when that takes
-    more than ``seconds_each`` for each and a little more: honest ones take below a microsecond.
+    ``weight``: number of parts of all items together. Raises ``Malformed`` if the thread uses more
+    CPU time than ``seconds_each`` per item plus 50 ms; an honest item takes below a microsecond.
     """
     step = max(1, _STEP_COMPARISONS // max(weight, 1))
     if len(items) <= step:
@@ -37,7 +38,7 @@ def fill_set(target: set[Any], items: list[Any], weight: int, seconds_each: floa
 
 
 def fill_dict(target: Any, flat: list[Any], weight: int, seconds_each: float) -> None:
-    """Put keys and values, which take turns in a list, into a dict. See ``fill_set``."""
+    """Put alternating keys and values of a list into a dict. See ``fill_set``."""
     if len(flat) % 2:
         raise Malformed("a key without a value")
     keys, values = islice(flat, 0, None, 2), islice(flat, 1, None, 2)

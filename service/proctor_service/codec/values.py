@@ -1,7 +1,7 @@
-"""The plain encoding in which values cross between two interpreters: JSON, never pickle.
+"""Encoding of values for transfer between two interpreters: JSON, never pickle.
 
-``encode`` runs beside the submission, ``decode`` where the judging is done. The format is described
-in ``encoding``, what is refused in ``refusals``. A message is a line of ASCII JSON, so lone
+``encode`` runs in the submission's interpreter, ``decode`` in the judging process. ``encoding``
+describes the format, ``limits`` the bounds and errors. A message is a line of ASCII JSON, so lone
 surrogates survive.
 """
 
@@ -28,13 +28,13 @@ __all__ = [
     "loads",
 ]
 
-# Bound now: a submission may replace json.dumps, and then still be honest.
+# Bound at import: an honest submission may replace json.dumps.
 _dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
 
 
 def dumps(wire: Any) -> bytes:
-    """One line of JSON. Raises ``ValueTooLarge``."""
+    """Return one line of JSON. Raises ``ValueTooLarge``."""
     try:
         text = _dumps(wire)
     except RecursionError:
@@ -45,7 +45,7 @@ def dumps(wire: Any) -> bytes:
 
 
 def loads(line: bytes) -> Any:
-    """What a line of JSON says, or ``Malformed``."""
+    """Return the value of a line of JSON. Raises ``Malformed``."""
     if len(line) > MAX_LINE_BYTES:
         raise Malformed("the line is too long")
     try:

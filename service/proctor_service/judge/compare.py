@@ -86,7 +86,7 @@ def _decode(line: bytes) -> Any:
 
 def _truth(line: bytes) -> bool:
     if len(line) > _TRUTH_BYTES:
-        return not line.startswith(b'["h"')  # nothing empty or zero is that long
+        return not line.startswith(b'["h"')  # an empty or zero value has a shorter encoding
     value = _plain(values.loads(line))
     if isinstance(value, values.Opaque):
         return value.truth is True  # None: a class with its own truth; the tests expect data
@@ -95,7 +95,7 @@ def _truth(line: bytes) -> bool:
 
 
 def _plain(wire: Any) -> Any:
-    """Return what a wire form stands for. Raises NotDecidable for a numpy array anywhere in it."""
+    """Return the value of a wire form. Raises NotDecidable for a numpy array at any depth."""
     value = values.decode(wire)
     todo = [wire]
     while todo:

@@ -83,7 +83,7 @@ def _take(said: Said, frame: Any, calls: int) -> None:
 
 
 def not_loaded(frame: list[Any]) -> Raised:
-    """Return the reason why a submission did not load. Raises ValueError for a line that does not say so."""
+    """Return the load failure that a message reports. Raises ValueError for another message."""
     match frame:
         case ["syntax", str(message)]:
             return Raised("syntax_error", f"SyntaxError: {message}")
@@ -95,7 +95,7 @@ def not_loaded(frame: list[Any]) -> Raised:
 
 
 def _raised(rest: list[Any]) -> Raised:
-    """From [type name, message, traceback, class names]. Raises ValueError when it is not that."""
+    """Parse [type name, message, traceback, class names]. Raises ValueError for another shape."""
     name, message, traceback, names = rest
     if not all(isinstance(text, str) for text in (name, message, traceback)):
         raise ValueError("not an exception")
@@ -104,5 +104,5 @@ def _raised(rest: list[Any]) -> Raised:
 
 
 def _left(code: int) -> Raised:
-    """SystemExit before the end."""
+    """Return the result of a SystemExit before the end."""
     return Raised("early_exit", f"the program left with SystemExit({code}) before its end")

@@ -60,7 +60,7 @@ class Judge:
     async def _judge_asserts(
         self, submission: Submission, grader: AssertsGrader, backend: Backend
     ) -> Judgement:
-        """Judges by test statements, which alone decide the level (`judge/analysis/levels.py`).
+        """Judge by test statements; only the tests decide the level (`judge/analysis/levels.py`).
 
         Raises InvalidTask when tests or setup are broken by themselves.
         """

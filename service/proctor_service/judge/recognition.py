@@ -1,4 +1,4 @@
-"""Tell whether a text is a program, the session of a shell or an interpreter, or the usage of other code.
+"""Recognition of programs, of sessions of a shell or an interpreter, and of usage examples.
 
 Python is recognised by its parser: a text that parses and has an effect is a program. "Yes", "42"
 and "Answer: 42" parse too, but have no effect. Programs in other languages are recognised by their
@@ -137,7 +137,7 @@ def is_session(text: str) -> bool:
 
 
 def looks_like_code(text: str, language: str) -> bool:
-    """Tell whether a block without a language's name holds code of a language other than Python.
+    """Tell whether a block without a language's name holds code in `language`, except Python.
 
     Other blocks show output, or how to run the code.
     """
@@ -147,12 +147,12 @@ def looks_like_code(text: str, language: str) -> bool:
 
 
 def looks_like_python(text: str) -> bool:
-    """Tell whether a text that does not parse has a line that is Python: broken code is still code."""
+    """Tell whether an unparsable text has a line of Python: broken code is still code."""
     return _PYTHON.search(text) is not None
 
 
 def only_runs_scripts(text: str) -> bool:
-    """Tell whether each line of a shell text runs a script that it does not hold."""
+    """Tell whether each line of a shell text runs another script."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return bool(lines) and all(_RUNS_A_SCRIPT.match(line) for line in lines)
 
@@ -166,7 +166,7 @@ def defined_names(tree: ast.Module) -> frozenset[str]:
 
 
 def uses(tree: ast.Module, names: frozenset[str]) -> bool:
-    """Tell whether a module needs one of these names from elsewhere: it cannot run without that."""
+    """Tell whether a module reads a name of `names` without defining or importing the name."""
     bound: set[str] = set()
     loaded: set[str] = set()
     for node in ast.walk(tree):
@@ -244,7 +244,7 @@ def _calls_something_known(call: ast.Call, lines: list[bytes]) -> bool:
 
 
 def _is_adjacent(call: ast.Call, lines: list[bytes]) -> bool:
-    """Tell whether the parenthesis stands at the function's name; in prose a blank is between them."""
+    """Tell whether the parenthesis directly follows the function's name; prose has a blank."""
     row, column = call.func.end_lineno, call.func.end_col_offset
     if row is None or column is None or row > len(lines):
         return False

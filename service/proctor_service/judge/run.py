@@ -1,8 +1,8 @@
-"""One program in one fresh sandbox: its messages, and how it ended.
+"""One program in one fresh sandbox: its messages and its ending.
 
 The submission's snapshot is restored in each of its sandboxes before the program starts. A failed
-restore is a verdict: only the agent that left the files can be the cause, and an error would let
-the agent avoid a bad reward. The sandbox always gets more disk than the snapshot needs, so an
+restore is a verdict: only the agent that left the files can cause the failure, and an error would
+let the agent avoid a bad reward. The sandbox always gets more disk than the snapshot needs, so an
 honest snapshot always fits.
 """
 
@@ -128,7 +128,7 @@ async def run(
 ) -> Run:
     """Run one job to its end.
 
-    Raises SandboxUnavailable and SandboxLost, and from `settle` Unfit, InvalidTask and
+    Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
     RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
     command's runner does not.
     """

@@ -31,7 +31,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and what led to it. The reward is made from it elsewhere (`reward`)."""
+    """A verdict and its evidence. The function `reward` turns the judgement into a number."""
 
     verdict: Verdict
     passed: int = 0
@@ -48,11 +48,11 @@ class Judgement:
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
     unreported: str = ""
-    """How the program ended, where it gave no report: the submission ended it, or a runner of ours failed."""
+    """Ending of a program without a report: the submission ended the program, or our runner failed."""
 
 
 def reward(judgement: Judgement, scoring: Scoring) -> float:
-    """The scoring rule: the one place where a verdict becomes a number.
+    """Return the reward of a judgement: the only place where a verdict becomes a number.
 
     `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
 
@@ -62,6 +62,6 @@ def reward(judgement: Judgement, scoring: Scoring) -> float:
         return 1.0
     if scoring == "all" or judgement.total == 0:
         return 0.0
-    # A verdict other than `passed` is never worth the full reward, even if each test held before
-    # the program did what earned it that verdict.
+    # A verdict other than `passed` never earns the full reward, even if each test passed before
+    # the program's failure.
     return min(judgement.passed, judgement.total - 1) / judgement.total

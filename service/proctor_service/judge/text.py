@@ -63,8 +63,8 @@ def first_difference(
 def near(got: float, wanted: float, tolerance: float) -> bool:
     """Tell whether two numbers differ by at most `tolerance * max(1, |wanted|)`.
 
-    NaN is near NaN, and an infinity near itself; neither is near anything else. The scale is the
-    expected value's alone, so that no huge answer makes room for itself.
+    NaN is near NaN, and an infinity near itself; neither is near anything else. Only the
+    expected value sets the scale, so a huge answer cannot widen its own tolerance.
     """
     if math.isnan(got) or math.isnan(wanted):
         return math.isnan(got) and math.isnan(wanted)
@@ -116,7 +116,7 @@ def _near_integer(got: str, wanted: int, tolerance: float) -> bool:
 
 
 def _overflowed(token: str, value: float) -> bool:
-    """Tell whether it is infinite only because a float cannot hold it."""
+    """Tell whether a number is infinite only because a float cannot hold the number."""
     return math.isinf(value) and "inf" not in token.lower()
 
 

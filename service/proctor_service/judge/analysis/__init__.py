@@ -1,17 +1,17 @@
-"""Static analysis of test code: what it asks of a submission, and so at which level it is judged.
+"""Static analysis of test code: how tests use a submission, and the resulting level of judging.
 
-Everything here is decided from the tests, the setup and `entry_point`, before a submission runs.
+The analysis reads only the tests, the setup and `entry_point`, before a submission runs.
 
-    suite.py      parse the texts, and find which functions and TestCases are to be run
-    names.py      resolve the names: which are the submission's, and which of these are classes
-    values.py     trace which expressions hold objects that the tests made from the submission's classes
-    needs.py      decide whether the tests must share the submission's process, and say why
-    modules.py    judge the modules that tests import
-    exposure.py   find comparisons in which one side could change what the other reads
+    suite.py      parse the texts, and find the functions and TestCases to run
+    names.py      resolve names: find the submission's names, and the classes among them
+    values.py     trace the expressions that hold objects made from the submission's classes
+    needs.py      decide whether the tests must share the submission's process, and give the reason
+    modules.py    classify the modules that tests import
+    exposure.py   find comparisons in which one operand could change a variable of the other
     calls.py      plan calls, and hold the variables of the tests meanwhile
-    formulas.py   compile conditions on what calls return
+    formulas.py   compile conditions on the results of calls
     literals.py   evaluate constant expressions, within bounds
     plan.py       express tests as calls and formulas over their results (the level `calls`)
     rewrite.py    rewrite test code for the test sandbox (the level `values`)
-    levels.py     put it together: `analyse(grader)`
+    levels.py     combine all steps: `analyse(grader)`
 """

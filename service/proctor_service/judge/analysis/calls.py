@@ -1,4 +1,4 @@
-"""Calls of the submission in test code, and the variables of the tests while these are planned."""
+"""Planning of the tests' calls of the submission, and the variables of the tests meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
 
 @dataclass(slots=True)
 class Variable:
-    """A variable of the tests: a constant, or what a call returned."""
+    """A variable of the tests: a constant, or the result of a call."""
 
     constant: Any = None
     call: int | None = None
@@ -32,9 +32,9 @@ class Scope:
 
 
 class Calls:
-    """The calls that tests make, and what their names mean: `modules`, and functions of `math`.
+    """The calls that tests make, and the meaning of names: `modules`, and functions of `math`.
 
-    As a mapping it holds the variables that are constants. Raises NotConstant, and NotPlannable.
+    Also a mapping of the variables with constant values. Raises NotConstant and NotPlannable.
     """
 
     def __init__(self, names: Names) -> None:
@@ -64,7 +64,7 @@ class Calls:
         return evaluate(node, self, self.modules)
 
     def forget(self, name: str) -> None:
-        """Unbind a name, before it is bound again."""
+        """Unbind a name before a new binding. Raises NotPlannable for the submission's names."""
         scope = self.scope
         for known in (scope.variables, scope.functions, scope.aliases):
             known.pop(name, None)
@@ -78,7 +78,7 @@ class Calls:
         return isinstance(node, ast.Call) and self.target(node.func) is not None
 
     def target(self, node: ast.expr) -> list[Any] | None:
-        """Return what a call calls: `["f"]`, or `["Solution", args, kwargs, "f"]`; else None."""
+        """Return the target of a call: `["f"]`, or `["Solution", args, kwargs, "f"]`; else None."""
         scope = self.scope
         if isinstance(node, ast.Name):
             if node.id in scope.aliases:
@@ -95,7 +95,7 @@ class Calls:
         return None
 
     def add(self, node: ast.expr, passed: list[Variable] | None = None) -> int:
-        """Add a call, and return its number. Containers that it may change go to `passed`."""
+        """Add a call, and return its number. Containers that the call may change go to `passed`."""
         assert isinstance(node, ast.Call)
         target = self.target(node.func)
         assert target is not None
@@ -112,7 +112,7 @@ class Calls:
         return len(self.made) - 1
 
     def _arguments(self, node: ast.Call, passed: list[Variable]) -> tuple[Any, Any]:
-        """Return the encoded arguments; variables in them go to `passed`, if they can change."""
+        """Return the encoded arguments; mutable variables among the arguments go to `passed`."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
         for argument in node.args:
@@ -139,7 +139,7 @@ class Calls:
 
 
 def is_mutable(value: Any) -> bool:
-    """Tell whether a constant is, or holds, a container that a call may change."""
+    """Tell whether a constant is a mutable container, or a tuple with a mutable container."""
     if isinstance(value, tuple):
         return any(map(is_mutable, value))
     return isinstance(value, list | dict | set | bytearray)

@@ -1,7 +1,7 @@
-"""Which parts of an expression hand variables to the submission while other parts read them.
+"""Detection of expressions that pass a variable to the submission and also read the variable.
 
-The submission may change a container that it is given. In `f(xs) == sorted(xs)` the right side must see
-`xs` as it was before the call, or a submission that empties its argument is right about the empty list.
+The submission may change a container argument. In `f(xs) == sorted(xs)` the right operand must see
+`xs` as before the call; otherwise a submission that empties its argument passes with an empty list.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _IDENTITY = frozenset(["assertIs", "assertIsNot"])
 
 
 def may_reach(func: ast.expr, objects: Objects) -> bool:
-    """Tell whether a call may run code of the submission: all but built-ins and imported modules may."""
+    """Tell whether a call may run code of the submission: only built-ins and imports may not."""
     if isinstance(func, ast.Name):
         return not (objects.is_builtin(func) or objects.is_imported(func))
     root = func
@@ -29,7 +29,7 @@ def may_reach(func: ast.expr, objects: Objects) -> bool:
 
 
 def is_exposed(parts: Sequence[ast.expr], objects: Objects) -> bool:
-    """Tell whether one part gives the submission a variable that another part reads."""
+    """Tell whether a part passes the submission a variable that another part reads."""
     read = [_names_in(part) for part in parts]
     for place, part in enumerate(parts):
         others: set[str] = set().union(*read[:place], *read[place + 1 :])
@@ -39,14 +39,14 @@ def is_exposed(parts: Sequence[ast.expr], objects: Objects) -> bool:
 
 
 def takes_copies(func: ast.expr, objects: Objects) -> bool:
-    """Tell whether a call compares values: that of a built-in, of a library, or of an assertion."""
+    """Tell whether a call compares values: a built-in, a library function, or an assertion."""
     if isinstance(func, ast.Attribute) and func.attr.startswith("assert"):
         return func.attr not in _IDENTITY
     return not may_reach(func, objects)
 
 
 def _given_in(part: ast.expr, objects: Objects) -> Iterator[str]:
-    """Yield the variables that an expression hands to calls which may reach the submission."""
+    """Yield the variables that an expression passes to calls that may run the submission."""
     for node in ast.walk(part):
         if isinstance(node, ast.Call) and may_reach(node.func, objects):
             for each in (*node.args, *(keyword.value for keyword in node.keywords)):
@@ -55,7 +55,7 @@ def _given_in(part: ast.expr, objects: Objects) -> Iterator[str]:
 
 
 def _given_before(func: ast.expr, objects: Objects) -> Iterator[str]:
-    """Yield the variables that made what a method is called on, as `xs` in `c = C(xs); c.run()`."""
+    """Yield the variables used to make a method's object, as `xs` in `c = C(xs); c.run()`."""
     while isinstance(func, ast.Attribute | ast.Subscript):
         func = func.value
         for source in objects.sources_of(func):

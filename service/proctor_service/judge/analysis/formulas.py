@@ -1,7 +1,7 @@
-"""Conditions of tests over what calls of the submission return, computed outside of its sandbox.
+"""Test conditions on results of the submission's calls, computed outside the sandbox.
 
-The values are plain data: no code of the submission's runs here. What would not be plain, or would
-need numpy, raises NotDecidable, and the tests run in a sandbox of their own.
+The values are plain data, so no code of the submission runs here. Other data, and data that needs
+numpy, raises NotDecidable; the tests then run in a test sandbox.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
 SINGLETONS = (None, True, False)
 _TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
 _CORE = (*_TYPES.values(), type(None))
-_MOST_PARTS = 1_000_000  # of a value that is parsed here
+_MOST_PARTS = 1_000_000  # of a value parsed here
 _SECONDS_AN_ITEM = 5e-6
 
 
 def _set_of(items: Any = ()) -> set[Any]:
-    """Return the set of what came out of a sandbox. Raises Malformed when its hashes collide."""
+    """Return a set of untrusted items. Raises Malformed for too many hash collisions."""
     found: set[Any] = set()
     fill_set(found, list(items), _MOST_PARTS, _SECONDS_AN_ITEM)
     return found
@@ -50,7 +50,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "set": _set_of,
     "frozenset": lambda *items: frozenset(_set_of(*items)),
 }
-_ORDERING = (tuple, list, str, sum, min, max)  # what a set's own order decides
+_ORDERING = (tuple, list, str, sum, min, max)  # depend on the order of a set
 MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
     for name in ("isclose", "fabs", "floor", "ceil", "sqrt", "isnan", "isinf", "isfinite", "trunc")
@@ -59,22 +59,22 @@ _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _SHOWN = 300
 Formula = Callable[[Callable[[int], Any]], Any]
-"""A condition over results: it is given a function from a call's number to its value."""
+"""A condition on results. The argument is a function from the number of a call to its value."""
 
 
 class NotDecidable(Exception):
-    """The value needs an interpreter beside the tests: it is of a type that this process lacks."""
+    """The value needs a test sandbox, because this process lacks the type of the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One condition. `call` and the fields below it describe the most frequent one.
+    """One condition of a test.
 
-    That is `call <compare> expected`, or the truth of a call, where `compare` is None; `wire` is the
-    encoding of `expected`, and `reflected` tells that the literal stands on the left. Otherwise
-    `formula` is set. `text` is the whole condition, and `shown` the call, or what stands for it in a
-    message: it holds no expected value. No syntax tree is kept: plans live long, and each object in
-    one costs every collection of garbage.
+    The most frequent condition is `call <compare> expected`, or the truth of a call; `compare` is
+    then None. `wire` is the encoding of `expected`; `reflected` is true if the literal stands on
+    the left. For every other condition, `formula` is set. `text` is the whole condition. `shown` is
+    the text of the call in a message, without expected values. A check keeps no syntax tree,
+    because plans live long and each object in a plan slows every garbage collection.
     """
 
     shown: str
@@ -91,7 +91,7 @@ class Check:
 
 
 class Formulas:
-    """Compiles a condition into a function of the results."""
+    """Compiler from a condition to a function of the results."""
 
     def __init__(self, calls: Calls, numbers: list[int], passed: list[Any]) -> None:
         self._calls = calls
@@ -218,7 +218,7 @@ class Formulas:
         args: list[ast.expr],
         keywords: list[ast.keyword],
     ) -> Formula:
-        """Write a helper function of one expression out where it is called."""
+        """Expand the call of a helper function with one expression."""
         body = _expression_of(function)
         parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         if self._depth > 8 or keywords or len(args) != len(parameters):
@@ -233,7 +233,7 @@ class Formulas:
 
 
 def _copy(value: Any) -> Any:
-    """Return a constant container that a formula may use as its own."""
+    """Return a copy of a constant container, so a formula may change the copy."""
     if isinstance(value, list):
         return [_copy(each) for each in value]
     if isinstance(value, dict):
@@ -264,7 +264,7 @@ def _core(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Return a number that is safe to calculate with. Raises NotDecidable, and TypeError."""
+    """Return a number that is safe to calculate with. Raises NotDecidable."""
     if type(value) not in (int, float, bool, complex):
         raise NotDecidable(type(value).__name__)
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
@@ -279,7 +279,7 @@ def _item(value: Any, index: Any) -> Any:
 
 
 def text_of(node: ast.expr, source: str) -> str:
-    """Return the text of an expression of a source for a message, cut short."""
+    """Return the source text of an expression for a message, at most 300 characters."""
     one_line = node.lineno == node.end_lineno and source.isascii()
     if one_line:
         text = source.split("\n", node.lineno)[node.lineno - 1][
@@ -288,6 +288,6 @@ def text_of(node: ast.expr, source: str) -> str:
     else:
         try:
             text = ast.unparse(node)
-        except (ValueError, RecursionError):  # a number of more digits than Python writes
+        except (ValueError, RecursionError):  # a number with more digits than Python prints
             return "the call"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,8 +1,8 @@
 """The level at which a suite is judged, decided from the tests alone.
 
-calls    one sandbox: calls of the submission, whose results are compared in the service
-values   two sandboxes: test code in one of its own, and only data crosses
-shared   one sandbox: test code beside the submission, as plain Python has it
+calls    one sandbox: calls of the submission; the service compares the results
+values   two sandboxes: test code runs in a test sandbox, and only data crosses
+shared   one sandbox: test code runs in the submission's process, as in plain Python
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from proctor_service.judge.analysis.values import Objects
 
 Level = Literal["calls", "values", "shared"]
 
-_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests, so that all that is remembered stays small
+_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)
 class TestSource:
-    """The source of one test, and what to run after its statements."""
+    """The source of one test, and the steps to run after its statements."""
 
-    __test__ = False  # for pytest: it is none
+    __test__ = False  # keeps pytest from collecting the class
 
     source: str
     run: tuple[RunStep, ...] = ()
@@ -40,8 +40,8 @@ class TestSource:
 class Rewritten:
     """A suite for the test sandbox.
 
-    `literal_calls`: the submission is given nothing but constants. `asks_objects`: some tests ask an
-    object of the submission's for its own length, items or truth.
+    `literal_calls`: the submission receives only constants. `asks_objects`: some tests ask an
+    object of the submission for its length, items or truth.
     """
 
     setup: str
@@ -54,9 +54,9 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """How a suite is judged. `plan` is set at the level `calls`, `rewritten` at `values`.
+    """Level of a suite. `plan` is set at the level `calls`, `rewritten` at `values`.
 
-    `reason` says why the level is no higher: what the tests do that needs it.
+    `reason` says why the tests need this level.
     """
 
     level: Level
@@ -67,16 +67,16 @@ class Analysis:
 
 
 class Analyser:
-    """Analyses graders, and remembers the last few thousand: a group shares its tests."""
+    """Analyser of graders with a cache of recent analyses: a group shares its tests."""
 
     def __init__(self, remembered: int = 2048) -> None:
         self._remembered = remembered
         self._known: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
 
     def analyse(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-        """Return how a grader's tests are judged; with `calls` false, not by calls alone.
+        """Return the analysis of a grader's tests; with `calls` false, skip the level `calls`.
 
-        Raises InvalidTask when they are broken.
+        Raises InvalidTask for broken tests.
         """
         key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
         known = self._known.get(key)
@@ -92,10 +92,10 @@ class Analyser:
 
 
 def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-    """Decide how a grader's tests are judged; with `calls` false, not by calls alone.
+    """Decide the level of a grader's tests; with `calls` false, skip the level `calls`.
 
-    Raises InvalidTask when they do not parse, or need the submission's process although the grader
-    asks for `separated`.
+    Raises InvalidTask for tests that do not parse, or that need the submission's process although
+    the grader asks for `separated`.
     """
     suite = parse_suite(grader)
     names = resolve(suite)
@@ -110,7 +110,7 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
         except NotPlannable as error:
             more = str(error)
     objects = Objects(suite, names)
-    # A suite of calls needs no more than two sandboxes, whatever the results are.
+    # Two sandboxes always suffice for a suite of calls, for any results.
     reason = why_shared(suite, objects) if calls or not _is_plannable(suite, names) else None
     if reason is None:
         try:

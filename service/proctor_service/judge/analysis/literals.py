@@ -1,7 +1,7 @@
-"""Constant expressions of test code, evaluated within bounds: `3 * 19`, `set()`, `list(range(5))`.
+"""Bounded evaluation of constant expressions in test code: `3 * 19`, `set()`, `list(range(5))`.
 
-Python's own `ast.literal_eval` knows displays only. Nothing here runs code of the tests, and nothing
-grows beyond a million items or characters.
+Python's own `ast.literal_eval` accepts displays only. This module never runs code of the tests, and
+limits all values to a million items or characters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUMBERS = (int, float, complex, bool)
 
 
 class Variables(Protocol):
-    """Variables whose values may be constants; getting one may raise NotConstant."""
+    """Variables with possibly constant values; reading a variable may raise NotConstant."""
 
     def __contains__(self, name: object, /) -> bool: ...
 
@@ -51,20 +51,20 @@ class Variables(Protocol):
 
 
 class NotConstant(Exception):
-    """The expression is no constant, or is beyond the bounds."""
+    """The expression is not a constant, or is beyond the bounds."""
 
 
 def evaluate(node: ast.expr, names: Variables, modules: Mapping[str, str] | None = None) -> Any:
     """Return the value of a constant expression.
 
-    `names` are variables with constant values; `modules` tells which names are modules. The value is
-    built anew at each call. Raises NotConstant.
+    `names` are variables with constant values; `modules` maps local names to modules. Each call
+    builds a new value. Raises NotConstant.
     """
     try:
         value = _Evaluator(names, modules or {}).value(node)
     except (NotConstant, NotPlannable):
         raise
-    except Exception as error:  # what the expression itself raises: 1 / 0
+    except Exception as error:  # raised by the expression itself: 1 / 0
         raise NotConstant(f"{type(error).__name__}") from None
     if isinstance(value, _ITERATORS):
         raise NotConstant("an iterator")
@@ -72,7 +72,7 @@ def evaluate(node: ast.expr, names: Variables, modules: Mapping[str, str] | None
 
 
 class NotPlannable(Exception):
-    """The tests are more than calls and formulas."""
+    """The tests need more than calls and formulas."""
 
 
 class _Evaluator:

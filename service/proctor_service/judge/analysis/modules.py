@@ -1,4 +1,4 @@
-"""Modules that test code uses, and which of them need the submission's process."""
+"""Classification of the modules in test code: find modules that need the submission's process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODULES = {
     **dict.fromkeys(_words("socketserver http urllib selectors"), "uses the network through"),
     **dict.fromkeys(_words("threading contextvars"), "shares threads through"),
 }
-# Of these modules, what does not touch the process or the file system.
+# Names of these modules that do not touch the process or the file system.
 HARMLESS = {
     "os": _words("path sep linesep PathLike fspath extsep name"),
     "os.path": _words(
@@ -37,7 +37,7 @@ HARMLESS = {
     "http": ["HTTPStatus"],
     "threading": ["Thread"],
 }
-STATEFUL = {  # of modules that are harmless otherwise
+STATEFUL = {  # names with state, of otherwise harmless modules
     "random": ["setstate", "getstate"],
     "contextlib": ["redirect_stderr", "chdir"],
     "typing": ["get_type_hints"],
@@ -49,7 +49,7 @@ STATEFUL = {  # of modules that are harmless otherwise
     "time": ["tzset"],
     "copy": ["replace"],
 }
-# What the test sandbox hands on when tests replace it.
+# Names whose replacement by tests the test sandbox forwards to the submission.
 REPLACEABLE = frozenset(
     ["sys.stdout", "sys.stdin"]
     + [
@@ -61,7 +61,7 @@ REPLACEABLE = frozenset(
 
 
 def imported_names(trees: Sequence[ast.Module]) -> Iterator[tuple[str, str]]:
-    """Yield the names that imports bind, with what they stand for, as `np` and `numpy`."""
+    """Yield the names that imports bind, with the imported name, as `np` and `numpy`."""
     for tree in trees:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -74,7 +74,7 @@ def imported_names(trees: Sequence[ast.Module]) -> Iterator[tuple[str, str]]:
 
 
 def reasons_of_import(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Yield why an import needs the submission's process."""
+    """Yield reasons for which an import needs the submission's process."""
     if isinstance(node, ast.ImportFrom):
         module = node.module or ""
         if node.level or module in ("solution", "__main__"):
@@ -88,7 +88,7 @@ def reasons_of_import(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
 
 
 def reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
-    """Yield why a module needs it, or these names of it; None: the module as such."""
+    """Yield reasons for which a module, or these names of a module, need the same process."""
     top = module.partition(".")[0]
     if not is_standard(module):
         yield f"imports {module}"
@@ -107,7 +107,7 @@ def reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
 
 
 def dotted_name(node: ast.expr, modules: dict[str, str]) -> str | None:
-    """Return the module that an expression such as `np.random` stands for, or None."""
+    """Return the module of an expression such as `np.random`, or None."""
     if isinstance(node, ast.Name):
         return modules.get(node.id)
     if isinstance(node, ast.Attribute):

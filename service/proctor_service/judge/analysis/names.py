@@ -1,8 +1,8 @@
-"""Names in test code: which belong to the submission, and which of these are classes.
+"""Resolution of names in test code: find the submission's names, and the classes among them.
 
-Resolved from the tests and `entry_point` alone. A name that test code reads and nowhere binds at
-module level, and that is no built-in, is the submission's; a few modules of the standard library that
-tests use without an import are the exception.
+Only the tests and `entry_point` decide. If test code reads a name without binding the name at
+module level, and the name is not a built-in, the name belongs to the submission. The exception is
+a few modules of the standard library that tests use without an import.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from proctor_service.judge.analysis.suite import Suite
 _words = str.split
 _ALWAYS = frozenset(_words("__name__ __file__ __doc__ __builtins__ __annotations__ __module__"))
 _BUILTINS = frozenset(dir(builtins))
-# Modules that tests use without an import, since the solution has one. Not the names of modules that
-# are usual names of a solution's own functions and objects.
+# Modules that tests use without an import, because the solution imports the module. The list omits
+# modules with names that solutions often give to their own functions and objects.
 _MODULES = {
     **{
         name: name
@@ -60,7 +60,7 @@ _DATA_CLASSES: dict[str, tuple[str, type]] = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The submission's names, those of its classes among them, and imports that tests take as read."""
+    """The submission's names, the classes among these names, and imports implied by the tests."""
 
     submission: frozenset[str]
     classes: frozenset[str]
@@ -73,7 +73,7 @@ _STAR_MODULES = (
 
 
 def star_names(module: str) -> frozenset[str] | None:
-    """Return what `from module import *` binds, for modules of which tests import all; else None."""
+    """Return the names that `from module import *` binds, or None for other modules."""
     for known in _STAR_MODULES:
         if known.__name__ == module:
             public = getattr(known, "__all__", None)
@@ -101,24 +101,24 @@ def resolve(suite: Suite) -> Names:
 
 
 def entry_name(entry_point: str | None) -> str:
-    """Return the global name in an entry point, as `Solution` in `Solution().f`; "" for none."""
+    """Return the global name in an entry point, as `Solution` in `Solution().f`; "" if missing."""
     return (entry_point or "").partition(".")[0].removesuffix("()")
 
 
 def entry_is_class(entry_point: str | None) -> bool:
-    """Tell whether an entry point names a class itself, as `Stack` does and `Solution().f` does not."""
+    """Tell whether an entry point is a class name: true for `Stack`, false for `Solution().f`."""
     return bool(entry_point) and "." not in entry_point and looks_like_class(entry_point)  # type: ignore[operator,arg-type]
 
 
 def looks_like_class(name: str) -> bool:
-    """Tell whether a name is written as those of classes are: `Stack`, and not `stack` or `LIMIT`."""
+    """Tell whether a name is written like a class: true for `Stack`, false for `stack`, `LIMIT`."""
     stripped = name.lstrip("_")
     return stripped[:1].isupper() and (len(stripped) == 1 or not stripped.isupper())
 
 
 @dataclass(slots=True)
 class _Uses:
-    """How tests use a name: called and compared only, called, subscripted, its attributes."""
+    """Uses of a name in tests: calls compared with data, all calls, subscripts, other uses."""
 
     compared_calls: int = 0
     calls: int = 0
@@ -151,7 +151,7 @@ def _symbols_of(text: str) -> symtable.SymbolTable:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return symtable.symtable(text, "<tests>", "exec")
-    except SyntaxError as error:  # what parses, and is no Python all the same: `nonlocal x`
+    except SyntaxError as error:  # text that parses but does not compile: `nonlocal x`
         raise InvalidTask(f"the tests are not Python: {error}") from None
 
 
@@ -163,7 +163,7 @@ def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
 
 def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
     uses = {name: _Uses() for name in wanted}
-    holders: dict[str, str] = {}  # variables that hold what a name's call gave
+    holders: dict[str, str] = {}  # variables that hold the result of a name's call
     for nodes in suite.nodes:
         for node in nodes:
             if isinstance(node, ast.Assign) and _called_name(node.value) in _DATA_CLASSES:
@@ -193,12 +193,12 @@ def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
 
 
 def _called_name(node: ast.expr) -> str:
-    """Return `f` for the call `f(..)`, and "" for all else."""
+    """Return `f` for the call `f(..)`, otherwise ""."""
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
 def _note(uses: dict[str, _Uses], node: ast.expr, what: str, taken: int = 1) -> _Uses | None:
-    """Count a use of a name that is more than a mention: one mention less is left over."""
+    """Count a specific use of a name, and subtract `taken` from the count of other uses."""
     found = uses.get(node.id) if isinstance(node, ast.Name) else None
     if found is not None:
         found.other -= taken
@@ -220,7 +220,7 @@ def _is_compared_with_data(call: ast.Call, around: ast.AST) -> bool:
 
 
 def _implied_import(name: str, uses: _Uses) -> str | None:
-    """Return the import that test code takes as read for a name, or None."""
+    """Return the import that test code implies for a name, or None."""
     only_attributes = uses.attributes and not (uses.calls or uses.subscripts)
     if name in _MODULES and only_attributes:
         module = _MODULES[name]
@@ -237,8 +237,8 @@ def _implied_import(name: str, uses: _Uses) -> str | None:
 def _overridden_builtins(suite: Suite, free: set[str], entry: str) -> set[str]:
     """Return the built-in name that a suite tests, as `sum` in `assert sum(10, 15) == 6`.
 
-    Only where the tests name nothing else that could be the submission's, and call one such name
-    outermost in every statement.
+    An entry point decides alone. Otherwise the tests must use no other name that could belong to
+    the submission, and the outermost calls of all asserts must use a single name.
     """
     if free or entry:
         return {entry} & _BUILTINS
@@ -263,7 +263,7 @@ def _outermost_calls(node: ast.stmt) -> list[ast.Call]:
 
 
 def _is_class(name: str, uses: _Uses) -> bool:
-    """A capitalised name is a class, unless all its uses are `Name(..) == data`."""
+    """Tell whether a name is a class: capitalised, and not only used as `Name(..) == data`."""
     if not looks_like_class(name):
         return False
     only_compared = uses.calls == uses.compared_calls and not (uses.attributes or uses.other)
@@ -271,6 +271,6 @@ def _is_class(name: str, uses: _Uses) -> bool:
 
 
 def is_standard(module: str) -> bool:
-    """Tell whether a module is the standard library's, or one whose values the codec knows."""
+    """Tell whether a module is in the standard library, or is numpy, pytest or `__future__`."""
     top = module.partition(".")[0]
     return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")

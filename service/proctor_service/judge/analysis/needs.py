@@ -1,7 +1,7 @@
-"""What test code needs of the submission's process: operators on its objects, its files, its module.
+"""Reasons for which test code needs the submission's process: operators on objects, files, modules.
 
-Tests that need none of it are judged with two sandboxes between which only data crosses. The first
-reason found is the one that is shown to people.
+Tests without a reason run with two sandboxes, and only data crosses between the sandboxes. Users
+see the first reason found.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ASSERTIONS = {
 
 
 def why_shared(suite: Suite, objects: Objects) -> str | None:
-    """Return why tests must run in the submission's process, or None where they need not."""
+    """Return the reason for which tests must run in the submission's process, or None."""
     labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
     implied = [ast.parse(statement) for statement in objects.names.imports]
     modules = dict(imported_names([*suite.trees, *implied]))

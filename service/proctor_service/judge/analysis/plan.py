@@ -1,8 +1,8 @@
-"""The level `calls`: tests as calls of the submission, and formulas over what these return.
+"""The level `calls`: tests as calls of the submission, and formulas over the results.
 
-`assert abs(f(3) - 9) < 1e-6` is the call `f(3)`, made in the sandbox, and the formula
-`abs(value - 9) < 1e-6`, computed here, on plain data. One sandbox suffices, and no expected value goes
-there. Tests that cannot be written so (loops, exceptions, objects) are judged at another level.
+`assert abs(f(3) - 9) < 1e-6` becomes the call `f(3)`, made in the sandbox, and the formula
+`abs(value - 9) < 1e-6`, computed here on plain data. One sandbox suffices, and expected values stay
+out of the sandbox. Tests with loops, exceptions or objects are judged at another level.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proctor_service.judge.analysis.suite import Suite
 
 @dataclass(frozen=True, slots=True)
 class PlannedTest:
-    """The conditions of one test, and the numbers of the calls that it makes."""
+    """The conditions of one test, and the numbers of its calls."""
 
     checks: tuple[Check, ...]
     calls: tuple[int, ...]
@@ -39,10 +39,10 @@ class PlannedTest:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Calls in their order, what each test makes of them, and imports that the tests need.
+    """Calls in their order, the conditions of each test, and the imports of the tests.
 
-    `calls_json` is the JSON list of `count` calls, each `[target, arguments, keywords]`: one string, since
-    it goes to the sandbox as it is.
+    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`. The service sends
+    this string to the sandbox unchanged.
     """
 
     calls_json: str
@@ -99,7 +99,7 @@ class _Planner:
         self._source = outer
 
     def run_step(self, step: tuple[Any, ...]) -> None:
-        """Take over the body of `check(candidate)`, or of a test function."""
+        """Plan the body of `check(candidate)` or of a test function."""
         kind, name = step[0], step[1]
         function = self.calls.scope.functions.get(name) if kind != "cases" else None
         if not isinstance(function, ast.FunctionDef) or function.decorator_list:
@@ -139,7 +139,7 @@ class _Planner:
                 raise NotPlannable(type(node).__name__)
 
     def _call_check(self, name: str, argument: ast.expr) -> None:
-        """`check(f)` as a statement of the tests."""
+        """Plan the statement `check(f)` of the tests."""
         if not isinstance(argument, ast.Name) or argument.id not in self.calls.names.submission:
             raise NotPlannable("check of something else")
         self.run_step(("check", name, argument.id))
@@ -196,7 +196,7 @@ class _Planner:
             raise NotPlannable(f"imports {module}")
 
     def _condition(self, node: ast.expr) -> None:
-        """Add what an `assert` demands; `a and b` demands each."""
+        """Add the condition of an `assert`; `a and b` adds one for each part."""
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
             for part in node.values:
                 self._condition(part)
@@ -208,7 +208,7 @@ class _Planner:
         self._checks.append(check)
 
     def _simple_check(self, node: ast.expr, passed: list[Variable]) -> Check | None:
-        """Return the check of a call and a literal, or None where it is more than these."""
+        """Return the check of a call, alone or against a literal; None for other conditions."""
         negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         inner = node.operand if negated else node  # type: ignore[attr-defined]
         if self.calls.is_call(inner):
@@ -247,7 +247,7 @@ class _Planner:
     def _formula_check(self, node: ast.expr, passed: list[Variable]) -> Check:
         calls: list[int] = []
         formula = Formulas(self.calls, calls, passed).of(node)
-        if not calls and not formula(_no_value):  # it says nothing about the submission
+        if not calls and not formula(_no_value):  # constant
             raise NotPlannable("a condition that never holds")
         text = text_of(node, self._source)
         return Check("the condition", text, tuple(calls), formula=formula)

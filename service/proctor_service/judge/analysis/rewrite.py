@@ -1,13 +1,13 @@
-"""Rewrites test code for the test sandbox, where the submission's objects are handles.
+"""Rewriting of test code for the test sandbox, where handles stand for the submission's objects.
 
-What a handle may be asked depends on how the tests write it, so the places are marked in the text. The
-test sandbox gives test code one object, `__proctor__`:
+The allowed operations on a handle depend on the expression in the test, so the rewriter marks these
+expressions. The test sandbox gives test code one object, `__proctor__`:
 
-    own(x)                   x is written as an object that the tests made: data's methods may reach it
-    make(f, ...)             a class's call: its result stays an object, whatever it derives from
-    compare(op, hold(), a, b)   a comparison or sum in which `b` sees the arguments of `a` as they were before
-    apply(g, copies, hold(), a, b)   the same for the arguments of assertEqual, `zip`, `math.isclose`
-    expecting("SystemExit")  the block expects this exception, which a submission may not raise elsewhere
+    own(x)                   x holds an object made by the tests: methods that data has are allowed
+    make(f, ...)             call of a class: the result stays an object, for any base class
+    compare(op, hold(), a, b)   comparison or sum: `b` sees the arguments of `a` as before the call
+    apply(g, copies, hold(), a, b)   the same for arguments of assertEqual, `zip`, `math.isclose`
+    expecting("SystemExit")  only inside this block may the submission raise the exception
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _TAKES_AS_IT_IS = frozenset(
     ["isinstance", "type", "id", "print", "str", "repr", "format", "float", "int", "callable"]
 )
 _ASKED = ("value", "values", "iter", "ifs", "test", "operand")
-"""The parts of nodes that are asked for their items or their truth."""
+"""Fields of nodes whose items or truth Python reads."""
 
 
 class NotRewritable(Exception):
-    """The test code cannot be written out again."""
+    """The rewritten test code cannot be converted to text."""
 
 
 def rewrite(suite: Suite, objects: Objects) -> tuple[tuple[str, ...], bool]:
-    """Return the setup and the tests as source text with all places marked.
+    """Return the setup and the tests as source text with all marks.
 
-    The second value tells whether any of them asks an object of the submission's for its length, items
-    or truth, which it may answer as it likes. Changes the suite's trees: it is the last thing that is
-    done with them. Raises NotRewritable.
+    The second value is true if a test asks an object of the submission for its length, items or
+    truth: the submission controls the answer. Changes the suite's trees, so call this function last.
+    Raises NotRewritable.
     """
-    for nodes in suite.nodes:  # rewriting changes what names are bound to: `for c in [C(1)]`
+    # Fill the cache of `objects` first: rewriting changes bindings, as in `for c in [C(1)]`.
+    for nodes in suite.nodes:
         for node in nodes:
             if isinstance(node, ast.expr):
                 objects.is_own(node)
@@ -66,9 +67,9 @@ def rewrite(suite: Suite, objects: Objects) -> tuple[tuple[str, ...], bool]:
 
 
 def calls_carry_literals(suite: Suite, objects: Objects) -> bool:
-    """Tell whether all that the tests hand to the submission are constants.
+    """Tell whether the tests pass only constants to the submission.
 
-    Then what it says of them in an exception or prints is no more than it was told.
+    If so, exceptions and output of the submission can reveal only these constants.
     """
     for nodes in suite.nodes:
         for node in nodes:
@@ -82,8 +83,8 @@ def calls_carry_literals(suite: Suite, objects: Objects) -> bool:
 
 
 def _hands_over(func: ast.expr, objects: Objects) -> bool:
-    """Tell whether a call may hand its arguments to the submission itself."""
-    if objects.is_own_function(func):  # what it hands on stands in its body
+    """Tell whether a call may pass its arguments directly to the submission."""
+    if objects.is_own_function(func):  # the calls in its body are checked separately
         return False
     if isinstance(func, ast.Attribute) and func.attr.startswith("assert"):
         return False
@@ -91,7 +92,7 @@ def _hands_over(func: ast.expr, objects: Objects) -> bool:
 
 
 def _may_tell(node: ast.Attribute | ast.Subscript) -> bool:
-    """Tell whether a field is set on what may be an object of the submission's, or a key is variable."""
+    """Tell whether a node sets an item, or sets an attribute of other objects than `self`."""
     if isinstance(node, ast.Subscript):
         return not isinstance(node.ctx, ast.Load)
     own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
@@ -126,7 +127,7 @@ class _Rewriter(ast.NodeTransformer):
         return self._objects.is_own(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Leave format strings alone: older Pythons cannot write all of them out again."""
+        """Keep format strings unchanged: older Pythons cannot convert all of them to text."""
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -138,7 +139,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _visit_query(self, node: Any) -> Any:
-        """Visit a node that asks some of its parts for items or for their truth."""
+        """Visit a node that reads the items or the truth of some fields."""
         parts = {name: getattr(node, name) for name in _ASKED if hasattr(node, name)}
         own = {
             name: [self._is_own(each) for each in (part if isinstance(part, list) else [part])]
@@ -190,7 +191,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _takes_own(self, func: ast.expr) -> bool:
-        """Tell whether arguments of a call are looked into: by a built-in, or by assertTrue."""
+        """Tell whether a call reads inside its arguments: a built-in, assertTrue or assertFalse."""
         if isinstance(func, ast.Name):
             return func.id not in _TAKES_AS_IT_IS and self._objects.is_builtin(func)
         return isinstance(func, ast.Attribute) and func.attr in ("assertTrue", "assertFalse")
@@ -200,7 +201,7 @@ class _Rewriter(ast.NodeTransformer):
         return isinstance(func, ast.Attribute) and func.attr in _RAISES and bool(node.args)
 
     def _is_exposed_call(self, node: ast.Call) -> bool:
-        """Tell whether one argument gives the submission what another reads, in a comparing call."""
+        """Tell whether an argument passes the submission a variable that another argument reads."""
         func, objects = node.func, self._objects
         if not (takes_copies(func, objects) or objects.is_own_function(func)):
             return False
@@ -229,7 +230,7 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def _expecting(self, node: Any, names: list[str]) -> Any:
-        """Visit a statement, and let its body expect exceptions of control flow."""
+        """Visit a statement, and mark its body as expecting control-flow exceptions."""
         self.generic_visit(node)
         if names:
             self.changed = True
@@ -261,7 +262,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _names_of_control(node: ast.expr) -> list[str]:
-    """Return the classes of control flow that an `except` or `raises` names."""
+    """Return the control-flow exceptions named by an `except` or `raises`."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     found = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Scopes of test code: where names, and attributes of `self`, get their values."""
+"""Scopes of test code, with the bindings of names and of attributes of `self`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(slots=True)
 class Binding:
-    """One place where a name gets its value: from `value`, from an item of it, or by an import."""
+    """One binding of a name: to `value`, to an item of `value`, or by an import."""
 
     value: ast.expr | None
     item: bool = False
@@ -27,7 +27,7 @@ class Scope:
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
 
     def find(self, name: str) -> list[Binding] | None:
-        """Return the bindings of a name in the nearest scope that binds it."""
+        """Return the bindings of a name in the nearest scope with a binding, or None."""
         scope: Scope | None = self
         inner = True
         while scope is not None:
@@ -51,7 +51,7 @@ def parameters_of(function: Function) -> list[str]:
 
 
 class ScopeBuilder(ast.NodeVisitor):
-    """Notes the scope of every expression, and where names get their values."""
+    """Visitor that records the scope of every node, and all bindings of names."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class ScopeBuilder(ast.NodeVisitor):
         self._scope = Scope(None)
 
     def build(self, tree: ast.Module, scope: Scope) -> None:
-        """Walk one module whose names go into `scope`."""
+        """Walk one module, and add its names to `scope`."""
         self._scope = scope
         self.visit(tree)
 
     def visit(self, node: ast.AST) -> None:
-        """Note a node's scope, and visit it."""
+        """Record the scope of a node, and visit the node."""
         self._scope_of[id(node)] = self._scope
         super().visit(node)
 

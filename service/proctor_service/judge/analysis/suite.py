@@ -1,7 +1,7 @@
-"""Parsed test code: the setup, the tests, and what is to be run after a test's statements.
+"""Parsed test code: the setup, the tests, and the steps to run after a test's statements.
 
-Tests come from the trainer, but a text that breaks the parser must not break the service: length and
-nesting are bounded.
+Tests come from the trainer. Length and nesting are bounded, so a text that breaks the parser cannot
+break the service.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _RUNNERS = frozenset(
 _CASES = frozenset(["TestCase", "IsolatedAsyncioTestCase"])
 
 RunStep = tuple[Any, ...]
-"""What to run after a test's statements: `("check", function, entry_point or "")`, where "" means the
-last function that the submission defines, `("function", name)` or `("cases", [names])`."""
+"""Step to run after a test's statements: `("check", function, entry_point or "")`, where "" means
+the last function of the submission, `("function", name)` or `("cases", [names])`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """One test: its text, its syntax tree, and what to run after its statements."""
+    """One test: its text, its syntax tree, and the steps to run after its statements."""
 
     text: str
     tree: ast.Module
@@ -40,7 +40,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The setup and the tests of a grader. `entry_point` is an expression such as `Solution().f`."""
+    """The setup and the tests of a grader. `entry_point` is an expression like `Solution().f`."""
 
     setup_text: str
     setup: ast.Module
@@ -61,7 +61,7 @@ class Suite:
 
 
 def parse_suite(grader: AssertsGrader) -> Suite:
-    """Parse the tests of a grader. Raises InvalidTask, naming the part that is no Python."""
+    """Parse the tests of a grader. Raises InvalidTask with the name of the part at fault."""
     entry_point = grader.entry_point
     if entry_point is not None and not _ENTRY_POINT.match(entry_point):
         raise InvalidTask(f"entry_point: {entry_point[:100]!r} names no function")
@@ -78,7 +78,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
 
 
 def parse(text: str, name: str) -> ast.Module:
-    """Parse Python source. Raises InvalidTask, naming the part, when the text does not parse."""
+    """Parse Python source. Raises InvalidTask with the name of the part if parsing fails."""
     if len(text) > _MAX_TEST_BYTES:
         raise InvalidTask(f"{name} is longer than {_MAX_TEST_BYTES} bytes")
     if _nesting(text) > _MAX_DEPTH:
@@ -93,7 +93,7 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def _nesting(text: str) -> int:
-    """Return an upper bound of how deep brackets and prefix operators nest, in one pass."""
+    """Return an upper bound of the nesting of brackets and prefix operators, in one pass."""
     deepest = depth = run = 0
     for character in text:
         if character in "([{":
@@ -110,7 +110,7 @@ _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 
 
 def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
-    """Return the names that test code loads, and the attributes that it reads."""
+    """Return the names and attributes that test code reads."""
     found: set[str] = set()
     for each in nodes:
         for node in each:
@@ -128,7 +128,7 @@ def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
 def _run_steps(
     tree: ast.Module, mentioned: set[str], known: set[str], entry_point: str | None
 ) -> Iterator[RunStep]:
-    """Yield what a test defines for others to run, and nothing runs."""
+    """Yield steps for the functions and TestCases that a test defines but never runs."""
     cases = []
     for node in tree.body:
         if isinstance(node, _FUNCTIONS):

@@ -1,12 +1,14 @@
-"""Objects in test code: which expressions hold what tests made from the submission's classes.
+"""Tracing of objects in test code: expressions that hold objects made from submission classes.
 
-`Stack()` is such an object, and so is `s` after `s = Stack()`, `self.s` after the same in `setUp`, an
-item of `[Stack()]`, the parameter of a helper that is given one. The result of a function is not: tests
-expect data from it. Two questions are asked, and an unclear name gets the cautious answer to each:
+`Stack()` is an object, and so are `s` after `s = Stack()`, `self.s` after the same in `setUp`, an
+item of `[Stack()]`, and a helper's parameter with an object as argument. The result of a function
+is not an object, because tests expect data from functions. There are two questions about an
+expression, and an unclear name gets the cautious answer to each:
 
-- `kind(node)`: may it hold such an object? Then operators on it need the submission's process.
-- `is_own(node)`: does it hold nothing else? Then `len`, indexing, iteration and methods that data has,
-  too, may reach the submission from there.
+- `kind(node)`: may the expression hold an object? If so, operators on the expression need the
+  submission's process.
+- `is_own(node)`: does the expression always hold an object? If so, `len`, indexing, iteration and
+  methods that data also has may reach the submission through the expression.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Kind = Literal["object", "collection"]
 DATA_ATTRIBUTES = data_names().union(
     ["data", "fill"], *map(dir, (list, dict, set, int, float, str))
 )
-"""Attributes and methods that data has: on the result of a function they ask for data."""
+"""Attributes and methods of data types. Reading them from a function's result expects data."""
 
 _PASSES_ON = frozenset(
     ["list", "tuple", "set", "frozenset", "reversed", "iter", "dict", "enumerate"]
@@ -42,7 +44,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 class Objects:
-    """What the expressions of a suite hold."""
+    """Analysis of a suite's expressions: objects, classes and names of the submission."""
 
     def __init__(self, suite: Suite, names: Names) -> None:
         self.names = names
@@ -54,7 +56,7 @@ class Objects:
         self._factories: set[str] = set()
         self._candidates: set[int] = set()
         scope: Scope | None = None
-        for tree in suite.trees:  # they share one namespace, and come one after the other
+        for tree in suite.trees:  # all trees share one namespace, in this order
             scope = Scope(scope)
             ScopeBuilder(self._scope_of, self._functions).build(tree, scope)
         self._bind_parameters(suite)
@@ -62,15 +64,15 @@ class Objects:
         self._answers.clear()
 
     def kind(self, node: ast.expr) -> Kind | None:
-        """Return whether an expression may hold an object that the tests made, or several."""
+        """Return "object" or "collection" if an expression may hold an object or several, or None."""
         return self._kind(node, sure=False)
 
     def is_own(self, node: ast.expr) -> bool:
-        """Tell whether an expression is written as a class's call, or as a name for nothing else."""
+        """Tell whether an expression is a class's call, or a name bound to these calls only."""
         return self._kind(node, sure=True) == "object"
 
     def is_submission(self, node: ast.AST) -> bool:
-        """Tell whether an expression is a global name of the submission's."""
+        """Tell whether an expression is a global name of the submission."""
         if not isinstance(node, ast.Name):
             return False
         bindings = self._bindings(node)
@@ -89,7 +91,7 @@ class Objects:
         return not bound and node.id not in self.names.submission and hasattr(builtins, node.id)
 
     def is_imported(self, node: ast.Name) -> bool:
-        """Tell whether a name is bound by imports only, of the tests or taken as read."""
+        """Tell whether only imports bind a name, in the tests or implied."""
         bindings = self._bindings(node)
         if bindings is None:
             return node.id not in self.names.submission and not hasattr(builtins, node.id)
@@ -100,13 +102,13 @@ class Objects:
         return isinstance(node, ast.Name) and node.id in self._functions
 
     def sources_of(self, node: ast.expr) -> list[ast.expr]:
-        """Return the expressions that give a variable, or an attribute of `self`, its values."""
+        """Return the expressions assigned to a variable or to an attribute of `self`."""
         if isinstance(node, ast.Call):
             return [node]
         return [each.value for each in self._bindings(node) or () if each.value and not each.item]
 
     def is_class(self, node: ast.AST) -> bool:
-        """Tell whether an expression names a class of the submission's."""
+        """Tell whether an expression names a class of the submission."""
         if not self.is_submission(node):
             return False
         assert isinstance(node, ast.Name)
@@ -122,14 +124,14 @@ class Objects:
         )
 
     def makes_object(self, call: ast.Call) -> bool:
-        """Tell whether a call is a class's, or that of a function whose result is used as an object."""
+        """Tell whether a call is of a class, or of a function with a result used as an object."""
         func = call.func
         return self.is_class(func) or (
             isinstance(func, ast.Name) and func.id in self._factories and self.is_submission(func)
         )
 
     def _bind_parameters(self, suite: Suite) -> None:
-        """Bind the parameters of test functions to what calls give them, and `candidate`."""
+        """Bind the parameters of test functions to the arguments of calls, and `candidate`."""
         for test in suite.tests:
             for step in test.run:
                 if step[0] == "check" and step[1] in self._functions:
@@ -165,7 +167,7 @@ class Objects:
         known.append(binding)
 
     def _find_factories(self, suite: Suite) -> Iterator[str]:
-        """Yield functions whose result is used as no data is: `make()` in `c = make(); c.step()`."""
+        """Yield functions with a result used as an object: `make` in `c = make(); c.step()`."""
         for nodes in suite.nodes:
             for node in nodes:
                 if isinstance(node, ast.Attribute) and node.attr not in DATA_ATTRIBUTES:
@@ -190,7 +192,7 @@ class Objects:
     def _kind(self, node: ast.expr, *, sure: bool) -> Kind | None:
         key = (id(node), sure)
         if key not in self._answers:
-            self._answers[key] = None  # while it is being found out: a name bound to itself
+            self._answers[key] = None  # ends the recursion for a name bound to itself
             self._answers[key] = self._find_kind(node, sure)
         return self._answers[key]
 

@@ -168,7 +168,7 @@ def _conclude(
         for index, test in enumerate(grader.tests)
     )
     verdict, text = _verdict(finished, tests_ended, reports, counted.first)
-    # The submission may print what it was given.
+    # The submission may print its arguments, and these may reveal expected values.
     shown = grader.reveal or tests.literal_calls
     output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
     return finished.judgement(

@@ -1,9 +1,9 @@
-"""Tests beside the submission in one interpreter: `pytest`, and `asserts` at the level `shared`.
+"""Graders with tests and submission in one interpreter: `pytest`, and `asserts` at level `shared`.
 
-What the tests see are the submission's real objects, so whatever plain Python can test is tested. The
-submission can see the tests as well: the result is `in_process`. What the runner says is read with
-distrust: each line carries a word that only the runner was told, and the last another one. What a
-submission says in the runner's place is a forgery.
+The tests see the submission's real objects, so every test of plain Python works. The submission can
+see the tests too: the result is `in_process`. The messages of the test runner are untrusted: each
+line must carry a secret word of the runner, and the last line a second secret. A line from the
+submission in the runner's place is a forgery.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from proctor_service.sandbox.interface import Backend
 PATCHED = "harness_patched"
 _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
-_FINISHED_WELL = (0, 1)  # pytest's own exit codes: all passed, some failed
+_FINISHED_WELL = (0, 1)  # exit codes of pytest: all tests passed, some tests failed
 _SHOWN = 300
 
 
 @dataclass(slots=True)
 class Report:
-    """What the runner said: how many tests, how each went, and its exit code.
+    """Messages of the test runner: number of tests, outcome of each test, and exit code.
 
-    `tests`: a name, an outcome and a text each. `stopped`: why the submission did not load.
+    `tests`: name, outcome and text of each test. `stopped`: the reason if the submission did not
+    load.
     """
 
     collected: int = 0
@@ -47,7 +48,7 @@ class Report:
 
 
 async def judge_pytest(submission: Submission, grader: PytestGrader, backend: Backend) -> Judgement:
-    """Judges by test files that import the module `solution`; they go over whatever the submission brings."""
+    """Judge by test files that import the module `solution`; test files replace submitted files."""
     from_state = submission.state is not None and not submission.source
     source = None if from_state else submission.source
     finished, report = await _run(
@@ -71,7 +72,7 @@ async def judge_pytest(submission: Submission, grader: PytestGrader, backend: Ba
 async def judge_shared(
     submission: Submission, grader: AssertsGrader, backend: Backend, tests: Sequence[TestSource]
 ) -> Judgement:
-    """Judges by test statements. Raises InvalidTask when they are no Python, or need what is not there."""
+    """Judge by test statements. Raises InvalidTask for invalid tests or missing modules."""
     listed = [{"source": test.source, "run": test.run} for test in tests]
     finished, report = await _run(
         submission, backend, "shared", grader.reveal,
@@ -120,7 +121,7 @@ def _judgement(
     shown: dict[str, object] = {} if reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict[0],
-        # What passes where the runner or its report is not ours has passed nothing.
+        # A replaced runner or a forged report proves no passed test.
         passed=0 if report.patched or report.forged else passed,
         total=total,
         failures=tuple(failures),
@@ -133,7 +134,7 @@ def _judgement(
 
 
 def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
-    """Understands the runner's lines. What a test holds is left out unless it is to be revealed."""
+    """Parse the runner's lines. The report holds test content only with `reveal`."""
     report = Report()
     for line in finished.lines:
         try:
@@ -175,7 +176,7 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
 
 
 def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
-    """The verdict where the tests' own outcomes do not count; None where they do."""
+    """Return the verdict if the outcomes of the tests do not count, else None."""
     limited = verdicts.of_limit(finished.ended)
     if limited is not None:
         return limited
@@ -195,7 +196,7 @@ def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
 
 
 def pytest_verdict(finished: Run, report: Report, failed: int, counted: int) -> tuple[Verdict, str]:
-    """The verdict by how many tests failed, of those that counted."""
+    """Return the verdict from the numbers of failed and counted tests."""
     found = _verdict_of(finished, report)
     if found is not None:
         return found
@@ -211,7 +212,7 @@ def pytest_verdict(finished: Run, report: Report, failed: int, counted: int) -> 
 
 
 def _outcomes(report: Report, total: int) -> list[tuple[str, str]]:
-    """The outcome of each test and its text. A test that is told twice, or is none, is a forgery."""
+    """Return the outcome and text of each test. A repeated or unknown test is a forgery."""
     told: dict[str, tuple[str, str]] = {}
     known = {str(index) for index in range(total)}
     for name, outcome, text in report.tests:

@@ -224,7 +224,7 @@ def _ended_well(
 
 
 def _not_started(finished: Run) -> bool:
-    """Tell whether there was no such program; only what runs before it can say so."""
+    """Tell whether the runner reported a missing program; a started program cannot report this."""
     return NOT_STARTED in finished.lines
 
 
@@ -240,7 +240,7 @@ async def _in_thread_if_long(
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
     verdict, text = _ended_well(finished)
     if verdict != "passed":
-        # In contests, an exit code other than 0 is a crash, whatever the program printed.
+        # In contests, an exit code other than 0 is a crash, for any output.
         return ("runtime_error" if verdict == "failed" else verdict), text
     actual = finished.ended.stdout.decode("utf-8", "replace")
     if same_output(actual, case.stdout, grader.compare, grader.tolerance):
