@@ -137,7 +137,7 @@ def is_session(text: str) -> bool:
 
 
 def looks_like_code(text: str, language: str) -> bool:
-    """Tell whether a block without a language's name holds code in `language`, except Python.
+    """Tell whether a block without a language's name holds code of `language`, any but Python.
 
     Other blocks show output, or how to run the code.
     """
@@ -187,7 +187,7 @@ def _is_standard(node: ast.ImportFrom) -> bool:
     return not node.level and (node.module or "").partition(".")[0] in sys.stdlib_module_names
 
 
-# ---------------------------------------------------------------- what does something
+# ---------------------------------------------------------------- effects
 
 
 def does_something(tree: ast.Module, text: str, *, besides_data: bool = False) -> bool:

@@ -48,7 +48,7 @@ class Judgement:
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
     unreported: str = ""
-    """Ending of a program without a report: the submission ended the program, or our runner failed."""
+    """Ending of a program without a report, due to the submission or a failure of our runner."""
 
 
 def reward(judgement: Judgement, scoring: Scoring) -> float:

@@ -41,8 +41,8 @@ class PlannedTest:
 class Plan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
-    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`. The service sends
-    this string to the sandbox unchanged.
+    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`. The service
+    sends this string to the sandbox unchanged.
     """
 
     calls_json: str
@@ -247,7 +247,7 @@ class _Planner:
     def _formula_check(self, node: ast.expr, passed: list[Variable]) -> Check:
         calls: list[int] = []
         formula = Formulas(self.calls, calls, passed).of(node)
-        if not calls and not formula(_no_value):  # constant
+        if not calls and not formula(_no_value):  # a constant condition
             raise NotPlannable("a condition that never holds")
         text = text_of(node, self._source)
         return Check("the condition", text, tuple(calls), formula=formula)

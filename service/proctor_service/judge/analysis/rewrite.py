@@ -42,8 +42,8 @@ def rewrite(suite: Suite, objects: Objects) -> tuple[tuple[str, ...], bool]:
     """Return the setup and the tests as source text with all marks.
 
     The second value is true if a test asks an object of the submission for its length, items or
-    truth: the submission controls the answer. Changes the suite's trees, so call this function last.
-    Raises NotRewritable.
+    truth: the submission controls the answer. Changes the suite's trees, so call this function
+    last. Raises NotRewritable.
     """
     # Fill the cache of `objects` first: rewriting changes bindings, as in `for c in [C(1)]`.
     for nodes in suite.nodes:

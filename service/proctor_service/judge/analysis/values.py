@@ -64,7 +64,7 @@ class Objects:
         self._answers.clear()
 
     def kind(self, node: ast.expr) -> Kind | None:
-        """Return "object" or "collection" if an expression may hold an object or several, or None."""
+        """Return "object" or "collection" if an expression may hold one or more, else None."""
         return self._kind(node, sure=False)
 
     def is_own(self, node: ast.expr) -> bool:

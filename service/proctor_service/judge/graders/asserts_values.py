@@ -3,8 +3,8 @@
     submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to judge
 
 The two sandboxes talk by remote calls. Only data crosses; objects stay in their own sandbox, and
-the other side holds handles (`guest/rpc/test_runner.py`). The submission sandbox never sees test code
-or expected values. The test sandbox isolates the trainer's own code.
+the other sandbox holds handles (`guest/rpc/test_runner.py`). The submission sandbox never sees test
+code or expected values. The test sandbox isolates the trainer's own code.
 """
 
 from __future__ import annotations
