@@ -14,7 +14,7 @@ _AVIATO_PACKAGES = ("cwsandbox", "grpc", "google")
 
 
 def make_backend(settings: Settings) -> Backend:
-    """Return the backend named in the settings. Raises StartError when it is unavailable here."""
+    """Return the backend named in the settings. Raises StartError if the backend is unavailable."""
     if settings.backend == "aviato":
         with _needing_the_sdk():
             from proctor_service.sandbox import aviato

@@ -1,4 +1,4 @@
-"""The cgroups that this process is in, v1 and v2, as far up as they can be seen."""
+"""Cgroups of this process, v1 and v2, up to the topmost visible group."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _OWN = Path("/proc/self/cgroup")
 def files_above(
     controller: str, names: Sequence[str], own: Path = _OWN, root: Path = _ROOT
 ) -> list[Path]:
-    """Files with these names in this process' group of a controller, and in each group above it.
+    """Return the files with these names in this process's cgroup, and in each group above.
 
-    Of the hierarchy of version 1 where it has any, or else of version 2.
+    The files of the controller's v1 hierarchy, if any exist, else the files of v2.
     """
     try:
         lines = own.read_text().splitlines()
@@ -27,7 +27,7 @@ def files_above(
         if is_first and controller not in controllers.split(","):
             continue
         top = (root / controller).resolve() if is_first else root
-        # In a container without a cgroup namespace the path is the host's, and the top is its own.
+        # Without a cgroup namespace, a container sees the host's path, but its own group on top.
         group = top / path.lstrip("/")
         groups = [group, *group.parents] if group.is_dir() else [top]
         groups = groups[: groups.index(top) + 1]

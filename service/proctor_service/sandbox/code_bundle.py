@@ -1,4 +1,4 @@
-"""The code that runs inside sandboxes, by the names that its modules have there."""
+"""Source code for sandboxes, by module name inside a sandbox."""
 
 from __future__ import annotations
 

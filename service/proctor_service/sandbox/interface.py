@@ -227,9 +227,10 @@ class Backend(Protocol):
         """Stop every sandbox and all processes behind the sandboxes."""
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        """Calls `tell(yielding, lent)` when it changes how many of the lent sandboxes leave their core.
+        """Call `tell(yielding, lent)` when the number of leased sandboxes without a core changes.
 
-        They are asleep, or have run for so long that programs which have just begun come first.
+        `yielding`: leased sandboxes asleep, or running for so long that programs which have just
+        begun come first. `lent`: all leased sandboxes.
         """
 
     def census(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The memory that there is for the service and its sandboxes, and whether its slots may want more."""
+"""Memory for the service and its sandboxes, and a check against the needs of all slots."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from proctor_service.settings import Settings
 _MEBIBYTE = 1 << 20
 _MEMINFO = Path("/proc/meminfo")
 _LIMIT_FILES = ("memory.limit_in_bytes", "memory.max")  # v1, v2
-_LARGEST_LIMIT_BYTES = 1 << 60  # version 1 has a number for "no limit", a little above
+_LARGEST_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as a number slightly above
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRoom:
-    """Megabytes, and the place where the kernel says so."""
+    """Available memory in megabytes, and the kernel's source of the number."""
 
     megabytes: int
     source: str
 
 
 def memory_room() -> MemoryRoom | None:
-    """The least of what the machine has available and of the limits of the cgroups above.
+    """Return the minimum of the machine's available memory and the limits of all cgroups above.
 
-    None where the kernel tells neither.
+    None if the kernel gives neither.
     """
     return min((*_available(), *_limits()), key=lambda room: room.megabytes, default=None)
 
 
 def memory_check(settings: Settings, room: MemoryRoom | None) -> Check:
-    """Whether all slots at once, each at the default limit, fit into the memory that there is."""
+    """Check the memory for all slots at the same time, each at the default limit."""
     slots, each_mb = settings.slot_count(), settings.memory_mb
     wanted = f"{slots} slots of {each_mb} MB (memory_mb) may take {slots * each_mb} MB"
     if room is None:
@@ -52,7 +52,7 @@ def memory_check(settings: Settings, room: MemoryRoom | None) -> Check:
 
 
 def _available() -> Iterator[MemoryRoom]:
-    """Of the whole machine. Kernels before 3.14 tell only how much there is in all."""
+    """Yield the memory of the whole machine. Kernels before 3.14 give only the total."""
     with contextlib.suppress(OSError, ValueError):
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
         for name in ("MemAvailable", "MemTotal"):

@@ -1,9 +1,10 @@
-"""Exclusive turns: when a queue gives no tickets, so that one that is out can be the only one.
+"""Exclusive turns: times in which the queue gives no tickets, so a single ticket is in use alone.
 
-One at a time is exclusive. To get there the queue drains, which holds up all others; so draining and
-the exclusive turns themselves take at most a quarter of the time while anybody else waits, however many
-want one. Draining that outlasts its patience is given up for a while: a ticket that is held for an
-hour holds up nobody else for so long. Patience then doubles, so that a turn comes where all are slow.
+Turns come in sequence. Before a turn the queue drains, which delays all other waiters. So draining
+and turns together take at most a quarter of the time in which other waiters exist, for any number
+of requested turns. The queue gives up draining after a patience time, and pauses before the next
+try: a ticket in use for an hour delays no other ticket for an hour. After each failed try the
+patience doubles, so a turn comes even if all tickets are in use for long.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections import deque
 from collections.abc import Callable
 
 FIRST_PATIENCE_SECONDS = 10.0
-_REST = 3.0  # times as long as others were held up, they are not held up again
+_REST = 3.0  # minimum time between two delays of other waiters, as a multiple of the last delay
 
 
 class ExclusiveTurns:
-    """Who waits for an exclusive turn, and whether others are held up for it.
+    """Waiters for an exclusive turn, and the state of draining.
 
-    `resume`: called when others are no longer held up, because draining was given up.
+    `resume`: called when the queue gives up draining, and gives tickets again.
     """
 
     def __init__(
@@ -36,20 +37,23 @@ class ExclusiveTurns:
         self._giving_up: asyncio.TimerHandle | None = None
 
     def join(self) -> asyncio.Future[None]:
-        """A place among those who want a turn; done when it is theirs."""
+        """Add a waiter for a turn; the returned future is done when the turn begins."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         return waiter
 
     def leave(self, waiter: asyncio.Future[None]) -> None:
-        """Gives up a place of somebody who was cancelled; the turn was not theirs yet."""
+        """Remove a waiter, cancelled before its turn."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         if not self._waiters:
             self._end_draining()
 
     def holds_up(self) -> bool:
-        """Whether the next ticket is not to be given now. Asked only when somebody would get it."""
+        """Return True if the next ticket must wait for a turn; may start draining.
+
+        Called only if a waiter for the ticket exists.
+        """
         if self._is_on or self._held_up_since is not None:
             return True
         now = self._clock()
@@ -61,8 +65,11 @@ class ExclusiveTurns:
         return True
 
     def begin(self) -> bool:
-        """Gives the first who waits the turn, now that no ticket is out; False when nobody waits."""
-        while self._waiters and self._waiters[0].done():  # cancelled, and not awake yet
+        """Give the turn to the first waiter; the caller ensures that all tickets are returned.
+
+        Return False without a waiter, or during a turn.
+        """
+        while self._waiters and self._waiters[0].done():  # cancelled, but `leave` follows later
             self._waiters.popleft()
         if self._is_on or not self._waiters:
             return False
@@ -74,7 +81,7 @@ class ExclusiveTurns:
         return True
 
     def end(self) -> None:
-        """The turn is over."""
+        """End the turn."""
         self._is_on = False
         self._patience_seconds = self._first_patience_seconds
         self._rest()

@@ -54,8 +54,8 @@ class Ticket:
     async def alone(self) -> AsyncIterator[None]:
         """Wait until all other tickets are returned, and block new tickets until the block ends.
 
-        Who waits so gives way meanwhile: two of them never wait for each other. How much of the time
-        all others are held up for it is bounded (`exclusive.py`).
+        The ticket is returned during the wait, so two waiting callers never block each other.
+        `exclusive.py` bounds the delay for all other tickets.
         """
         await self.queue._begin_alone()
         try:
@@ -65,9 +65,9 @@ class Ticket:
 
 
 class SlotTime:
-    """Slot time of a ticket that is out: wall time, or its share where more are out than there are slots.
+    """Slot time of a ticket in use: wall time, or a share if more tickets than slots are in use.
 
-    So all tickets together are charged for as many seconds as the slots have.
+    So the charges of all tickets together are at most the time of the slots.
     """
 
     def __init__(self, slots: int, clock: Callable[[], float]) -> None:
@@ -77,7 +77,7 @@ class SlotTime:
         self._seconds = 0.0
 
     def read(self, busy: int) -> float:
-        """Return the seconds so far; `busy`: the tickets that were out since the last reading."""
+        """Return the seconds so far; `busy`: number of tickets in use since the last reading."""
         now = self._clock()
         self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
         self._at = now
@@ -131,7 +131,7 @@ class FairQueue:
         self._waiting_since: float | None = None
         self._draining = False
         self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
-        self._begun: set[Waiter] = set()  # those who wait, and go on while the service drains
+        self._begun: set[Waiter] = set()  # waiters of begun work, kept while the service drains
 
     @property
     def busy(self) -> int:
@@ -206,11 +206,11 @@ class FairQueue:
         return Admission(self, tenant, job, deadline, priority, begun)
 
     def slot_seconds(self) -> float:
-        """Return the slot time that a ticket has had which is out since the beginning."""
+        """Return the slot time of a ticket in use since the start of the queue."""
         return self._slot_time.read(self._busy)
 
     def lend(self, tickets: int) -> None:
-        """How many more tickets may be out, because so many running evaluations leave their core."""
+        """Set the number of extra tickets, one for each running evaluation that leaves its core."""
         self._lent = max(tickets, 0)
         self._dispatch()
 
@@ -271,8 +271,8 @@ class FairQueue:
         except asyncio.CancelledError:
             if waiter.cancelled():
                 self._exclusive.leave(waiter)
-                self._add_busy(1)  # the ticket is still to be returned
-            else:  # the turn came in the same iteration of the loop as the cancellation
+                self._add_busy(1)  # the caller still returns the ticket
+            else:  # the turn came in the same loop iteration as the cancellation
                 self._end_alone()
             raise
 

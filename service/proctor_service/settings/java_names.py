@@ -1,9 +1,7 @@
 """Class names in a Java source: the public class, which names the file, and the class to run.
 
-The one to run is named with the package that the source declares.
-
-No parser: comments and literals are left out, and braces are counted. Only the beginning of a source
-is looked at, in time linear in it.
+The name of the class to run includes the declared package. Instead of a parser, the search skips
+comments and literals and counts braces. It reads only the beginning of a source, in linear time.
 """
 
 from __future__ import annotations
@@ -33,10 +31,9 @@ _PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;", 
 
 @dataclass(frozen=True, slots=True)
 class JavaNames:
-    """Names in a source: of its file, and of what is run.
+    """Class names in a source.
 
-    `file`: the class after which the source's file must be named. `main`: the class to run, with its
-    package.
+    `file`: class that gives the source's file its name. `main`: class to run, with its package.
     """
 
     file: str = DEFAULT_NAME
@@ -46,7 +43,8 @@ class JavaNames:
 def java_names(source: str) -> JavaNames:
     """Return the name of the public class and of the first class with a `main`.
 
-    Where one is missing it is the other, and else `Main`. The class to run has its package.
+    If either is missing, the other stands for both; without any, `Main`. The class to run includes
+    its package.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
     depth = 0
@@ -74,6 +72,6 @@ def java_names(source: str) -> JavaNames:
 
 
 def _package_prefix(text: str) -> str:
-    """`x.y.` for a source, without comments, that begins with `package x.y;`."""
+    """Return `x.y.` for a source without comments that begins with `package x.y;`, else ""."""
     package = _PACKAGE.match(text)
     return "" if package is None else "".join(package.group(1).split()) + "."

@@ -1,7 +1,8 @@
-"""Routes of services that people use today, so that their trainers can move over as they are.
+"""Routes of other reward services: their trainers can use Proctor without changes.
 
-A module for each service translates; judge and sandboxes are the same as for all. What the clients of
-each take for "try again" is the one thing that each must get right: `desk.py`.
+Each module translates the requests of a service; the judge and the sandboxes are the same for all.
+The clients of each service retry after a different answer, so each module defines this answer (see
+`handler.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COMPAT_BODIES: tuple[type[BaseModel], ...] = (
 
 
 def compat_routes(handler: CompatHandler) -> APIRouter:
-    """All of them."""
+    """Return the routes of all services."""
     routes = APIRouter()
     for service in (
         sandbox_fusion_routes,

@@ -1,6 +1,7 @@
-"""Cells of a notebook: the program that runs them, and what it reports, taken for no more than output.
+"""Notebook cells: the program that runs the cells, and the parser of its reports.
 
-The program is `guest/notebook.py`, sent as text.
+The program is `guest/notebook.py`, sent as text. Its reports are untrusted, like any output of a
+program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from proctor_service.api.compat.form import limits
 from proctor_service.api.rewards.items import Machine
 from proctor_service.scheduling.program_runner import Program, Ran
 
-OUTPUT_KB = 8192  # more than the program reports
+OUTPUT_KB = 8192  # larger than the program's reports
 MOST_CELLS = 1000
 
 
@@ -28,7 +29,10 @@ class CellError(BaseModel):
 
 
 class Cell(BaseModel):
-    """What a cell printed, showed and raised. `value`: that of its last expression, as text."""
+    """Report of a cell: output, displayed data, errors, and `value` of its last expression as text.
+
+    `value` is None for a cell without a value.
+    """
 
     stdout: str
     stderr: str
@@ -38,7 +42,7 @@ class Cell(BaseModel):
 
 
 class Kernel:
-    """Makes the program for cells."""
+    """Builds the program that runs cells."""
 
     def __init__(self) -> None:
         self._source = resources.files("proctor_service.guest").joinpath("notebook.py").read_text()
@@ -54,7 +58,10 @@ class Kernel:
         files: Mapping[str, bytes] | None = None,
         fetch: Sequence[str] = (),
     ) -> Program:
-        """Runs the cells one after the other. `cell_seconds` bounds each of them; 0: not at all."""
+        """Return a program that runs the cells in order.
+
+        `cell_seconds`: limit for each cell; 0 means without a limit.
+        """
         settings = machine.settings
         job = {"cells": list(cells), "cell_seconds": min(cell_seconds, settings.max_wall_seconds)}
         asked = limits(settings, seconds, memory_mb=memory_mb, output_kb=OUTPUT_KB)
@@ -70,12 +77,12 @@ class Kernel:
 
 
 def reported(ran: Ran, most: int) -> list[Cell]:
-    """The cells that came to their end, at most so many."""
+    """Return the reports of the finished cells, at most `most` of them."""
     cells: list[Cell] = []
     output = b"" if ran.ran is None else ran.ran.stdout
     for line in output.split(b"\n", most)[:most]:
         try:
             cells.append(Cell.model_validate(json.loads(line)))
         except (ValueError, RecursionError, ValidationError):
-            break  # cut off, or forged
+            break  # an incomplete or forged report
     return cells

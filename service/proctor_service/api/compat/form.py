@@ -1,7 +1,7 @@
-"""What the forms of the compatible services have in common.
+"""Common base and helpers for the request models of the compatible services.
 
-Unknown fields are let through, for their clients send more than is used here. Limits above this
-server's ceilings are lowered to them: these clients cannot be told otherwise.
+Unknown fields are ignored, because the clients send more fields than the service uses. Limits above
+the server's ceilings are lowered to the ceilings: these clients have no way to learn the ceilings.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from proctor_client import wire
 from proctor_service.api.rewards.examples import Answers, body_of, problems
 from proctor_service.settings import Settings
 
-PREFIX = "/compat"  # in each router, or the metrics would know their routes without it
+PREFIX = "/compat"  # in each router, so the metrics include the prefix in the route
 MOST_TESTS = 4096
 
 
 class Form(BaseModel):
-    """Base of the compatible requests; a null is a field left out."""
+    """Base of the compatible requests; a null means a missing field."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -39,7 +39,10 @@ def limits(
     memory_mb: int | None = None,
     output_kb: int | None = None,
 ) -> wire.Limits:
-    """So many seconds of CPU time, and of idling; `None`: this server's default."""
+    """Return limits of `seconds` CPU time and `seconds` idle time, within the server's ceilings.
+
+    `None`: the server's default.
+    """
     if memory_mb is not None:
         memory_mb = min(memory_mb, settings.max_memory_mb)
     if output_kb is not None:
@@ -55,11 +58,11 @@ def limits(
 def documented(
     model: type[BaseModel], request: Mapping[str, Any], answer: Any, *statuses: int
 ) -> dict[str, Any]:
-    """What the OpenAPI page says about a route: an example of both, and the problems."""
+    """Return a route's OpenAPI entries: examples of request and answer, and error responses."""
     found = answered(answer, 413, 422, *statuses)
     return {"responses": found, "openapi_extra": body_of(model, request)}
 
 
 def answered(answer: Any, *statuses: int) -> Answers:
-    """A route's 200 with its example, and its problems."""
+    """Return the OpenAPI entries of a route's 200, with an example, and of its error responses."""
     return {200: {"content": {"application/json": {"example": answer}}}, **problems(401, *statuses)}

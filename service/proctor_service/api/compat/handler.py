@@ -1,8 +1,9 @@
-"""What the compatible routes share: a request is held for as long as its client waits.
+"""Common handler of the compatible routes: holds a request for as long as its client waits.
 
-Each service's clients have their own way of being told to try again, and take most other things for a
-reward of 0.0. So nothing of ours is told while there is time to mend it. What is not done when the
-client must have an answer goes on, and the client that comes back takes it up (`shelf.py`).
+Each service's clients retry after their own kind of answer, and treat most other answers as a
+reward of 0.0. So the service first retries its own failures itself, and waits while the queue is
+full. If the client's wait ends first, the work continues, and the client's retry gets the result
+(`pending.py`).
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 900.0
-"""By then work ends, though its client still comes back."""
+"""Time limit of the work, even if its client still retries."""
 LONGEST_HOLD_SECONDS = 3600.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProfile(Generic[M]):
-    """How the clients of one service are treated.
+    """Behaviour of a service's clients, and the answers for them.
 
-    `wait_seconds`: how long they wait for an answer, and a little less. `come_back`: the answer that
-    makes them try again. `insist_seconds`: for so long a failure of ours is tried again here first.
+    `wait_seconds`: the clients' wait for an answer, minus a margin. `come_back`: the answer after
+    which the clients retry. `insist_seconds`: time in which the service first retries its own
+    failures.
     """
 
     job: str
@@ -70,7 +72,7 @@ class ClientProfile(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judgement, and the reward that it is worth."""
+    """A judgement and its reward."""
 
     judgement: Judgement
     reward: float
@@ -78,9 +80,10 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Who asks, for how long a failure is tried again, and when the client must have an answer.
+    """Context of a request: its owner, the time for retries, and the time of the answer.
 
-    `answer_by`: on the monotonic clock.
+    `insist_seconds`: time in which the service retries its own failures. `answer_by`: latest time
+    of the answer (monotonic clock).
     """
 
     asker: Asker
@@ -89,7 +92,7 @@ class RequestContext:
 
 
 class CompatHandler:
-    """Takes the compatible requests in, and knows what is at work."""
+    """Handler of the compatible requests; knows the unfinished work."""
 
     def __init__(
         self, machine: Machine, evaluate: Evaluate, runner: Runner, queue: FairQueue
@@ -103,7 +106,7 @@ class CompatHandler:
 
     @property
     def running(self) -> frozenset[Work]:
-        """The work that is not done."""
+        """Unfinished work."""
         return frozenset(self._running)
 
     async def serve(
@@ -113,7 +116,7 @@ class CompatHandler:
         do: Callable[[M, RequestContext], Coroutine[Any, Any, Any]],
         profile: ClientProfile[M],
     ) -> Response:
-        """Answers one request with the JSON value that `do` gives. Raises Refusal and Failure."""
+        """Answer a request with the JSON value returned by `do`. Raises Refusal and Failure."""
         clock = self._queue.clock
         begun, hold_seconds = clock(), _hold_seconds(request)
         body = await read_body(request, self.machine.settings.max_body_mb)
@@ -154,10 +157,10 @@ class CompatHandler:
         context: RequestContext,
         is_last: Callable[[Judged | InvalidTask], bool] | None = None,
     ) -> list[Judged | InvalidTask]:
-        """What each submission is worth, or that its tests are broken by themselves.
+        """Judge all submissions at the same time; the result of broken tests is an InvalidTask.
 
-        They are judged at the same time, all or up to the first that `is_last`. Raises the first
-        other Failure, and InvalidRequest.
+        The list ends at the first result for which `is_last` is true. Raises the first other
+        Failure, and InvalidRequest.
         """
         asker = context.asker
         asked = asked.model_copy(update={"job": asker.job})
@@ -169,11 +172,11 @@ class CompatHandler:
         return await all_of((self._judge_one(item, context) for item in items), is_last)
 
     async def run(self, program: Program, context: RequestContext) -> Ran:
-        """What came of a program. Raises Refusal and Failure."""
+        """Run a program and return its result. Raises Refusal and Failure."""
         return await self._insist(lambda: self._runner.run(program, context.asker), context)
 
     def check_language(self, language: str) -> None:
-        """Raises InvalidRequest for one that is not installed here."""
+        """Raise InvalidRequest for a language without an installation."""
         here = self.machine.traits.languages
         if language not in here:
             raise InvalidRequest(f"language: no {language[:100]!r} here, only: {', '.join(here)}")
@@ -195,7 +198,7 @@ class CompatHandler:
             return broken
 
     async def _insist(self, work: Callable[[], Awaitable[T]], context: RequestContext) -> T:
-        """Tries again what failed through no fault of the request; while the queue is full, waits."""
+        """Run `work`, with retries after the service's own failures and while the queue is full."""
         clock = self._queue.clock
         deadline = context.asker.deadline
         give_up: float | None = None
@@ -230,9 +233,10 @@ async def _refused(do: Coroutine[Any, Any, Any]) -> Any:
 async def all_of(
     works: Iterable[Coroutine[Any, Any, T]], is_last: Callable[[T], bool] | None = None
 ) -> list[T]:
-    """What all of them give, in order, or up to the first that `is_last`; then the others are ended.
+    """Run all coroutines at the same time and return their results in order.
 
-    They run at the same time. Raises what the first of them raises.
+    The list ends at the first result for which `is_last` is true; the rest is cancelled. Raises the
+    error of the first failed coroutine, in order.
     """
     tasks: list[asyncio.Task[T]] = []
     values: list[T] = []
@@ -253,7 +257,10 @@ async def all_of(
 
 
 def _hold_seconds(request: Request) -> float | None:
-    """What the query says, for clients that wait longer than this service knows."""
+    """Return `hold_seconds` of the query, for clients with a different wait; None without.
+
+    Raises InvalidRequest for an invalid number.
+    """
     text = request.query_params.get("hold_seconds")
     if text is None:
         return None

@@ -1,8 +1,9 @@
 """open-instruct's code API: /test_program and /test_program_stdio, a verdict for each test.
 
-Its client takes every answer but a 200, and every broken connection, for a reward of 0.0, and asks
-again by itself in one case: it follows redirects. So it is held as long as it waits, and then sent to
-where it came from, with a new wait; `requests` goes along 30 times. The work goes on meanwhile.
+Its client treats every answer except a 200, and every broken connection, as a reward of 0.0. The
+client asks again in a single case: it follows redirects. So the service holds a request for as long
+as the client waits, then redirects to the same address. Each redirect starts a new wait, and
+`requests` follows 30 redirects. The work continues meanwhile.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Overloa
 
 JOB = "open_instruct"
 SPARE_SECONDS = 4.0
-TOLERANCE = 1e-9  # there `1.0` is `1.00`
+TOLERANCE = 1e-9  # open-instruct treats `1.0` and `1.00` as equal
 BETWEEN_TRIES_SECONDS = 1.0
-"""So that 30 of them outlast a restart."""
+"""Delay of a redirect after a failure: 30 redirects then last longer than a restart."""
 
 
 class TestProgram(Form):
-    """The body of both routes. `max_execution_time` is in seconds, for each test."""
+    """Body of both routes. `max_execution_time`: seconds for each test."""
 
-    __test__ = False  # for pytest, which collects what begins with Test
+    __test__ = False  # for pytest, which collects classes by the prefix Test
 
     program: str
     tests: Any = Field([])
@@ -41,7 +42,7 @@ class TestProgram(Form):
 
 
 class StdioTest(Form):
-    """What a program reads, and what it must print; a list of texts is lines."""
+    """Input of a program and its expected output; a list of texts is joined as lines."""
 
     input: str | list[str]
     output: str | list[str]
@@ -52,12 +53,12 @@ _STDIO = TypeAdapter(list[StdioTest])
 
 
 def wait_seconds(asked: TestProgram) -> float:
-    """A little less than its client waits."""
+    """Return the client's wait in seconds, minus a margin."""
     return max(30.0, min(300.0, 10 * asked.max_execution_time)) - SPARE_SECONDS
 
 
 async def come_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
-    """Back to the same address, without the token that may stand in it."""
+    """Return a redirect to the same address; its relative Location contains no token."""
     if not isinstance(error, Overloaded):
         await asyncio.sleep(BETWEEN_TRIES_SECONDS)
     query = f"?{request.url.query}" if request.url.query else ""
@@ -116,7 +117,7 @@ async def _judged(
 
 
 def _passed_in(judged: Judged | InvalidTask) -> float | None:
-    """Seconds; None where the test does not hold, or is none: no program passes it."""
+    """Return the seconds of a passed test; None for a failed or broken test."""
     if isinstance(judged, InvalidTask) or judged.judgement.verdict != "passed":
         return None
     usage = judged.judgement.usage
@@ -159,7 +160,7 @@ ANSWER = {"results": [1, 0], "runtimes": [0.004, -1.0]}
 
 
 def open_instruct_routes(handler: CompatHandler) -> APIRouter:
-    """Both kinds of tests."""
+    """Return the routes for both kinds of tests."""
     routes = APIRouter(prefix=PREFIX)
     redirect = {307: {"description": "not done yet: to the same address, once more"}}
 
@@ -170,12 +171,12 @@ def open_instruct_routes(handler: CompatHandler) -> APIRouter:
 
     @routes.post("/test_program", **docs(ASSERTS_EXAMPLE))
     async def test_program(request: Request) -> Response:
-        """open-instruct: which of these assert statements hold for a program."""
+        """open-instruct: tells which assert statements hold for a program."""
         return await handler.serve(request, TestProgram, partial(_asserts, handler), MANNER)
 
     @routes.post("/test_program_stdio", **docs(STDIO_EXAMPLE))
     async def test_program_stdio(request: Request) -> Response:
-        """open-instruct: for which inputs a program prints what it must."""
+        """open-instruct: tells for which inputs a program prints the expected output."""
         return await handler.serve(request, TestProgram, partial(_stdio, handler), MANNER)
 
     return routes

@@ -1,13 +1,15 @@
-"""open-r1's routers: /execute_batch, in the forms of E2B's code interpreter and of Morph's.
+"""open-r1's routers: /execute_batch, in the formats of E2B's and Morph's code interpreters.
 
-E2B's client takes `float()` of the value of a script's last expression for the reward, and
-`execution: null` for none at all. Morph's takes `float(text)`, and a `text` that is missing or null makes
-0.0 of the whole batch. It has no word for no reward: a failure of ours is `nan`, which is what the trainer
-makes of None. So null is kept for failures of ours. What a limit ends is the script's own doing, and
-has the value 0.0: a time limit that is worth nothing would be a way out of a bad reward.
+E2B's client takes `float()` of the value of a script's last expression as the reward, and reads
+`execution: null` as a missing reward. Morph's client takes `float(text)`; a missing or null `text`
+turns the whole batch into 0.0. Morph's format cannot express a missing reward, so a failure of the
+service is `nan`, the trainer's number for None. Null stands only for failures of the service. A
+script stopped by a limit has the value 0.0: a time limit without a reward would be a way out of a
+bad reward.
 
-Neither client asks again. Morph's waits for its `request_timeout`, and makes 0.0 of the batch then. Scripts
-that are not done shortly before that are failures of ours, and the other scripts keep their values.
+Both clients never retry. Morph's client waits for its `request_timeout`, then takes 0.0 for the
+batch. Shortly before this time, unfinished scripts become failures of the service, and the finished
+scripts keep their values.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from proctor_service.scheduling.program_runner import Program
 
 JOB = "open_r1"
 DEFAULT_SECONDS = 300.0
-WAIT_SECONDS = 900.0  # E2B's client sets no limit of its own
-SPARE_SECONDS = 1.0  # of what Morph's client waits
-LAST_SECONDS = 4.0  # of the wait, at most: to end the scripts that are not done
+WAIT_SECONDS = 900.0  # E2B's client waits without a limit
+SPARE_SECONDS = 1.0  # margin within the wait of Morph's client
+LAST_SECONDS = 4.0  # longest part of the wait reserved for ending unfinished scripts
 LAST_PART = 0.2
 MOST_SCRIPTS = 4096
 NO_REWARD = "0.0"
@@ -49,9 +51,10 @@ LEFT = ("SystemExit", "it ended before its last expression")
 
 
 class ExecuteBatch(Form):
-    """The body of /execute_batch. `timeout` is in seconds, for each script.
+    """Body of /execute_batch. `timeout`: seconds for each script.
 
-    `request_timeout`: Morph's client waits for so long for the whole batch, E2B's does not heed it.
+    `request_timeout`: seconds that Morph's client waits for the whole batch. E2B's client ignores
+    its value.
     """
 
     scripts: list[str] = Field(max_length=MOST_SCRIPTS)
@@ -62,9 +65,9 @@ class ExecuteBatch(Form):
 
 
 def wait_seconds(asked: ExecuteBatch) -> float:
-    """Return a little less than the client waits.
+    """Return the client's wait in seconds, minus a margin.
 
-    Only Morph's has a `request_timeout` that exceeds the scripts' own.
+    Only Morph's client sends a `request_timeout` above the `timeout` of the scripts.
     """
     if asked.request_timeout > asked.timeout:
         return max(asked.request_timeout - SPARE_SECONDS, asked.request_timeout / 2)
@@ -72,7 +75,7 @@ def wait_seconds(asked: ExecuteBatch) -> float:
 
 
 async def all_null(request: Request, asked: ExecuteBatch, error: Failure | Refusal) -> Response:
-    """No reward for any of the scripts."""
+    """Return an answer without a reward for any script."""
     nothing = _nothing(f"{error.reason}: {error.message}")
     return JSONResponse([nothing] * len(asked.scripts))
 
@@ -103,7 +106,7 @@ async def _execute_until(
     seconds: float,
     context: RequestContext,
 ) -> dict[str, Any]:
-    """The script's execution, or no reward where it is not done by then (monotonic clock)."""
+    """Return the script's result, or a missing reward after `until` (monotonic clock)."""
     try:
         async with asyncio.timeout_at(until) as limit:
             return await _execute(handler, kernel, script, language_of(language), seconds, context)
@@ -139,7 +142,7 @@ async def _execute(
 async def _execute_other(
     handler: CompatHandler, script: str, language: str, seconds: float, context: RequestContext
 ) -> dict[str, Any]:
-    """A program in another language has no value, and its output is all that it says."""
+    """Run a program in another language; the result has output, but no value."""
     settings = handler.machine.settings
     bounds = handler.machine.limits(limits(settings, seconds, output_kb=OUTPUT_KB), "limits")
     most = min(seconds, settings.max_wall_seconds)
@@ -163,14 +166,14 @@ def _execution(cell: Cell) -> dict[str, Any]:
 
 
 def _cut_short(ended: Ended) -> dict[str, Any]:
-    """A script that a limit ended, or that left, before it had a value."""
+    """Return the result of a script stopped by a limit, or with an exit before its value."""
     name, value = ENDINGS.get(ended.ending, LEFT)
     error = {"name": name, "value": value, "traceback": ""}
     return _form(NO_REWARD, "", text_of(ended.stderr), error)
 
 
 def _nothing(why: str) -> dict[str, Any]:
-    """What stands for a reward of None."""
+    """Return the result for a missing reward."""
     return {"execution": None, "text": NOT_A_REWARD, "exception_str": why}
 
 
@@ -187,7 +190,7 @@ def _form(value: str | None, out: str, err: str, error: dict[str, str] | None) -
 
 
 def unindented(script: str) -> str:
-    """Without the first line's indentation, on each line that has it: as a notebook takes it."""
+    """Remove the first line's indentation from all lines with this indentation, like a notebook."""
     lines = script.splitlines(keepends=True)
     first = next((line for line in lines if line.strip()), "")
     indent = first[: len(first) - len(first.lstrip())]
@@ -204,19 +207,19 @@ ANSWER = [_form("0.75", "", "", None)]
 
 
 def open_r1_routes(handler: CompatHandler) -> APIRouter:
-    """Scripts, and health."""
+    """Return the routes for scripts and for health."""
     routes = APIRouter(prefix=PREFIX)
     kernel = Kernel()
 
     @routes.post("/execute_batch", **documented(ExecuteBatch, EXAMPLE, ANSWER))
     async def execute_batch(request: Request) -> Response:
-        """open-r1: runs scripts, and tells the value of each one's last expression."""
+        """open-r1: runs scripts, and returns the value of each script's last expression."""
         do = partial(_execute_batch, handler, kernel)
         return await handler.serve(request, ExecuteBatch, do, MANNER)
 
     @routes.get("/health", responses=answered({"status": "ok"}))
     async def health() -> dict[str, str]:
-        """open-r1, open-instruct, SkyPilot: it is there."""
+        """open-r1, open-instruct, SkyPilot: answers while the service runs."""
         return {"status": "ok"}
 
     return routes

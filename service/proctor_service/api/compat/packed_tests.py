@@ -1,8 +1,8 @@
-"""Tests as open-instruct sends them: a list, a list as JSON, or base64(zlib(pickle(list))).
+"""Tests in open-instruct's formats: a list, a list as JSON, or base64(zlib(pickle(list))).
 
-A pickle is a program. It is read by Python's own unpickler with a table of instructions cut down to
-those that make lists, tuples, dicts, texts, numbers and None: nothing in it can name a class or call
-anything. The C unpickler will not do: it makes room for whatever a few bytes claim to hold.
+A pickle is a program. The unpickler written in Python reads the pickle, with only the instructions
+for lists, tuples, dicts, texts, numbers and None. So a pickle can neither name a class nor call a
+function. The C unpickler is unsuitable: a few bytes can make it allocate any amount of memory.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PLAIN = """
 
 
 def _ignore_frame(unpickler: Any) -> None:
-    """A frame says how much to read ahead, and nothing else."""
+    """Skip the length of a frame, a mere hint for reading ahead."""
     unpickler.read(8)
 
 
 class _PlainUnpickler(pickle._Unpickler):
-    """Knows no instruction but those above; any other is a KeyError."""
+    """Unpickler with only the instructions in `_PLAIN`; any other instruction is a KeyError."""
 
     dispatch = {
         code: pickle._Unpickler.dispatch[code]
@@ -44,7 +44,7 @@ class _PlainUnpickler(pickle._Unpickler):
 
 
 class _Counted(io.BytesIO):
-    """Bytes that are read in so many pieces at most: at least one is an instruction."""
+    """Bytes with a limited number of reads, at least a read for each instruction."""
 
     left = MOST_PIECES
 
@@ -63,7 +63,10 @@ class _Counted(io.BytesIO):
 
 
 def unpacked(tests: Any) -> list[Any]:
-    """The list. Raises InvalidRequest. It may take seconds for large tests: call it in a thread."""
+    """Return the list of tests. Raises InvalidRequest.
+
+    Large tests may take seconds: call this function in a thread.
+    """
     if isinstance(tests, str):
         tests = _from_text(tests)
     if isinstance(tests, list):
@@ -72,7 +75,10 @@ def unpacked(tests: Any) -> list[Any]:
 
 
 def check_size(texts: Iterable[str]) -> None:
-    """Raises InvalidRequest: a pickle of a few bytes can hold one long text a million times."""
+    """Raise InvalidRequest for too many characters.
+
+    A pickle of a few bytes can contain a long text a million times.
+    """
     if sum(map(len, texts)) > MOST_CHARACTERS:
         raise InvalidRequest(f"tests: more than {MOST_CHARACTERS} characters")
 

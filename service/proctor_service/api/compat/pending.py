@@ -1,4 +1,4 @@
-"""Work that outlives its answer: its client was told to come back, and finds it here by its request."""
+"""Pending work: the client was told to retry, and its next equal request finds the work here."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from proctor_service.api.rewards.idempotency import RequestName
 from proctor_service.errors import Cancelled
 
 KEPT_SECONDS = 60.0
-"""Clients come back within half a minute; work that nobody asks for again is ended."""
+"""Clients retry within half a minute; after this time the work is abandoned and cancelled."""
 ENTRY_BYTES = 10_000
 
 
 class NotYet(Exception):
-    """The work is not done."""
+    """The work is unfinished."""
 
 
 class Work:
-    """The work of one request, whose body was so large; must be made in a running loop."""
+    """The work of a request; must be created in a running loop. `size_bytes`: size of its body."""
 
     def __init__(self, do: Coroutine[Any, Any, Any], size_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
@@ -29,21 +29,24 @@ class Work:
         self._task.add_done_callback(_retrieve)
 
     def when_done(self, then: Callable[[], None]) -> None:
-        """Calls `then` once it is done."""
+        """Call `then` when the work is done."""
         self._task.add_done_callback(lambda _: then())
 
     async def wait(self) -> None:
-        """Waits until it is done."""
+        """Wait until the work is done."""
         await asyncio.wait({self._task})
 
     def cancel(self, why: str) -> None:
-        """Ends it; whoever waits for its value gets a Cancelled that says why."""
+        """Cancel the work; `value` then raises Cancelled with this reason."""
         if not self._task.done():
             self._why = why
             self._task.cancel()
 
     async def value(self, seconds: float) -> Any:
-        """What it gives. Raises what it raises, Cancelled, and NotYet after so many seconds."""
+        """Return the result of the work.
+
+        Raises the error of the work, Cancelled, or NotYet if the work takes longer than `seconds`.
+        """
         await asyncio.wait({self._task}, timeout=max(seconds, 0.0))
         if not self._task.done():
             raise NotYet
@@ -53,13 +56,13 @@ class Work:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """So that a failure of which nobody asks any more is no warning."""
+    """Read the exception, so asyncio logs no warning about the failure of abandoned work."""
     if not task.cancelled():
         task.exception()
 
 
 class PendingWork:
-    """Keeps work by the name of its request, for a while; the oldest goes where there is too much."""
+    """Store of pending work by request name; above `max_bytes` the oldest work is cancelled."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -68,7 +71,7 @@ class PendingWork:
         self._by_name: dict[RequestName, list[Work]] = {}
 
     def put(self, name: RequestName, work: Work) -> None:
-        """Keeps it until it is taken, or ended because nobody did."""
+        """Store the work; cancel it after KEPT_SECONDS unless `pop` returns it first."""
         timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._end, work)
         self._kept[work] = name, timer
         self._by_name.setdefault(name, []).append(work)
@@ -77,7 +80,7 @@ class PendingWork:
             self._end(next(iter(self._kept)))
 
     def pop(self, name: RequestName) -> Work | None:
-        """The oldest work of such a request, off the shelf."""
+        """Remove and return the oldest work of a request; None without work."""
         waiting = self._by_name.get(name)
         if not waiting:
             return None

@@ -1,10 +1,12 @@
-"""SandboxFusion's /run_code, /run_jupyter and /v1/ping, as verl and tinker-cookbook use them.
+"""SandboxFusion's /run_code, /run_jupyter and /v1/ping, as used by verl and tinker-cookbook.
 
-They run a program and tell what it printed; the client judges. A program that ends with code 0 has
-code 0, whatever it skipped: only `/submit` has tests and code apart (`sandbox_fusion_submit.py`).
+The routes run a program and return its output; the client judges. An exit with code 0 always gives
+code 0, even if the program skipped its tests: only `/submit` separates tests from code
+(`sandbox_fusion_submit.py`).
 
-verl tries a 504 again, and takes every other failure for the program's. So what is ours is a 504, sent
-before its deadline of compile + run + 10 s, and `SandboxError` only says that a request cannot work.
+verl retries a 504, and treats every other failure as a failure of the program. So a failure of the
+service is a 504, sent before verl's deadline of compile + run + 10 s. `SandboxError` means an
+impossible request.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from proctor_service.scheduling.program_runner import Program
 
 JOB = "sandbox_fusion"
 DEFAULT_SECONDS = 10.0
-SPARE_SECONDS = 8.0  # of the 10 that verl waits beyond both timeouts
+SPARE_SECONDS = 8.0  # part of the 10 s that verl waits beyond both timeouts
 OUTPUT_KB = 8192
 MOST_FILES = 1000
 PYTEST = "pytest"
 TEST_FILE = "test_solution.py"
-NO_PYTEST = 113  # no exit code of pytest's
+NO_PYTEST = 113  # unused by pytest as an exit code
 PYTEST_RUNNER = f"""\
 import sys
 try:
@@ -53,7 +55,7 @@ MESSAGES: Mapping[str, str] = {
 
 
 class RunCode(Form):
-    """The body of /run_code. Files are base64 by path; `memory_limit_MB` below 1 is the default."""
+    """Body of /run_code. Files are base64 by path; `memory_limit_MB` below 1 is the default."""
 
     code: str
     language: str = "python"
@@ -66,7 +68,7 @@ class RunCode(Form):
 
 
 class RunJupyter(Form):
-    """The body of /run_jupyter. `cell_timeout` 0: only `total_timeout` counts."""
+    """Body of /run_jupyter. `cell_timeout` 0: only `total_timeout` counts."""
 
     cells: list[str] = Field(max_length=MOST_CELLS)
     cell_timeout: float = Field(0.0, ge=0, allow_inf_nan=False)
@@ -78,7 +80,7 @@ class RunJupyter(Form):
 
 
 async def try_again(request: Request, asked: Any, error: Failure | Refusal) -> Response:
-    """The one status that verl tries again."""
+    """Return a 504, the only status that verl retries."""
     message = f"{error.reason}: {error.message}"
     return problem(504, error.reason, message, retryable=True, more={"detail": message})
 
@@ -100,7 +102,7 @@ def answer(
     sandbox_id: str | None = None,
     files: Mapping[str, bytes] | None = None,
 ) -> dict[str, Any]:
-    """SandboxFusion's RunCodeResponse."""
+    """Return SandboxFusion's RunCodeResponse."""
     return {
         "status": status,
         "message": message,
@@ -114,7 +116,7 @@ def answer(
 def command_result(
     seconds: float | None, return_code: int | None, stdout: str, stderr: str
 ) -> dict[str, Any]:
-    """SandboxFusion's CommandRunResult; no return code: it ran out of time."""
+    """Return SandboxFusion's CommandRunResult; `return_code` None means a timeout."""
     return {
         "status": "TimeLimitExceeded" if return_code is None else "Finished",
         "execution_time": seconds,
@@ -125,7 +127,7 @@ def command_result(
 
 
 def language_of(name: str) -> str:
-    """What a language is called here."""
+    """Return Proctor's name of a language."""
     return OUR_NAMES.get(name, name)
 
 
@@ -189,7 +191,7 @@ async def _run_jupyter(
     cells = reported(came, len(asked.cells))
     driver = _result(came.ran)
     if driver is not None:
-        driver["stdout"] = ""  # the reports, which are in the cells
+        driver["stdout"] = ""  # the cells already contain these reports
     good = driver is not None and driver["return_code"] == 0 and len(cells) == len(asked.cells)
     message = "" if came.ran is None else MESSAGES.get(came.ran.ending, "")
     return _notebook(
@@ -225,7 +227,10 @@ def _result(ended: Ended | None) -> dict[str, Any] | None:
 
 
 def _return_code(ended: Ended) -> int | None:
-    """Python's: minus the signal; None for a timeout, and never 0 for what a limit ended."""
+    """Return the return code as Python's subprocess does: minus the signal.
+
+    None for a timeout; after any other limit a code other than 0.
+    """
     if ended.ending in ("cpu_limit", "wall_limit"):
         return None
     if ended.signal is not None:
@@ -259,13 +264,13 @@ CELL_ANSWER = {"stdout": "", "stderr": "", "display": [{"text/plain": "42"}], "e
 
 
 def sandbox_fusion_routes(handler: CompatHandler) -> APIRouter:
-    """Running code, and the ping."""
+    """Return the routes for running code, and the ping."""
     routes = APIRouter(prefix=PREFIX)
     kernel = Kernel()
 
     @routes.post("/run_code", **documented(RunCode, RUN_CODE_EXAMPLE, RUN_CODE_ANSWER, 504))
     async def run_code(request: Request) -> Response:
-        """SandboxFusion: runs a program, and tells what it printed."""
+        """SandboxFusion: runs a program, and returns its output."""
         return await handler.serve(request, RunCode, partial(_run_code, handler), RUN_CODE)
 
     driver = command_result(0.004, 0, "", "")
@@ -275,13 +280,13 @@ def sandbox_fusion_routes(handler: CompatHandler) -> APIRouter:
         "/run_jupyter", **documented(RunJupyter, {"cells": ["6 * 7"]}, jupyter_answer, 504)
     )
     async def run_jupyter(request: Request) -> Response:
-        """SandboxFusion: runs the cells of a notebook one after the other."""
+        """SandboxFusion: runs the cells of a notebook in order."""
         do = partial(_run_jupyter, handler, kernel)
         return await handler.serve(request, RunJupyter, do, RUN_JUPYTER)
 
     @routes.get("/v1/ping", responses=answered("pong"))
     async def ping() -> str:
-        """SandboxFusion: it is there."""
+        """SandboxFusion: answers while the service runs."""
         return "pong"
 
     return routes

@@ -1,8 +1,8 @@
-"""SandboxFusion's /submit for CommonOJDataset: a completion, and what it must print for each input.
+"""SandboxFusion's /submit for CommonOJDataset: a completion, and expected output for each input.
 
-The code is taken out as /reward does. Each case is judged by the `stdio` grader in a sandbox of its own,
-and what is expected never goes there. Code that a request brings for taking a completion apart would run
-in the service: refused.
+The code is extracted as in /reward. The `stdio` grader judges each case in its own sandbox, and the
+expected output stays outside of the sandbox. The service refuses a request with its own extraction
+code, because this code would run in the service.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from proctor_service.judge.submission import Judgement
 
 DATASET_TYPE = "CommonOJDataset"
 TOLERANCE = 1e-5
-WAIT_SECONDS = 600.0  # its clients set no limit of their own
+WAIT_SECONDS = 600.0  # the clients wait without a limit
 MOST_SHOWN_CHARACTERS = 1000
 
 
 class Streams(Form):
-    """One side of a case."""
+    """Input or output of a case."""
 
     stdin: str = ""
     stdout: str = ""
 
 
 class Case(Form):
-    """What a program reads, and what it must print."""
+    """Input of a program and its expected output."""
 
     input: Streams = Streams()
     output: Streams
@@ -65,13 +65,13 @@ class ProvidedData(Form):
 
 
 class Extra(Form):
-    """By default nothing is said of the cases behind the first that fails."""
+    """Options. By default the answer ends at the first failed case."""
 
     run_all_cases: bool = False
 
 
 class Config(Form):
-    """How a completion is judged."""
+    """Rules for judging a completion."""
 
     dataset_type: str
     provided_data: ProvidedData
@@ -82,7 +82,7 @@ class Config(Form):
 
 
 class Submit(Form):
-    """The body of /submit. What belongs into `config` may also stand beside it."""
+    """Body of /submit. Fields of `config` may also stand at the top level."""
 
     id: int | str = 0
     completion: str
@@ -100,7 +100,7 @@ class Submit(Form):
 
 
 def _check_dataset(kind: Any, name: Any) -> None:
-    """Raises ValueError for a data set that is not served, by its name."""
+    """Raise ValueError for an unsupported data set; the message contains its name."""
     if kind == DATASET_TYPE:
         return
     wrong = f"dataset_type {kind!r:.100}" if kind is not None else f"the data set {name!r:.100}"
@@ -142,7 +142,7 @@ async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext
 
 
 def _how(code: str, completion: str) -> str:
-    """SandboxFusion's name for where the code was found."""
+    """Return SandboxFusion's name for the place of the code in the completion."""
     if not code:
         return "empty"
     return "heuristic" if code.strip() == completion.strip() else "fenced"
@@ -184,7 +184,7 @@ def _test(case: Case, judged: Judged | InvalidTask, compiled: bool) -> dict[str,
 
 
 def _exec_info(judgement: Judgement, compiled: bool) -> dict[str, Any]:
-    """What /run_code would say: a program that prints something else ran well all the same."""
+    """Return the result in the format of /run_code: wrong output still counts as a success."""
     usage = judgement.usage
     seconds = round(min(usage.wall_seconds, usage.cpu_seconds + usage.idle_seconds), 6)
     out, err = judgement.stdout, judgement.stderr
@@ -239,7 +239,7 @@ ANSWER = {
 
 
 def submit_routes(handler: CompatHandler) -> APIRouter:
-    """The online judge."""
+    """Return the route of the online judge."""
     routes = APIRouter(prefix=PREFIX)
 
     @routes.post("/submit", **documented(Submit, EXAMPLE, ANSWER, 504))

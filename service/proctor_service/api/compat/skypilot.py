@@ -1,7 +1,7 @@
 """SkyPilot's reward server: /reward and /batch_reward, assert statements behind a response's code.
 
-Its client has no way to leave an item out, and none to try again: a 503 stops its step, which is better
-than a reward of 0.0 for what the policy has not done. Tests that are broken are a 422 that names them.
+Its client can neither skip an item nor retry. A 503 stops the training step, which is better than a
+reward of 0.0 for a failure of the service. Broken tests are a 422 with the index of the item.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_SHOWN_CHARACTERS = 2000
 
 
 class RewardItem(Form):
-    """One response, and the assert statements that must hold behind its code."""
+    """A response, and the assert statements for its code."""
 
     prompt: str = ""
     response: str
@@ -40,13 +40,13 @@ class RewardItem(Form):
 
 
 class BatchReward(Form):
-    """The body of /batch_reward."""
+    """Body of /batch_reward."""
 
     items: list[RewardItem] = Field(max_length=MOST_ITEMS)
 
 
 async def try_later(request: Request, asked: Any, error: Failure | Refusal) -> Response:
-    """A 503, which says when to come back."""
+    """Return a 503 with a retry time."""
     message = f"{error.reason}: {error.message}"
     after = getattr(error, "retry_after_seconds", None) or RETRY_AFTER_SECONDS
     return problem(
@@ -103,7 +103,7 @@ async def _rewards(
 
 
 async def _codes(items: list[RewardItem]) -> list[str]:
-    """The code in each response, taken out as /reward does."""
+    """Return the code of each response, extracted as in /reward with `auto`."""
     codes, pacer = [], Pacer()
     for item in items:
         codes.append(extract(item.response, "auto") or "")
@@ -131,7 +131,7 @@ def _answer(judged: Judged, code: str) -> dict[str, Any]:
 
 
 def _nothing(item: RewardItem, code: str) -> dict[str, Any]:
-    """What there is to say where nothing can be judged; it is worth what it is there."""
+    """Return the answer for an item without tests or code: 0.0, as in SkyPilot's server."""
     missing = "no tests for this problem" if not item.tests else "no code in the response"
     return {
         "reward": 0.0,
@@ -166,20 +166,20 @@ ANSWER = {
 
 
 def skypilot_routes(handler: CompatHandler) -> APIRouter:
-    """One response, and many."""
+    """Return the routes for a single response and for a batch."""
     routes = APIRouter(prefix=PREFIX)
     batch_answer = {"rewards": [ANSWER], "mean_reward": 1.0, "pass_rate": 1.0}
 
     @routes.post("/reward", **documented(RewardItem, EXAMPLE, ANSWER, 503))
     async def compat_reward(request: Request) -> Response:
-        """SkyPilot: what a response is worth."""
+        """SkyPilot: returns the reward of a response."""
         return await handler.serve(request, RewardItem, partial(_reward, handler), ONE)
 
     @routes.post(
         "/batch_reward", **documented(BatchReward, {"items": [EXAMPLE]}, batch_answer, 503)
     )
     async def batch_reward(request: Request) -> Response:
-        """SkyPilot: what many responses are worth."""
+        """SkyPilot: returns the rewards of many responses."""
         return await handler.serve(request, BatchReward, partial(_batch, handler), BATCH)
 
     return routes

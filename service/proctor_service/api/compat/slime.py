@@ -1,11 +1,12 @@
 """slime's and miles' `remote_rm`: a prompt, a response and a label in, a bare number out.
 
-Their clients raise on what is no 200. slime's tries ten times first; miles posts once, so a 503 ends its
-rollout, and is still no reward that nobody earned. What a label is, they leave to the reward service.
-Here it holds the tests, as JSON or as JSON in a string:
+Their clients raise an exception for every status except 200. slime's client first tries ten times.
+miles' client posts once, so a 503 ends the rollout; even so, a 503 is better than a made-up reward.
+The reward service defines the meaning of a label. Here a label holds the tests, as JSON or as JSON
+in a string:
 
     {"kind": "asserts", …}                     a grader of Proctor's
-    ["assert f(1) == 2", …]                    assert statements; or one text of them
+    ["assert f(1) == 2", …]                    assert statements; or a single text
     [{"input", "output"}, …]                   programs with stdin and stdout
     {"inputs": […], "outputs": […]}            the same in columns
 """
@@ -29,13 +30,13 @@ from proctor_service.api.compat.skypilot import try_later
 from proctor_service.errors import InvalidRequest, InvalidTask
 
 JOB = "slime"
-WAIT_SECONDS = 100.0  # some of them wait for no more than 120
+WAIT_SECONDS = 100.0  # some clients wait for only 120
 
 _GRADER: TypeAdapter[wire.Grader] = TypeAdapter(wire.Grader)
 
 
 class RemoteRm(Form):
-    """The body of /remote_rm."""
+    """Body of /remote_rm."""
 
     prompt: Any = None
     response: str
@@ -54,7 +55,7 @@ async def _remote_rm(handler: CompatHandler, asked: RemoteRm, context: RequestCo
 
 
 def grader_of(label: Any) -> wire.Grader:
-    """What a label says how to judge. Raises InvalidRequest."""
+    """Return the grader described by a label. Raises InvalidRequest."""
     value = _decoded(label) if isinstance(label, str) else label
     if isinstance(value, dict) and "kind" not in value:
         value = _rows(value)
@@ -98,7 +99,7 @@ def _case(test: Any) -> dict[str, Any]:
 
 
 def _lines(stream: Any) -> Any:
-    """The text; a list of texts is lines."""
+    """Return the text; a list of texts is joined as lines."""
     if isinstance(stream, list) and all(isinstance(line, str) for line in stream):
         return "\n".join(stream)
     return stream
@@ -112,12 +113,12 @@ EXAMPLE = {
 
 
 def slime_routes(handler: CompatHandler) -> APIRouter:
-    """The one route."""
+    """Return the route."""
     routes = APIRouter(prefix=PREFIX)
 
     @routes.post("/remote_rm", **documented(RemoteRm, EXAMPLE, 1.0, 503))
     async def remote_rm(request: Request) -> Response:
-        """slime, miles: what a response is worth."""
+        """slime, miles: returns the reward of a response."""
         return await handler.serve(request, RemoteRm, partial(_remote_rm, handler), MANNER)
 
     return routes

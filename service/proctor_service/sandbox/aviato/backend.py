@@ -138,7 +138,7 @@ class AviatoBackend:
     async def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.keep`."""
+        """Lease a stateful sandbox; see `Backend.open_stateful`."""
         plan, uid = self._plan, self._next_user()
         async with self._the_pool().open_stateful(plan.kept_order(limits, tags)) as remote:
             sandbox = AviatoStatefulSandbox(

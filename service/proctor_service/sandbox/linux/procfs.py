@@ -120,7 +120,7 @@ def schedule(thread: int) -> tuple[float, float]:
 
 
 def any_is_runnable(pids: list[int]) -> bool:
-    """Whether a thread of these processes runs, or waits for a core."""
+    """Return True if a thread of these processes runs or waits for a core."""
     return b"R" in states((pid, thread) for pid in pids for thread in threads(pid))
 
 

@@ -1,7 +1,6 @@
-"""Memory that is left for more sandboxes: of the machine, and below the limits of the service's cgroups.
+"""Memory left for more sandboxes: on the machine, and below the limits of the service's cgroups.
 
-What the kernel has read of files counts as free as far as it can give it up. Where a figure cannot be
-read it limits nothing.
+The reclaimable part of the page cache counts as free. An unreadable figure sets no limit.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 _ROOT = Path("/sys/fs/cgroup")
 _MEMINFO = Path("/proc/meminfo")
 _OWN_GROUPS = Path("/proc/self/cgroup")
-# Limit, usage and the name of the files' part of it in memory.stat: v1, v2.
+# Files with the limit and the usage, and the name of the page cache in memory.stat: v1, v2.
 _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", b"total_inactive_file"),
     2: ("memory.max", "memory.current", b"inactive_file"),
@@ -20,7 +19,7 @@ _FILES = {
 
 
 def available_memory_mb() -> float:
-    """Return the memory that processes of this service's cgroup may still take, in megabytes."""
+    """Return the memory left for processes in the service's cgroup, in megabytes."""
     version, groups = _own_groups()
     left = [available_below(group, version) for group in groups]
     return min(_machine_kb() / 1024, *left, math.inf)
@@ -37,7 +36,7 @@ def _machine_kb() -> float:
 
 
 def _own_groups() -> tuple[int, list[Path]]:
-    """The version of the hierarchy that limits memory, and this process's group and those above it."""
+    """Return the version of the memory hierarchy, and this process's group with all parents."""
     try:
         lines = _OWN_GROUPS.read_text().splitlines()
     except OSError:
@@ -47,14 +46,14 @@ def _own_groups() -> tuple[int, list[Path]]:
     for names, its_path in own.items():
         if "memory" in names.split(","):
             version, top, path = 1, _ROOT / "memory", its_path
-    # In a container without a cgroup namespace the path is the host's, and the top is its own.
+    # Without a cgroup namespace, a container sees the host's path, but its own group on top.
     group = top / path.lstrip("/")
     groups = [group, *group.parents] if group.is_dir() else [top]
     return version, groups[: groups.index(top) + 1]
 
 
 def available_below(group: Path, version: int) -> float:
-    """Return what is left below a cgroup's limit, in megabytes; infinity where it has none."""
+    """Return the memory left below a cgroup's limit, in megabytes; infinity without a limit."""
     limit_file, usage_file, reclaimable = _FILES[version]
     try:
         limit = float((group / limit_file).read_text().replace("max", "inf"))

@@ -1,9 +1,10 @@
-"""The local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
+"""Local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-A pool of slots, each with a forkserver and a waiting sandbox. `lease` borrows a slot's sandbox; giving
-it back means waiting until the kernel has removed it, then the slot forks another. The pool grows when
-all slots are taken and stays bounded. A sweep looks at what runs longer than a moment: CPU time, idle
-time, who is asleep, and who has run for so long that programs which have just begun come first.
+The backend has a pool of slots, each with a fork server and a waiting sandbox. `lease` takes a
+slot's sandbox. After the lease the kernel removes the sandbox, and the slot forks the next sandbox.
+The pool grows when all slots are in use, up to a bound. A periodic sweep samples all sandboxes
+except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, which leave
+their cores to programs that have just begun.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
 _SURPLUS_SECONDS = 20.0
 _SWEEPS_PER_SECOND = 20
-_MOST_LONG_RUNNERS = 128  # beside which programs that have just begun are run
-_SESSION_PROCESSES = 1  # what starts the commands is a process too
-_STILLBORN = 5  # forkservers in a row that die before they are ready: then leases fail at once,
-_TRY_AGAIN_SECONDS = 2.0  # for so long
+_MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
+_SESSION_PROCESSES = 1  # the session process counts, too
+_STILLBORN = 5  # failed spawns in a row after which leases fail at once,
+_TRY_AGAIN_SECONDS = 2.0  # for this time
 
 
 class LocalBackend:
@@ -103,7 +104,7 @@ class LocalBackend:
     async def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.keep`. Local sandboxes ignore tags."""
+        """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
         launch = self._plan.launch
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(more) as (slot, sandbox):

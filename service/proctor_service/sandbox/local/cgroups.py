@@ -4,9 +4,9 @@ Each fork server has its own group, created once; its sandboxes start in this gr
 written before a job begins, if they differ from the previous limits. Where groups are unavailable,
 `find` returns the reason, and rlimits enforce as much as possible.
 
-The cores are shared out by sandbox, however many processes or sessions one consists of. Sandboxes that
-have just begun come before those that have run for a while (`watch.py`), and a sandbox that nobody waits
-for gets what all others leave.
+Cores are shared by sandbox, regardless of the number of processes or sessions in a sandbox.
+Sandboxes that have just begun have priority over long runners (`monitor.py`). An idle stateful
+sandbox gets only the time left by all other sandboxes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # default of a group, and (v1) of a process with nice 0
 _MOST_WEIGHTS = {1: 1 << 18, 2: 10_000}
 _LEAST_WEIGHTS = {1: 2, 2: 1}
-# Weights: of a sandbox that has just begun, of the long runners whose turn it is, of all other long
-# runners, and of a sandbox that nobody waits for.
+# Weights: a sandbox that has just begun, a long runner with priority, any other long runner, and an
+# idle stateful sandbox.
 AWAKE, LONG_RUNNING, SET_ASIDE, RESTING = 10.0, 5.0, 0.02, 0.0
-# v1. The first that there is: with swap it is never less than without.
+# v1: the first existing file; the peak with swap is at least the peak without swap.
 _PEAK_FILES = ("memory.memsw.max_usage_in_bytes", "memory.max_usage_in_bytes")
 _LIMIT_SLACK_BYTES = 1 << 20  # an out-of-memory peak is closer to the limit than this
 _FORKSERVER_PROCESSES = 1  # the fork server is in the group too
@@ -109,7 +109,7 @@ class Group:
         self._set = (memory_mb, processes)
 
     def set_weight(self, weight: float) -> None:
-        """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Nothing depends on it but speed."""
+        """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Only speed depends on it."""
         if self._weight != weight and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight

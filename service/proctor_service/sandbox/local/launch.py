@@ -44,9 +44,9 @@ _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the local backend will run on this machine.
+    """Plan of the local backend for this machine.
 
-    `memory_mb`: as much as the evaluations that hold a slot may use together.
+    `memory_mb`: maximum memory of all evaluations with a slot together.
     """
 
     launch: Launch

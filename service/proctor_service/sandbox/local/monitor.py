@@ -1,16 +1,16 @@
 """Monitor of running sandboxes: CPU time, and wall time in which a program is idle by itself.
 
-A moment counts as idle when the sandbox neither ran nor waited for a core in it, nor was throttled by a
-quota: time on a busy machine's run queue is nobody's timeout (see `idle.py`). A wait for the kernel
-itself, in which an overloaded machine leaves everybody now and then, counts for a part: hostile code can
-bring it about. Where two sandboxes take turns, each idles in its own turns alone, and the service's own
-delays are nobody's. Where no cgroup counts, CPU time and memory are summed over the sandbox's processes
-instead, each time it is looked at. What follows from a look is the sandbox's own business. Many processes
-take long to look at: that is done in a thread, with rests, and there are fewer looks.
+Time counts as idle if the sandbox neither runs, nor waits for a core, nor is throttled by a CPU
+quota: the run queue of a busy machine causes no timeout (see `idle.py`). Of a wait inside the
+kernel (state D) a part counts: an overloaded machine causes these waits, but hostile code can cause
+them, too. In a conversation of two sandboxes, each is idle only in its own turns, and delays of the
+service count for neither. Without cgroups, each sample sums CPU time and memory over the sandbox's
+processes. The monitor only reports; the sandbox enforces its limits. Sampling many processes takes
+long, so a thread samples them, with pauses and less often.
 
-A program that has used a quarter of a second of CPU time is a long runner. Long runners leave the cores
-to programs that have just begun, and among themselves the oldest come first, as many as there are cores;
-the others are set aside until then. No limit notices: time spent waiting for a core never counts.
+A program with more than 0.25 s of CPU time is a long runner. Long runners leave the cores to
+programs that have just begun. Among long runners the oldest have priority, as many as there are
+cores; the rest is set aside. Limits are unaffected: waiting for a core never counts.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _MOST_THREADS = 10_000
 _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
 _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
-_SLICE_SECONDS = 0.004  # so long the loop is held up
-_REST = 3  # times as long it is left alone after that
+_SLICE_SECONDS = 0.004  # time on the event loop after which a pause is due
+_REST = 3  # length of the pause, as a multiple of the work before
 _LONG_RUN_SECONDS = 0.25  # of CPU time
-_LOOKS_PER_LOOK_ASIDE = 8  # a sandbox that is set aside hardly runs, and is looked at so much less
+_LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
 UNSEEN_TIMES = 3
 """Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
 
@@ -51,11 +51,11 @@ Greater than 1, because an honest program on a busy machine has unattributed tim
 class Measurement:
     """Resource use of a sandbox since the previous sample, and the newly settled time before.
 
-    In that time it used `used_seconds` of CPU time, over all cores, and `cpu_seconds` since it was first
-    watched. `contended`: something waited for a core lately. Of
-    `settled_seconds`, which follow on those of earlier looks, all is known: in them it was idle for
-    `idle_seconds` and active, running or idle, for `active_seconds`. `unseen_seconds` of them may be
-    either: nobody can tell whose they were.
+    `used_seconds`: CPU time since the previous sample, over all cores. `cpu_seconds`: CPU time
+    since monitoring began. `contended`: threads recently waited for a core. `settled_seconds`:
+    length of the newly settled stretch, which follows the earlier stretches without a gap. Parts of
+    this stretch: `idle_seconds`; `active_seconds`, running or idle; `unseen_seconds`, of unknown
+    use.
     """
 
     used_seconds: float
@@ -99,13 +99,13 @@ class Monitored(Protocol):
         """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
 
     def on_measurement(self, measure: Measurement) -> None:
-        """Handle a new sample, unless the sandbox rests."""
+        """Handle a new sample of a sandbox in use."""
 
     def on_memory_exceeded(self) -> None:
         """Handle memory use above the limit."""
 
     def set_weight(self, weight: float) -> None:
-        """Set its part of the cores: a weight of `cgroups.py`."""
+        """Set the sandbox's part of the cores: a weight of `cgroups.py`."""
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class _Seen:
 
     @property
     def is_long_runner(self) -> bool:
-        """Whether it has run for long, and does not sleep now."""
+        """True if the sandbox has run for long and is awake."""
         return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
 
     def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
@@ -219,7 +219,7 @@ class Monitor:
         self.reads = Reads()
         self._throttling = Throttling()
         self._seen: dict[Monitored, _Seen] = {}
-        self._running: dict[Monitored, float] = {}  # and how long it was throttled before
+        self._running: dict[Monitored, float] = {}  # with the throttled seconds at the start
         self._looks = 0
 
     def add(self, sandbox: Monitored) -> None:
@@ -236,9 +236,9 @@ class Monitor:
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
     def set_long_runners_aside(self, cores: int) -> int:
-        """Give the cores to sandboxes that have just begun, and then to the `cores` oldest long runners.
+        """Give priority to sandboxes that have just begun, then to the `cores` oldest long runners.
 
-        Returns the number of long runners.
+        Return the number of long runners.
         """
         long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
         for rank, (sandbox, seen) in enumerate(long_runners):

@@ -48,7 +48,7 @@ def _throttled(descriptor: int) -> float:
 
 
 def _stat_files() -> list[Path]:
-    """`cpu.stat` of each group from this process' own up to the root, where there is a quota to have."""
+    """Return `cpu.stat` of this process's group and all groups above; empty without CPU quotas."""
     if not files_above("cpu", ("cpu.cfs_quota_us", "cpu.max")):
         return []
     return files_above("cpu", ("cpu.stat",))

@@ -1,9 +1,9 @@
 """Service side of a stateful sandbox: orders to the session process inside, and command endings.
 
-The sandbox is an ordinary sandbox whose program (`guest/session/main.py`) starts commands. A command's
-output comes straight from its own pipes, and its ending from the session process, which is out of
-reach of the sandbox's other processes. The monitor (`watch.py`) measures the time of a command:
-wall time minus the sandbox's run-queue wait.
+The sandbox is an ordinary sandbox; its program (`guest/session/main.py`) starts commands. The
+output of a command comes straight from its own pipes, and its ending from the session process,
+which is out of reach of the sandbox's other processes. The monitor (`monitor.py`) measures the time
+of a command: wall time minus the sandbox's run-queue wait.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ class LocalStatefulSandbox:
         return self._sandbox.host_pid()
 
     def set_weight(self, weight: float) -> None:
-        """Set the sandbox's part of the cores; while a command is being ended it keeps AWAKE."""
+        """Set the sandbox's part of the cores: AWAKE while a command is being ended."""
         ending = any(execution.stopped_for is not None for execution in self._running.values())
         self._sandbox.set_weight(AWAKE if ending else weight)
 

@@ -26,7 +26,7 @@ def main(
     inside_main: Callable[[int], None],
     warm_up: Callable[[], None],
 ) -> None:
-    """Forks forkservers until the service hangs up; returns only inside a sandbox."""
+    """Fork fork servers until the service closes the socket; return only inside a sandbox."""
     _forget_inherited_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
     gc.collect()
@@ -64,7 +64,7 @@ def main(
 
 
 def _forget_inherited_signals() -> None:
-    """Restores what a Python begins with, whatever the service ignores: `nohup`, a job in the background."""
+    """Restore Python's default for signals ignored by the service (`nohup`, background job)."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:  # Python's own choice
         if signal.getsignal(number) is signal.SIG_IGN:
