@@ -70,9 +70,7 @@ class Channel:
             chunk = min(2 * chunk, _MOST_AT_ONCE)
 
     def read(self, most_bytes: int) -> bytes:
-        """Return up to `most_bytes` of data after a line; empty when the service closed the
-        channel.
-        """
+        """Return at most `most_bytes` bytes after a line; empty at the end of the channel."""
         if self._start == len(self._received):
             return _read(self._descriptor, most_bytes)
         data = bytes(self._received[self._start : self._start + most_bytes])

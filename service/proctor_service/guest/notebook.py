@@ -23,7 +23,7 @@ _NOTHING_SECONDS = 0.01
 
 
 class _Texts:
-    """Truncates texts, so that all reports together fit into the stored part of stdout."""
+    """Limiter of texts: all reports together fit into the stored part of stdout."""
 
     def __init__(self) -> None:
         self.left = _MOST_REPORTED_CHARACTERS

@@ -34,7 +34,7 @@ _stdout, _stderr = sys.stdout, sys.stderr
 
 
 class Left(Exception):
-    """Raised when the program ends early; the reason is already on the channel."""
+    """Exception for an early end of the program; the reason is already on the channel."""
 
 
 def prepare(job: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ class Cases:
         raised: list[BaseException] = []
 
         class Result(unittest.TestResult):
-            """Records the exceptions of failed tests."""
+            """Result with the exceptions of failed tests."""
 
             def addError(self, test: Any, err: Any) -> None:
                 raised.append(err[1])

@@ -1,4 +1,4 @@
-"""Writes a submission's files below the working directory of a sandbox."""
+"""File writing: put a submission's files below the working directory of a sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Unfit(Exception):
-    """Raised when the submission's files cannot be written; the message gives the reason."""
+    """Exception for files that cannot be written; the message gives the reason."""
 
 
 def write_files(files: dict[str, str]) -> None:

@@ -42,11 +42,11 @@ _recursion_limit, _set_recursion_limit = sys.getrecursionlimit, sys.setrecursion
 
 
 class Gone(BaseException):
-    """Raised when the other endpoint ended; a BaseException, so that tests do not catch it."""
+    """Exception for the end of the other endpoint; tests do not catch a BaseException."""
 
 
 class Unusable(Exception):
-    """Raised for an invalid answer of the other endpoint."""
+    """Exception for an invalid answer of the other endpoint."""
 
 
 class Connection:

@@ -102,7 +102,7 @@ class Environment:
 
 
 class Changed:
-    """Applies changes on the submission's endpoint for one request, then restores the functions."""
+    """Changes on the submission's endpoint for one request; functions are restored afterwards."""
 
     def __init__(self, news: dict[str, Any], brought: dict[str, Any]) -> None:
         self._brought = brought

@@ -37,7 +37,7 @@ _ABSENT = frozenset(
 
 
 class Refused(TypeError):
-    """Raised when the tests use a handle as data."""
+    """Exception for a use of a handle as data."""
 
 
 def data_names() -> frozenset[str]:
@@ -65,7 +65,7 @@ def is_dunder(name: str) -> bool:
 
 
 class Handle:
-    """Stands for an object of the submission."""
+    """Local object that stands for an object of the submission."""
 
     __slots__ = ("__proctor_reference__", "__proctor_tests__", "__weakref__")
 

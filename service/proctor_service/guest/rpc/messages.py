@@ -18,7 +18,7 @@ _HARMLESS = (TypeError, NameError, AttributeError, IndexError, ZeroDivisionError
 
 
 class Messages:
-    """Makes the outcome and the message of a test."""
+    """Builder of a test's outcome and message."""
 
     def __init__(self, side: TestEndpoint, reveal: bool, literal_calls: bool) -> None:
         self._side = side

@@ -82,8 +82,7 @@ _DIRECT = [
 
 
 def forwarders(ask: Callable[..., Any], leave: Any) -> dict[str, Callable[..., Any]]:
-    """Make special methods that call ``ask(operation, object, *operands)``; exits call ``leave``.
-    """
+    """Make special methods that call ``ask(operation, object, *operands)`` or ``leave``."""
     found = {f"__{name}__": _forwarder(ask, name) for name in _DIRECT}
     found.update({f"__r{name}__": _swapped(ask, name) for name in _BINARY})
     for name in ("aenter", "anext"):

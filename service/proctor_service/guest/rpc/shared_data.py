@@ -134,8 +134,7 @@ class Shared:
             entry.snapshot = contents(entry.value)
 
     def offer(self, kept: list[Any]) -> tuple[int, list[int]]:
-        """Choose containers of a message to share; return the first key and positions in ``kept``.
-        """
+        """Choose containers to share from a message: the first key and positions in ``kept``."""
         places = [place for place, value in enumerate(kept) if self._may_share(value)]
         return self._next_key, places if len(places) <= _MOST_SHARED else []
 

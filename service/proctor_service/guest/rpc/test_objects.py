@@ -51,7 +51,7 @@ def is_telling(error: BaseException) -> bool:
 
 
 class Forbidden(AttributeError):
-    """Raised for a request of the submission that the access policy rejects."""
+    """Exception for a request that the access policy rejects."""
 
 
 def describe(side: Any, value: Any, encoder: Any) -> Any:
