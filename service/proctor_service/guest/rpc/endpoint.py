@@ -33,8 +33,7 @@ class ClassInfo:
         self.bases = _entries(info.get("bases"))
         mro = _entries(info.get("mro"))
         self.mro = frozenset(each for each in mro if _type(each) is _int)
-        # The first standard exception class of the MRO; the local exception is made from this
-        # class.
+        # First standard exception class of the MRO, used to make the local exception.
         standard = (find_exception(each) for each in mro if _type(each) is _list)
         self.failure: Any = next((each for each in standard if each is not None), None)
         special = info.get("special")

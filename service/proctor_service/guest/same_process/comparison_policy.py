@@ -64,8 +64,7 @@ class Comparing:
         self.failures = 0
 
     def into(self, tree: ast.Module, builtin: frozenset[str] = frozenset()) -> None:
-        """Redirect a syntax tree's comparisons and assertions to this object, by the mark for
-        `embed`.
+        """Redirect a syntax tree's comparisons and assertions to the mark; `embed` sets the object.
 
         `builtin`: names of Python's own functions, even if the globals define these names.
         """

@@ -131,8 +131,7 @@ class _Tests:
         return status
 
     def _error_of(self, test: test_code.Test, namespace: dict[str, Any]) -> BaseException | None:
-        """Return a test's exception, or an AssertionError for a failed assertion that was caught.
-        """
+        """Return a test's exception, or an AssertionError for a failed and caught assertion."""
         failures = self._guard.failures
         try:
             test.execute(namespace)

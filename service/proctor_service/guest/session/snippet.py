@@ -21,7 +21,7 @@ _NOT_FOUND, CANNOT_START = 127, 126
 
 def become_program(argv: list[str]) -> NoReturn:
     """Replace this process by another program (`exec`); exit codes follow the shell."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python only
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored in Python; programs need the default
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(argv[0], argv)
