@@ -1,6 +1,7 @@
-"""The line between a sandbox and the judge: whole lines of JSON in both directions.
+"""Channel between a sandbox and the service: one JSON value per line, in both directions.
 
-Names are bound when this is loaded, so a submission that replaces `os.write` only fools itself.
+Functions of `os` are bound when this module loads, so a submission that replaces `os.write` cannot
+change the channel.
 """
 
 from __future__ import annotations
@@ -11,27 +12,28 @@ _read, _write, _getpid = os.read, os.write, os.getpid
 _CHUNK = 1 << 16
 _MOST_AT_ONCE = 1 << 20
 BEGAN = b"!began\n"
-"""Said right before the first statement of the submission runs, or before anything looks at its text.
+"""Line sent right before the first statement of the submission runs, or before its text is parsed.
 
-Until then, whatever fails is a failure of ours (`judge/run.py`).
+A failure before this line is a failure of the service (`judge/run.py`).
 """
 
 
 class Channel:
-    """Blocking; both directions over one descriptor."""
+    """Blocking channel that reads and writes one descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._received = bytearray()
-        # Bytes before this place are handed out; none before the other is a newline.
+        # Bytes before `_start` are consumed. No newline lies before `_searched`.
         self._start = 0
         self._searched = 0
         self._owner = _getpid()
 
     def send(self, line: bytes) -> None:
-        """Sends a line that ends in a newline.
+        """Send a line with its trailing newline.
 
-        A child that the submission forked stays silent: it would speak in its parent's place.
+        In a process that the submission forked, exit: only the original process may use the
+        channel.
         """
         if _getpid() != self._owner:
             os._exit(0)
@@ -40,13 +42,13 @@ class Channel:
             view = view[_write(self._descriptor, view) :]
 
     def detach(self) -> int:
-        """The descriptor, for a program that speaks in its own way; nothing may be unread."""
+        """Return the descriptor, for direct use; the read buffer must be empty."""
         return self._descriptor
 
     def receive(self) -> bytes | None:
-        """The next line without its newline, or None when the judge hung up.
+        """Return the next line without its newline, or None when the service closed the channel.
 
-        Takes time linear in what arrives: each byte is searched once and moved a few times.
+        The time is linear in the number of bytes: each byte is searched once and moved a few times.
         """
         chunk = _CHUNK
         while True:
@@ -68,7 +70,7 @@ class Channel:
             chunk = min(2 * chunk, _MOST_AT_ONCE)
 
     def read(self, most_bytes: int) -> bytes:
-        """Bytes that follow a line which announced them; none when the judge hung up."""
+        """Return at most `most_bytes` bytes after a line; empty at the end of the channel."""
         if self._start == len(self._received):
             return _read(self._descriptor, most_bytes)
         data = bytes(self._received[self._start : self._start + most_bytes])
@@ -79,7 +81,7 @@ class Channel:
         return data
 
     def _forget(self) -> None:
-        """Drops what was handed out."""
+        """Remove the consumed bytes from the buffer."""
         del self._received[: self._start]
         self._searched -= self._start
         self._start = 0

@@ -1,4 +1,4 @@
-"""Runs a program that is not Python in this interpreter: a command, or a compiler and what it made."""
+"""Jobs for programs in other languages: run a command, or compile and return the output files."""
 
 import binascii
 import os
@@ -10,7 +10,10 @@ from .channel import BEGAN, Channel
 
 
 def run_command(channel: Channel, job: dict[str, Any]) -> None:
-    """Becomes the command: its exit code is the sandbox's. Says `["not started"]` if it can't."""
+    """Replace this process by the command (`exec`), so the sandbox ends with its exit code.
+
+    Send `["not started"]` if the command cannot start.
+    """
     place(job)
     argv = job["argv"]
     os.environ.update(job.get("environment") or {})
@@ -23,7 +26,7 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def place(job: dict[str, Any]) -> None:
-    """Puts text files, binary files and standard input in place."""
+    """Write the job's text files and binary files, and set standard input."""
     work_files.write_files(job.get("files") or {})
     for path, data in (job.get("binaries") or {}).items():
         work_files.write_file(path, binascii.a2b_base64(data), 0o755)
@@ -32,9 +35,9 @@ def place(job: dict[str, Any]) -> None:
 
 
 def compile_program(channel: Channel, job: dict[str, Any]) -> None:
-    """Compiles, and says `["compiled", exit code, {path: base64}]` with the files that came of it."""
+    """Run the compiler and send `["compiled", exit code, {path: base64}]` with the files made."""
     place(job)
-    import subprocess  # dear, and only compilers need it
+    import subprocess  # imported here: slow to import, and only compilers need subprocess
 
     channel.send(BEGAN)
     before = _files_here()
@@ -57,10 +60,10 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _files_here() -> dict[str, tuple[int, int, int]]:
-    """The regular files of the working directory and below, with what changes when one is written."""
+    """Map each regular file below the working directory to (inode, mtime, ctime), times in ns."""
     found = {}
     left = ["."]
-    while left:  # no recursion, however deep it goes
+    while left:  # a loop, since deep directories would exceed the recursion limit
         try:
             with os.scandir(left.pop()) as entries:
                 for entry in entries:
@@ -71,5 +74,5 @@ def _files_here() -> dict[str, tuple[int, int, int]]:
                         state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
                         found[entry.path.removeprefix("./")] = state
         except OSError:
-            continue  # a path that is too long, or not to be read: nothing that a compiler made
+            continue  # the path is too long or unreadable, so no compiler made the file
     return found

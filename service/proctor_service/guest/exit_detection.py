@@ -1,14 +1,14 @@
-"""Telling whether a SystemExit is a program's honest end, or cuts off the tests pasted behind a solution.
+"""Exit detection: tells if a SystemExit is the regular end of a program, or skips later tests.
 
-A tested function that leaves would skip what checks it. So the exit has to be the last act of the
-program itself, in one of two ways:
+Tests may be appended to a solution. A tested function that exits would skip these tests. So the
+exit must be the last action of the program itself, in either of two ways:
 
-- the last top-level statement leaves: `sys.exit(…)`, `exit(…)`, `quit(…)`, `raise SystemExit`, or it
-  is a call of the standard library that does (`unittest.main()`);
+- the last top-level statement exits: `sys.exit(…)`, `exit(…)`, `quit(…)`, `raise SystemExit`, or a
+  call of the standard library that exits (`unittest.main()`);
 - the last top-level statement is a call, `main()` or `sys.exit(main())`, also below
-  `if __name__ == "__main__":`, and the function that it calls leaves by such a statement of its own.
+  `if __name__ == "__main__":`, and the called function exits by a statement from the first list.
 
-Leaving out of an assertion, an argument, or anything deeper ends nothing. Instructions are found in
+An exit inside an assertion, an argument or a deeper call is rejected. Instructions are located in
 the syntax tree by their exact positions.
 """
 
@@ -40,9 +40,9 @@ def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
 
 
 def _places(error: SystemExit, code: types.CodeType) -> list[Place]:
-    """Where the program's own frames stood, from the top level to what raised.
+    """Return the positions of the program's own frames, from the top level to the raising frame.
 
-    Empty when others than the program and the standard library had a part in it.
+    The list is empty if code outside the program and the standard library took part.
     """
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code is not code:
@@ -59,7 +59,7 @@ def _places(error: SystemExit, code: types.CodeType) -> list[Place]:
 
 
 def _exits(tree: ast.AST) -> set[Place]:
-    """The statements below `tree` that do nothing but leave."""
+    """Return the positions of statements below `tree` that only exit."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and _name(node.exc) == "SystemExit":
@@ -70,7 +70,7 @@ def _exits(tree: ast.AST) -> set[Place]:
 
 
 def _last_calls(body: list[ast.stmt]) -> set[Place]:
-    """The calls that the last statement of a body consists of: `main()`, and in `sys.exit(main())`."""
+    """Return the positions of calls in the last statement: `main()`, also in `sys.exit(main())`."""
     last = body[-1]
     if isinstance(last, ast.If):
         return _last_calls(last.body) | (_last_calls(last.orelse) if last.orelse else set())

@@ -1,15 +1,15 @@
-"""The first thing that runs in a locked-down sandbox: reads its job, and becomes it.
+"""Entry point of a locked-down sandbox: read the job and run its kind.
 
-python, calls   the submission, then calls of its functions      script.run_calls
-python, script  the submission, to its end                       script.run_script
-python, serve   the submission, then requests of the tests       submission_server.serve
-tests           test code, which asks the submission elsewhere   test_runner.judge_tests
-command         another program                                  command.run_command
-compile         a compiler                                       command.compile_program
-pytest          pytest beside the submission                     pytest_run.run_pytest
-shared          test code beside the submission                 shared_run.run_shared
-session         many commands, one after the other or at once    session.run_session
-state           files first, which follow; then another job      state.restore
+python, calls   load the submission, then call its functions     script.run_calls
+python, script  run the submission to its end                    script.run_script
+python, serve   load the submission, then serve the tests        submission_server.serve
+tests           run test code; the submission runs elsewhere     test_runner.judge_tests
+command         run another program                              command.run_command
+compile         run a compiler                                   command.compile_program
+pytest          run pytest in the submission's interpreter       pytest_run.run_pytest
+shared          run test code in the submission's interpreter    shared_run.run_shared
+session         run many commands, in sequence or concurrently   session.run_session
+state           restore a snapshot, then run another job         snapshot_restore.restore
 """
 
 import gc
@@ -33,10 +33,10 @@ _format_exc = traceback.format_exc
 
 
 def main(descriptor: int) -> None:
-    """Never returns normally in a sandbox: each kind of job ends the process itself.
+    """Run the job from the channel; each kind of job ends the process itself.
 
-    Says `["unfit", why]` when the submission's files cannot be put in place, and `["broken",
-    traceback]` when a runner of ours fails.
+    Send `["unfit", reason]` when the submission's files cannot be written, and
+    `["broken", traceback]` when Proctor's own code fails.
     """
     channel = Channel(descriptor)
     try:
@@ -44,10 +44,10 @@ def main(descriptor: int) -> None:
         return
     except work_files.Unfit as unfit:
         line = ["unfit", str(unfit)]
-    except MemoryError:  # whoever set the limit, or brought so much
+    except MemoryError:  # the memory limit is too low, or the files are too large
         line = ["unfit", "there is too little memory"]
     except BaseException:
-        # Ours where it is the first line. After the submission began, it may be the cause.
+        # A failure of Proctor if this is the first line. Later, the submission may be the cause.
         line = ["broken", _format_exc()[-_MOST_OF_A_TRACEBACK:]]
     channel.send(values.dumps(line))
     script.leave(1)
@@ -65,10 +65,10 @@ def _take_job(channel: Channel) -> None:
 
 
 def warm_up(rounds: int = 16) -> None:
-    """Goes the way of a small job a few times, in a working directory that can be written.
+    """Run a small job `rounds` times, in a writable working directory.
 
-    CPython writes into code objects until they have run often enough; each such write in a sandbox
-    copies a page. After this, the usual way is settled in the memory that sandboxes are forked from.
+    CPython writes into code objects until they have run often enough, and each write in a sandbox
+    copies a page. After the warm-up, the usual code paths are settled in the memory of the zygote.
     """
     before = sys.argv, sys.orig_argv, list(sys.path), sys.modules["__main__"], dict(linecache.cache)
     source = "def f(x):\n    return x\n"

@@ -1,9 +1,9 @@
-"""Runs cells one after the other in one interpreter, as a notebook does, and reports on each.
+"""Notebook runner: execute cells in sequence in one interpreter and report each.
 
-It is sent as the text of a program. stdin is a JSON object {"cells", "cell_seconds"}; on stdout comes
-a line of JSON for each cell as it ends: {"stdout", "stderr", "display", "value", "error"}. What a cell
-prints goes to files of its own, also from its child processes. The cells share this process and may
-forge any of it: it is worth no more than what any program prints.
+The service sends this file as the text of a program. stdin is a JSON object {"cells",
+"cell_seconds"}. After each cell, stdout gets one line of JSON: {"stdout", "stderr", "display",
+"value", "error"}. Output of a cell and of its child processes goes to files of the cell. The cells
+share this process and can forge any report, so a report is as untrusted as other program output.
 """
 
 import ast
@@ -17,13 +17,13 @@ import traceback
 import types
 from typing import Any
 
-_MOST_CHARACTERS = 1 << 18  # of one text
-_MOST_REPORTED_CHARACTERS = 2 << 20  # of all, and one text more
+_MOST_CHARACTERS = 1 << 18  # limit for each text
+_MOST_REPORTED_CHARACTERS = 2 << 20  # limit for all texts; the last may exceed the limit
 _NOTHING_SECONDS = 0.01
 
 
 class _Texts:
-    """Cuts texts, so that all reports together stay within what is kept of stdout."""
+    """Limiter of texts: all reports together fit into the stored part of stdout."""
 
     def __init__(self) -> None:
         self.left = _MOST_REPORTED_CHARACTERS
@@ -47,12 +47,12 @@ class _Kernel:
         self.namespace["display"] = self.show
 
     def show(self, *values: Any) -> None:
-        """What `display` does in a notebook."""
+        """Implement the `display` function of notebooks."""
         for value in values:
             self.display.append({"text/plain": self.texts.cut(repr(value))})
 
     def run(self, number: int, source: str) -> dict[str, Any]:
-        """Runs one cell; its report, without what it printed."""
+        """Run one cell and return its report, without stdout and stderr."""
         self.display = []
         report: dict[str, Any] = {"value": None, "error": []}
         process = os.getpid()
@@ -73,7 +73,7 @@ class _Kernel:
         return report
 
     def _execute(self, name: str, source: str) -> Any:
-        """The value of the cell's last expression; None where it has none."""
+        """Return the value of the cell's last expression, or None if the cell ends otherwise."""
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         tree = ast.parse(source, name)
         last = tree.body[-1] if tree.body else None
@@ -96,7 +96,7 @@ class _Kernel:
         more = _waited_seconds() - self.waited_seconds
         if more < _NOTHING_SECONDS:
             raise TimeoutError(f"the cell ran for more than {self.cell_seconds:g} s")
-        self.waited_seconds += more  # waiting for a core does not count
+        self.waited_seconds += more  # time spent waiting for a core does not count
         signal.setitimer(signal.ITIMER_REAL, more)
 
     def _explain(self, error: BaseException) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class _Kernel:
 
 
 def _waited_seconds() -> float:
-    """How long this thread has waited for a core since it began, where the kernel tells."""
+    """Return this thread's total wait for a core in seconds; 0.0 if unknown."""
     try:
         with open("/proc/thread-self/schedstat") as file:
             return int(file.read().split()[1]) / 1e9

@@ -1,8 +1,7 @@
-"""Whose code it is: the tests', a library's, the runner's, or else the submission's.
+"""Origin of code (tests, library, runner or submission), and the failure texts that may be shown.
 
-So also what may be told of an error that a test met. An object of the submission's is given expected
-values, by the tests' own comparisons and calls: its exceptions can quote them, in their texts and in the
-names of their classes.
+The tests' comparisons and calls hand expected values to objects of the submission. So the
+submission's exceptions can quote these values, in their texts and in their class names.
 """
 
 from __future__ import annotations
@@ -17,14 +16,16 @@ from ..codec.introspection import class_mro
 from . import script
 
 _MOST_CHARACTERS = 2000
-# Their texts hold names that stand in the code, and no values. For errors of the tests' own code.
+# Texts of these errors name identifiers and contain no values, if raised by the tests' own code.
 _TELLING = (NameError, ImportError, ZeroDivisionError)
 
 
 class Origins:
-    """`own` knows the code of the tests, by the code and the globals that it runs in.
+    """Trust decisions about code, by its origin.
 
-    A library lies where the submission may not write. `runner`: the globals of the runner's modules.
+    `own` recognises code of the tests, from a code object and its globals. Libraries are modules
+    outside the directories that the submission can write. `runner`: the globals of the runner's
+    modules.
     """
 
     __slots__ = ("_runner", "_writable", "own")
@@ -40,11 +41,11 @@ class Origins:
         self._runner = runner
 
     def trusted(self, function: types.FunctionType) -> bool:
-        """Tell whether a function is the tests' or a library's."""
+        """Tell whether a function belongs to the tests, the runner or a library."""
         return self.trusts(function.__code__, function.__globals__)
 
     def trusts(self, code: types.CodeType, namespace: Any) -> bool:
-        """Tell whether code that runs in these globals is not the submission's."""
+        """Tell whether code with these globals belongs to the tests, the runner or a library."""
         return (
             self.own(code, namespace)
             or self.library(namespace)
@@ -52,7 +53,7 @@ class Origins:
         )
 
     def passed_submission(self, error: BaseException) -> bool:
-        """Tell whether an exception came through code of the submission."""
+        """Tell whether an exception passed through code of the submission."""
         entry = error.__traceback__
         while entry is not None:
             frame, entry = entry.tb_frame, entry.tb_next
@@ -61,7 +62,7 @@ class Origins:
         return False
 
     def library(self, namespace: Any) -> bool:
-        """Tell whether these are the globals of a module of a library; not of unittest.mock."""
+        """Tell whether these are the globals of a library module, except `unittest.mock`."""
         name = namespace.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         file = getattr(module, "__file__", None) or ""
@@ -76,9 +77,9 @@ class Origins:
 def failure_texts(
     error: BaseException | None, origins: Origins, *, loading: bool
 ) -> tuple[str, str]:
-    """What may be shown whatever the grader says, and all of it.
+    """Return a text that is always safe to show, and the full text.
 
-    `loading`: no test has run yet, so the submission has been given nothing.
+    `loading`: no test has run yet, so the submission has seen no expected values.
     """
     if error is None:
         return "", ""
@@ -91,7 +92,7 @@ def failure_texts(
 
 
 def _known_name(error: BaseException) -> str:
-    """The name of the nearest class that Python itself has."""
+    """Return the name of the nearest built-in class of the exception."""
     names: Any = vars(builtins)
     for base in class_mro(type(error)):
         if names.get(base.__name__) is base:

@@ -1,7 +1,7 @@
-"""Runs a submission as `python solution.py` would, in the interpreter that was forked for it.
+"""Submission runner: run a submission like `python solution.py`, in its forked interpreter.
 
-Says on the channel, a line each: `["loaded"]`, or why it was not; then for each call asked for
-`["value", i, value]` or `["raised", i, …]`; for a script `["reached", word]` when it came to its end.
+Send one line each on the channel: `["loaded"]`, or the reason for a failed load; for each requested
+call `["value", i, value]` or `["raised", i, …]`; for a script `["reached", word]` at its end.
 """
 
 import ast
@@ -24,7 +24,8 @@ from .channel import BEGAN, Channel
 
 _NAME = "/solution.py"
 _TEXT_LIMIT = 4000
-# ValueError: NUL, lone surrogates. The last two: nested too deep for the parser or the compiler.
+# ValueError: NUL bytes or lone surrogates. RecursionError, MemoryError: nesting too deep for the
+# parser or the compiler.
 UNCOMPILABLE = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
 
 _exit, _getpid = os._exit, os.getpid
@@ -33,23 +34,23 @@ _stdout, _stderr = sys.stdout, sys.stderr
 
 
 class Left(Exception):
-    """The program did not come to its end; the channel has been told how."""
+    """Exception for an early end of the program; the reason is already on the channel."""
 
 
 def prepare(job: dict[str, Any]) -> None:
-    """Puts files and standard input in place, and makes `sys` look as a script finds it."""
+    """Write files, set standard input, and give `sys` the values of a script."""
     work_files.write_files(job.get("files") or {})
     if job.get("stdin"):
         feed_stdin(job["stdin"])
     if "random" in job["source"]:
-        random.seed()  # or each sandbox would go on where the interpreter stood that it was forked from
+        random.seed()  # otherwise all sandboxes would share the zygote's random state
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
     sys.path.insert(0, os.getcwd())
 
 
 def feed_stdin(text: str) -> None:
-    """Makes `text` the standard input, without a pipe that could fill."""
+    """Set standard input to `text`, without a pipe that could fill up."""
     try:
         descriptor = os.memfd_create("stdin", 0)
     except OSError:
@@ -63,10 +64,10 @@ def feed_stdin(text: str) -> None:
 
 
 def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
-    """Runs the top level of a job's program; its globals. Raises Left, or Unfit.
+    """Run the top level of a job's program and return its globals. Raises Left or Unfit.
 
-    With mode `script` the program is `__main__`; else it is loaded as the module `solution`, so that
-    its main block does not run.
+    In mode `script` the program is `__main__`. In other modes the program is the module `solution`,
+    so its main block is skipped.
     """
     work_files.write_file(_NAME[1:], work_files.to_bytes(job["source"]))
     channel.send(BEGAN)
@@ -78,10 +79,10 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
 def load(
     say: Callable[..., None], source: str, name: str, *, tests_behind: bool
 ) -> types.ModuleType:
-    """Runs a program's top level as a module. Raises Left if it did not come to the end, which is said.
+    """Run a program's top level as a module. Raises Left if the program ends early, after a report.
 
-    `tests_behind`: whether tests may be pasted behind it. A child that the program forked and that
-    comes back here ends as a script would.
+    `tests_behind`: tests may be appended to the program. If the program forked, a child that
+    returns here ends like a script.
     """
     module = types.ModuleType(name)
     namespace = module.__dict__
@@ -115,13 +116,13 @@ def load(
 
 
 def run_calls(channel: Channel, job: dict[str, Any]) -> None:
-    """Loads the program, makes the calls that the job lists, and ends the process."""
+    """Load the program, make the job's calls, and end the process."""
     answer_calls(channel, job)
     leave(0)
 
 
 def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
-    """Says `["loaded"]`, what each call gave, and `["done"]`; less when the program leaves."""
+    """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits."""
     decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
     try:
         namespace = load_job(channel, job)
@@ -131,8 +132,9 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
         try:
             exec(statement, namespace)
         except BaseException:
-            continue  # tests that need it fail by themselves
-    # Lines go out together where nothing of the submission runs in between: each costs the judge a turn.
+            continue  # tests that need this import fail by themselves
+    # Lines between which no code of the submission runs are sent together, since each message costs
+    # the service one event loop turn.
     unsent = values.dumps(["loaded"])
     last = len(decoded) - 1
     plain_arrays = bool(job.get("plain_arrays"))
@@ -158,9 +160,9 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _callee(name: Any, namespace: dict[str, Any]) -> Any:
-    """Return what a call calls.
+    """Return the object to call.
 
-    `name` is that of a function, `""` for the last function that the program defines, or
+    `name` is the name of a function, `""` for the last function that the program defines, or
     `[class, arguments, keywords, method]` for a method of a new object.
     """
     if type(name) is list:
@@ -178,7 +180,7 @@ def _callee(name: Any, namespace: dict[str, Any]) -> Any:
 
 
 def last_function(namespace: dict[str, Any]) -> Any:
-    """Return the last function that a program defines. Raises NameError when it defines none."""
+    """Return the last function that a program defines. Raises NameError if there is none."""
     path = namespace.get("__file__")
     own = [
         value
@@ -191,10 +193,10 @@ def last_function(namespace: dict[str, Any]) -> Any:
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:
-    """Runs the program to its end, as a script, and ends the process with its exit code."""
+    """Run the program to its end as a script, and end the process with its exit code."""
     code = 0
     try:
-        # While the program runs, the word that proves its end has no name that leads to it.
+        # While the program runs, no name leads to the secret word that proves the end.
         _tell_end(channel, job.pop("end", ""), load_job(channel, job))
     except Left as left:
         code = code_of(left.__cause__)
@@ -206,7 +208,7 @@ def _tell_end(channel: Channel, word: str, _: dict[str, Any]) -> None:
 
 
 def code_of(cause: BaseException | None) -> int:
-    """Shows what ended the program early, as Python would; its exit code."""
+    """Print the cause of an early end like Python, and return the exit code."""
     if not isinstance(cause, SystemExit):
         if cause is not None:
             _report(cause)
@@ -217,10 +219,10 @@ def code_of(cause: BaseException | None) -> int:
 
 
 def finish(code: int, leave: Callable[[int], NoReturn] = _exit) -> NoReturn:
-    """What an interpreter does at its end: threads, exit functions, buffers, globals.
+    """Shut down like an interpreter: join threads, run exit functions, flush buffers, drop globals.
 
-    Globals go as they do in CPython: the module is let go, and the collector runs finalizers while
-    all that they may need is still there. No frame may hold the module's namespace by now.
+    Globals are dropped as in CPython: the module is released, and the collector runs finalizers
+    while their dependencies still exist. No frame may hold the module's namespace at this point.
     """
     good = True
     try:
@@ -233,26 +235,26 @@ def finish(code: int, leave: Callable[[int], NoReturn] = _exit) -> NoReturn:
         gc.collect()
     except BaseException as error:
         _report(error)
-    _flush(_stdout, _stderr)  # those of the start, if they are others and still there
+    _flush(_stdout, _stderr)  # the program may have replaced sys.stdout or sys.stderr
     leave(code if good else 120)
 
 
 def leave(code: int) -> NoReturn:
-    """Ends the process at once, with its output written."""
+    """End the process at once, after flushing its output."""
     good = _flush(sys.stdout, sys.stderr)
     _flush(_stdout, _stderr)
     _exit(code if good else 120)
 
 
 def exit_code(error: SystemExit) -> int:
-    """The exit status that Python gives for a SystemExit."""
+    """Return Python's exit status for a SystemExit."""
     if error.code is None:
         return 0
     return error.code & 0xFF if isinstance(error.code, int) else 1
 
 
 def explain(error: BaseException) -> list[Any]:
-    """[type name, message, traceback of the submission's own frames, names of its base classes]."""
+    """Return [type name, message, traceback of the submission's frames, class names of the MRO]."""
     try:
         cls = type(error)
         names = [base.__name__ for base in type.__dict__["__mro__"].__get__(cls)]
@@ -262,7 +264,7 @@ def explain(error: BaseException) -> list[Any]:
 
 
 def describe(error: BaseException) -> str:
-    """What the exception says, cut short; nothing when saying it fails."""
+    """Return the exception's message, truncated; empty if `str()` fails."""
     try:
         text = str(error)
         return text[:_TEXT_LIMIT] if type(text) is str else ""
@@ -282,7 +284,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _report(error: BaseException) -> None:
-    """Shows an uncaught exception on stderr, by the submission's own hook if it has one."""
+    """Print an uncaught exception to stderr, by the submission's own hook if set."""
     try:
         if sys.excepthook is sys.__excepthook__:
             print_error(_traceback(error) or f"{type(error).__name__}\n")
@@ -293,7 +295,7 @@ def _report(error: BaseException) -> None:
 
 
 def print_error(text: str) -> None:
-    """Writes to stderr, whatever the submission made of it."""
+    """Write to stderr, and ignore errors: the submission may have replaced the stream."""
     try:
         sys.stderr.write(text)
     except BaseException:
@@ -301,9 +303,9 @@ def print_error(text: str) -> None:
 
 
 def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_behind: bool) -> bool:
-    """Tell whether a SystemExit with code 0 is the program's end: it came from the last statement.
+    """Tell whether a SystemExit with code 0 is the program's end: raised in the last statement.
 
-    Where tests may be pasted behind it, the program itself must be what leaves (`leaving.py`).
+    If tests may be appended, the program itself must exit (`exit_detection.py`).
     """
     if exit_code(error) != 0:
         return False
@@ -320,7 +322,7 @@ def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_be
 
 
 def _flush(*streams: Any) -> bool:
-    """Writes what is buffered; False when that fails, for which Python exits with 120."""
+    """Flush the streams; return False on an error, for which Python exits with 120."""
     good = True
     for stream in streams:
         try:

@@ -1,6 +1,6 @@
-"""Test cases of `unittest`: run so that their result counts, and kept from being skipped by the submission.
+"""Runs of `unittest` test cases, with protection from skips by the submission.
 
-`unittest` is imported only where tests use it: few do, and it is large.
+`unittest` is large and few tests use it, so the import happens on demand.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _CALLS = ("_callSetUp", "_callTestMethod", "_callTearDown", "_callCleanup")
 
 
 class Cases:
-    """The test cases of the tests' globals, `namespace`.
+    """Test cases in `namespace`, the globals of the tests.
 
-    `is_own`: tells whether the tests define a class. `failure`: makes the exception to raise for a result
-    and the exceptions by which its tests did not pass; the first of these is the usual one.
+    `is_own` tells whether the tests define a class. `failure` makes the exception to raise, from a
+    result and the exceptions of the failed tests; the default is the first of these exceptions.
     """
 
     def __init__(
@@ -34,13 +34,16 @@ class Cases:
         self._failure = failure or (lambda result, raised: raised[0])
 
     def run(self, classes: Iterable[Any]) -> Any:
-        """The result. Raises an exception unless all pass, and one test at least was not skipped."""
+        """Run the test cases and return the result.
+
+        Raises an exception unless all tests pass and at least one is not skipped.
+        """
         import unittest
 
         raised: list[BaseException] = []
 
         class Result(unittest.TestResult):
-            """Remembers the exceptions by which tests did not pass."""
+            """Result with the exceptions of failed tests."""
 
             def addError(self, test: Any, err: Any) -> None:
                 raised.append(err[1])
@@ -66,7 +69,7 @@ class Cases:
         return result
 
     def replace_main(self) -> None:
-        """Makes `unittest.main` run the classes that the tests define, and never end the process."""
+        """Make `unittest.main` run the tests' own classes without ending the process."""
         import unittest
 
         def main(*_: Any, **__: Any) -> Any:
@@ -79,7 +82,7 @@ class Cases:
 
 
 def guard_skips(origins: Origins) -> None:
-    """Makes a failure of `unittest.SkipTest` out of the submission; out of a test's own code it skips."""
+    """Turn `unittest.SkipTest` from the submission into a failure; tests may skip themselves."""
     import unittest
 
     def is_foreign(error: BaseException | None) -> bool:
@@ -114,7 +117,7 @@ def guard_skips(origins: Origins) -> None:
                 raise
 
     def addSkip(self: Any, test: Any, reason: str) -> None:
-        """For what is skipped outside of a test: by setUpClass and setUpModule."""
+        """Handle skips outside a test: from setUpClass and setUpModule."""
         error = sys.exc_info()
         if is_foreign(error[1]):
             self.addError(test, error)

@@ -1,4 +1,4 @@
-"""Puts a submission's files in place below the working directory of a sandbox."""
+"""File writing: put a submission's files below the working directory of a sandbox."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Unfit(Exception):
-    """The submission's files cannot be put in place; the message says why."""
+    """Exception for files that cannot be written; the message gives the reason."""
 
 
 def write_files(files: dict[str, str]) -> None:
-    """Writes text files below the working directory, in place of whatever is there."""
+    """Write text files below the working directory and replace existing files."""
     for path, text in files.items():
         write_file(path, to_bytes(text))
 
 
 def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Writes one file. Raises Unfit."""
+    """Write one file. Raises Unfit."""
     try:
         make_way(path)
         with open(os.open(path, _NEW, mode), "wb") as file:
@@ -29,9 +29,9 @@ def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
 
 
 def make_way(path: str) -> None:
-    """Leaves nothing where a file is to be, and real directories above it.
+    """Remove the file at `path` and make real directories above.
 
-    A submission may have put links there, so that a write lands elsewhere, or a directory.
+    A submission may have made links, to redirect a write, or a directory at `path`.
     """
     above = path.split("/")[:-1]
     for count in range(1, len(above) + 1):
@@ -50,7 +50,7 @@ def make_way(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Takes a file away, if there is one; a directory gets another name."""
+    """Remove a file if present; rename a directory."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -60,5 +60,5 @@ def remove(path: str) -> None:
 
 
 def to_bytes(text: str) -> bytes:
-    """UTF-8; lone surrogates as they are, since they came so."""
+    """Encode as UTF-8; lone surrogates pass unchanged, as received."""
     return text.encode("utf-8", "surrogatepass")

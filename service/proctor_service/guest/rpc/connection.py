@@ -1,18 +1,19 @@
-"""The connection between the submission's interpreter and the tests', as lines of JSON.
+"""RPC connection between the submission's interpreter and the tests' interpreter, as lines of JSON.
 
     ["q", id, operation, operands, news]     a request
-    ["a", id, "v", value, news]              its answer, or
-    ["a", id, "x", exception, news]          what it raised
+    ["a", id, "v", value, news]              its result, or
+    ["a", id, "x", exception, news]          the exception raised
     ["bye"]                                  the tests are done
 
-``news`` is an object: ``c`` classes described for the first time, ``u`` shared containers that changed
-([[key, contents], ...]), ``k`` and ``s`` the first key and the places of containers that are shared from
-now on, ``d`` the objects and ``m`` the containers that the sender no longer uses, ``o`` options of a
-request or what an answer brings besides, and ``t`` the places of a failure.
+``news`` is an object: ``c`` descriptions of classes used for the first time, ``u`` changed shared
+containers ([[key, contents], ...]), ``k`` and ``s`` the first key and the positions of newly shared
+containers, ``d`` the objects and ``m`` the containers released by the sender, ``o`` options of a
+request or extra data of an answer, and ``t`` the positions of a failure.
 
-While one side waits for its answer it serves requests of the other, so calls nest. An answer that nobody
-waits for any more is taken note of and dropped. References carry tags: ``h`` and ``e`` an object and
-an exception of the sender, ``o`` an object of the receiver, ``m`` a shared container, ``n`` a name.
+While an endpoint waits for an answer, it serves requests of the other endpoint, so calls nest. The
+endpoint applies the ``news`` of an unexpected answer and drops its value. References carry tags:
+``h`` and ``e`` an object and an exception of the sender, ``o`` an object of the receiver, ``m`` a
+shared container, ``n`` a name.
 """
 
 from __future__ import annotations
@@ -31,27 +32,28 @@ from .shared_data import Held, Shared, wire_content
 
 _MOST_STRAYS = 10_000
 _MOST_NESTED_REQUESTS = 5_000_000
-# What each side may recurse besides by calling the other, and how often.
+# Extra recursion for each nested request, in frames, and the largest depth with this extra.
 _FRAMES_A_TURN = 16
 _MOST_NESTED = 600
-# Operations whose operands, and those whose answers, share their containers.
+# Operations with shared containers in their operands, or in their answers.
 _SHARE_OPERANDS = frozenset(["call", "make", "set", "setitem", "define", "send"])
 _SHARE_ANSWERS = frozenset(["get", "name", "getitem"])
 _recursion_limit, _set_recursion_limit = sys.getrecursionlimit, sys.setrecursionlimit
 
 
 class Gone(BaseException):
-    """The other side is no more. Not an ``Exception``: no test may take it for one of its own."""
+    """Exception for the end of the other endpoint; tests do not catch a BaseException."""
 
 
 class Unusable(Exception):
-    """The other side's answer makes no sense."""
+    """Exception for an invalid answer of the other endpoint."""
 
 
 class Connection:
-    """One side. ``side`` says what the two sides do differently (``SubmissionSide``, ``TestSide``).
+    """One endpoint's half of the connection.
 
-    ``first`` is 1 for the submission's side and 2 for the tests'.
+    ``side`` implements the endpoint (``SubmissionEndpoint`` or ``TestEndpoint``). ``first`` is 1
+    for the submission's endpoint and 2 for the tests'.
     """
 
     def __init__(self, channel: Any, side: Any, first: int) -> None:
@@ -69,7 +71,7 @@ class Connection:
         self._next_id = 1
 
     def request(self, operation: str, *operands: Any) -> Any:
-        """Ask the other side; returns its answer or raises what it raised. Raises ``Gone``."""
+        """Send a request; return the result or raise the received exception. Raises ``Gone``."""
         with self.turn:
             self._apply_held()
             if self.gone:
@@ -86,17 +88,17 @@ class Connection:
                 self._apply_held()
                 raise
             except BaseException:
-                # It ends the comparison that was under way, too.
+                # An exception also ends the comparison under way.
                 self.held.reset()
                 raise
 
     def _apply_held(self) -> None:
-        """Put in place what was held back, unless a comparison is still under way."""
+        """Apply held changes, unless a comparison is under way."""
         if not self.held.active:
             self.held.apply()
 
     def serve(self) -> None:
-        """Answer requests until the other side says goodbye or is gone."""
+        """Answer requests until the other endpoint says goodbye or ends."""
         while True:
             with self.turn:
                 frame = self._receive()
@@ -125,7 +127,7 @@ class Connection:
         raise Unusable("the answer never came")
 
     def _take_within(self, frame: list[Any]) -> None:
-        """Deal with a message while waiting: what that takes is not the recursion of the caller."""
+        """Handle a message during a wait, with extra recursion depth for the handler."""
         limit = _recursion_limit()
         raised = limit + _FRAMES_A_TURN if self._nested < _MOST_NESTED else limit
         self._nested += 1
@@ -151,14 +153,14 @@ class Connection:
         return frame if type(frame) is list else []
 
     def _take(self, frame: list[Any]) -> None:
-        """Deal with a message that isn't the answer one waits for."""
+        """Handle a message other than the awaited answer."""
         if len(frame) != 5 or type(frame[1]) is not int:
             return
         if frame[0] == "q" and type(frame[2]) is str:
             self._serve_one(frame)
         elif frame[0] == "a":
             try:
-                # Nobody waits for it, but what it shares counts.
+                # The value is dropped, but its shared containers count.
                 self._unpack(frame[3], frame[4], hold=self.held.active)
             except Exception:
                 return
@@ -213,7 +215,7 @@ class Connection:
                 self._send(["a", number, "x"], failure, {}, False, None)
             finally:
                 self.held.hide(shown)
-                # Its traceback refers to this frame.
+                # The exception's traceback refers to this frame: break the cycle.
                 result = None
 
     def _send(
@@ -242,7 +244,7 @@ class Connection:
             raise Gone from None
 
     def _known(self, value: Any) -> Any:
-        """A reference to what the other side has, for the encoder."""
+        """Return a reference to an object that the other endpoint has, else None."""
         number = self._side.number_of(value)
         if number is not None:
             return ["o", number]
@@ -275,7 +277,7 @@ class Connection:
         return value
 
     def _shared_container(self, key: Any) -> Any:
-        """What an update is for; None if it was dropped here."""
+        """Return the container that an update belongs to, or None if dropped here."""
         if type(key) is not int:
             raise Malformed("not a key")
         try:
@@ -284,7 +286,7 @@ class Connection:
             return None
 
     def _here(self, wire: Any) -> Any:
-        """What a reference to something that this side has means."""
+        """Resolve a reference to an object or container of this endpoint."""
         tag, number = wire
         if type(number) is not int:
             raise Malformed("not a reference")

@@ -1,4 +1,4 @@
-"""What the two sides of a connection have in common: classes that are told once, and exceptions."""
+"""Common base of both endpoints of a connection: class descriptions, sent once, and exceptions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_NAMES = 5000
 
 
 class ClassInfo:
-    """A class of the other side: its name, bases, real method resolution order, special methods."""
+    """Description of a remote class: name, bases, method resolution order, special methods."""
 
     __slots__ = ("bases", "failure", "module", "mro", "name", "number", "special", "text")
 
@@ -33,7 +33,7 @@ class ClassInfo:
         self.bases = _entries(info.get("bases"))
         mro = _entries(info.get("mro"))
         self.mro = frozenset(each for each in mro if _type(each) is _int)
-        # The first standard class of exceptions in the order, from which one is made here.
+        # First standard exception class of the MRO, used to make the local exception.
         standard = (find_exception(each) for each in mro if _type(each) is _list)
         self.failure: Any = next((each for each in standard if each is not None), None)
         special = info.get("special")
@@ -42,7 +42,7 @@ class ClassInfo:
 
 
 def find_exception(wire: Any) -> Any:
-    """The standard class of exceptions that ``[module, name]`` names; else None."""
+    """Return the standard exception class named by ``[module, name]``, else None."""
     try:
         found = find_standard_class(wire)
     except Malformed:
@@ -66,7 +66,7 @@ def _entries(value: Any) -> list[Any]:
 
 
 class Endpoint:
-    """One side; subclasses say how objects cross (``describe``, ``resolve``, ``build_class``)."""
+    """Base class; subclasses transfer objects by ``describe``, ``resolve`` and ``build_class``."""
 
     def __init__(self, channel: Any, first: int) -> None:
         self.connection = Connection(channel, self, first)
@@ -76,29 +76,29 @@ class Endpoint:
         self._told: set[int] = set()
 
     def ask(self, operation: str, *operands: Any) -> Any:
-        """Ask the other side."""
+        """Send a request to the other endpoint."""
         return self.connection.request(operation, *operands)
 
-    # What the side of the tests does besides; the submission's raises and prints as it likes.
+    # Hooks that the tests' endpoint overrides; the submission may raise and print freely.
 
     def options(self) -> Any:
-        """Facts to tell with a request besides; None for nothing."""
+        """Return the options to send with a request, or None."""
         return None
 
     def heard(self, brought: Any) -> None:
-        """Take what an answer brings besides."""
+        """Handle the extra data of an answer."""
 
     def failed(self, error: BaseException) -> None:
-        """Note what a request of the other side raised."""
+        """Record an exception raised while serving a request."""
 
     def arrived(self, error: BaseException, places: Any) -> BaseException:
-        """The exception to raise here for one of the other side's, and where that failed."""
+        """Return the exception to raise here for a remote exception with its failure positions."""
         return error
 
     # ---------------------------------------------------------------- classes
 
     def class_number(self, cls: Any) -> int:
-        """The number of a class of this side, which the other side is told of once."""
+        """Return the number of a local class; on first use, queue its description."""
         number = self.connection.exports.number(cls, keep=True)
         if number not in self._told:
             self._told.add(number)
@@ -107,7 +107,7 @@ class Endpoint:
         return number
 
     def learn(self, classes: Any) -> None:
-        """Take the descriptions of classes. Raises ``Malformed``."""
+        """Store received class descriptions. Raises ``Malformed``."""
         for number, info in classes:
             if _type(number) is not _int:
                 raise Malformed("not a class")
@@ -115,12 +115,12 @@ class Endpoint:
                 self.classes[number] = ClassInfo(number, info)
 
     def local_class(self, number: Any) -> Any:
-        """The class here for one of the other side. Raises ``Malformed``."""
+        """Return the local class for a remote class. Raises ``Malformed``."""
         if number not in self._built:
             info = self.classes.get(number)
             if info is None:
                 raise Malformed("an unknown class")
-            self._built[number] = None  # a class is not its own base
+            self._built[number] = None  # under construction: a class is not its own base
             try:
                 self._built[number] = self.build_class(info)
             except (TypeError, ValueError):
@@ -131,19 +131,19 @@ class Endpoint:
         return cls
 
     def build_class(self, info: ClassInfo) -> Any:
-        """The class here for a description."""
+        """Build the local class for a description."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- objects
 
     def describe_exception(self, error: Any, encoder: Any, number: int, told: bool) -> list[Any]:
-        """The form of an exception of this side."""
+        """Return the wire form of a local exception."""
         standard = standard_class(_type(error))
         cls = self.class_number(_type(error)) if standard is None else standard
         return encode_exception(error, encoder, number, cls, told)
 
     def resolve_exception(self, wire: list[Any], decoder: Any) -> Any:
-        """The exception here for one of the other side."""
+        """Return the local exception for a received wire form."""
         built = Built(wire, decoder, self.local_class)
         if not built.number:
             return built.make(built.cls)
@@ -162,7 +162,7 @@ class Endpoint:
         return error
 
     def resolve_iterator(self, kind: str, number: int) -> Any:
-        """The generator or coroutine here for one of the other side."""
+        """Return the local generator or coroutine for a remote object."""
         references = self.connection.references
         reference = references.get(number)
         present = references.view(reference)
@@ -172,7 +172,7 @@ class Endpoint:
         return present
 
     def number_of(self, value: Any) -> int | None:
-        """The number of the object of the other side for which a value stands; else None."""
+        """Return the number of the remote object behind a local value, else None."""
         kind = _type(value)
         if kind is Reference:
             found: int = value.number
@@ -186,7 +186,7 @@ class Endpoint:
         return reference.number if isinstance(reference, Reference) else None
 
     def carry_out(self, operation: str, operands: Any) -> Any:
-        """The result of an operation on an object of this side."""
+        """Return the result of an operation on a local object."""
         if operation in AWAITED:
             return self.event_loop.drive(AWAITED[operation](*operands))
         return OPERATIONS[operation](*operands)
@@ -196,7 +196,7 @@ _PLAIN = (list, tuple, dict, set)
 
 
 def kind_and_number(wire: list[Any]) -> tuple[str, int, dict[str, Any]]:
-    """The kind, number and facts of ``["h", number, facts]``. Raises ``Malformed``."""
+    """Return the kind, number and facts of ``["h", number, facts]``. Raises ``Malformed``."""
     if len(wire) not in (3, 4) or wire[0] != "h" or _type(wire[1]) is not _int:
         raise Malformed("not an object")
     info = wire[2]

@@ -1,13 +1,14 @@
-"""What test code changes around a submission: streams, seeds, replaced functions.
+"""Environment sync: streams, seeds and patched functions, copied from the tests to the submission.
 
-Pasted behind the submission it would change them for both. Here they are noted on the tests' side, told
-with the next request, and changed on the other side for that request:
+Test code in the submission's interpreter would change the environment of both. With two
+interpreters, the tests' endpoint records the changes, sends them with the next request, and the
+submission's endpoint applies them during the request:
 
-    out, in     collect what is printed; this text is the standard input
-    seed        {"random": 42, "numpy.random": 7}      what was seeded since, and with what
-    replaced    {"builtins.input": ..., ...}           functions that stand in for these now
+    out, in     capture printed text; use this text as standard input
+    seed        {"random": 42, "numpy.random": 7}      new seeds since the last request
+    replaced    {"builtins.input": ..., ...}           functions patched by the tests
 
-An answer brings back what was printed (``out``) and what was not read (``rest``).
+An answer returns the printed text (``out``) and the unread input (``rest``).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 _StringIO = io.StringIO
 _import_module = importlib.import_module
 _PLAIN = (int, float, str, type(None))
-# What tests patch so that a program need not wait, ask, roll dice or print.
+# Functions that tests often patch, so that a program need not wait, ask, use randomness or print.
 REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "builtins": (builtins, ("input", "print")),
     "time": (time, ("sleep", "time", "monotonic", "perf_counter")),
@@ -39,7 +40,7 @@ _MOST_TEXT = 1 << 20
 
 
 class Environment:
-    """On the side of the tests: what changed since the other side was last told."""
+    """Changes on the tests' endpoint since the last request."""
 
     def __init__(self) -> None:
         self._stdout, self._stdin = sys.stdout, sys.stdin
@@ -51,7 +52,7 @@ class Environment:
         self._seeds: dict[str, Any] = {}
 
     def watch_seeds(self, numpy: bool) -> None:
-        """Begin to note what test code seeds; ``numpy``: also there, if it is installed."""
+        """Start to record the seeds that test code sets; ``numpy``: also in numpy, if installed."""
         self._wrap("random", random)
         if numpy:
             try:
@@ -74,7 +75,7 @@ class Environment:
         module.seed = seed
 
     def news(self) -> dict[str, Any]:
-        """What to tell now."""
+        """Return the options for the next request."""
         news: dict[str, Any] = {}
         if sys.stdout is not self._stdout:
             news["out"] = True
@@ -92,7 +93,7 @@ class Environment:
         return news
 
     def heard(self, brought: dict[str, Any]) -> None:
-        """Let what the submission printed and read appear where test code put its streams."""
+        """Copy the submission's output and input position to the streams of the test code."""
         text, rest = brought.get("out"), brought.get("rest")
         if type(text) is str and text and sys.stdout is not self._stdout:
             sys.stdout.write(text)
@@ -101,7 +102,7 @@ class Environment:
 
 
 class Changed:
-    """On the side of the submission: changes things for a request, and puts functions back."""
+    """Changes on the submission's endpoint for one request; functions are restored afterwards."""
 
     def __init__(self, news: dict[str, Any], brought: dict[str, Any]) -> None:
         self._brought = brought
@@ -114,7 +115,7 @@ class Changed:
         try:
             self._take(self._news)
         except Exception:
-            pass  # a submission that spoils it for itself may
+            pass  # a submission may break this, with effects only for itself
         return self
 
     def _take(self, news: dict[str, Any]) -> None:

@@ -1,10 +1,11 @@
-"""Classes and exceptions of one side, as the other side is told of them.
+"""Descriptions of classes and exceptions for the other endpoint.
 
-    description   [number, {"name", "module", "bases", "mro", "special", "callable"}]
+    description   [number, {"name", "module", "bases", "mro", "special", "text"}]
     exception     ["e", number, class, text, arguments, facts]
 
-A class is named by its number, or by ``[module, name]`` where both sides have it. Only ``type(x)`` and the
-descriptors of built-in types are used, so no code of the object runs, except for the text of an exception.
+A class is named by its number, or by ``[module, name]`` if both endpoints have the class. Only
+``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except
+for the text of an exception.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _MOST_TEXT = 10_000
 _MOST_PLACES = 3
 _SOLUTION = "/solution.py"
-# What marks an exception that crossed; kept in its ``__dict__``.
+# Marks of an exception from the other endpoint, stored in its ``__dict__``.
 TRACE, NAMES, REFERENCE = "__proctor_trace__", "__proctor_names__", "__proctor_reference__"
 
 
 def describe_class(cls: Any, number_of: Any) -> dict[str, Any]:
-    """What the other side is told of a class; ``number_of`` gives the number of a class it needs."""
+    """Return a class's description; ``number_of`` gives the numbers of referenced classes."""
     module, _, name = class_name(cls).rpartition(".")
     special: dict[str, bool] = {}
     for base in class_mro(cls):
@@ -71,12 +72,12 @@ ALL_CONTROL = frozenset(_CONTROL.values())
 
 
 def is_made_here(cls: Any) -> bool:
-    """Tell whether a class stands for one of the other side, whatever its name and module say."""
+    """Tell whether a class represents a remote class; its name and module are not trusted."""
     return "__proctor_class__" in class_members(cls)
 
 
 def control_names(error: BaseException) -> set[str]:
-    """The names of the classes of an exception that end a test or a program, instead of failing it."""
+    """Return the names of the exception's classes that end a test or a program."""
     found = set()
     for cls in class_mro(_type(error)):
         name = class_name(cls)
@@ -86,12 +87,12 @@ def control_names(error: BaseException) -> set[str]:
 
 
 def names_of(error: BaseException) -> list[str]:
-    """The names of the classes of an exception, most special first."""
+    """Return the names of an exception's classes, most derived first."""
     return [class_name(cls).rpartition(".")[2] for cls in class_mro(_type(error))]
 
 
 def places_of(error: BaseException) -> list[list[Any]]:
-    """``[line, function]`` of the last places of a failure in the submission, innermost last."""
+    """Return ``[line, function]`` of a failure's last frames in the submission, innermost last."""
     places: list[list[Any]] = []
     trace = _traceback(error)
     while trace is not None and len(places) < 2000:
@@ -103,7 +104,7 @@ def places_of(error: BaseException) -> list[list[Any]]:
 
 
 def checked_places(places: Any) -> list[tuple[int, str]]:
-    """Line and function of the last places of a failure, as far as they make sense."""
+    """Return (line, function) of received failure positions; drop invalid entries."""
     found = []
     for place in places[-_MOST_PLACES:] if type(places) is list else []:
         if type(place) is list and [type(part) for part in place] == [int, str]:
@@ -112,7 +113,7 @@ def checked_places(places: Any) -> list[tuple[int, str]]:
 
 
 def encode_exception(error: Any, encoder: Any, number: int, cls: Any, told: bool) -> list[Any]:
-    """The form of an exception; its arguments and fields only if the other side may be told."""
+    """Return the wire form of an exception; text, arguments and fields only if ``told``."""
     if not told:
         return ["e", number, cls, "", encoder.visit(()), {}]
     text = _text_of(error)
@@ -135,7 +136,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _facts(error: BaseException, encoder: Any) -> dict[str, Any]:
-    """The cause, the notes, and fields such as ``errno``."""
+    """Return the cause, the context, the notes, and fields such as ``errno``."""
     facts: dict[str, Any] = {}
     for name, get in _CHAIN.items():
         value = get(error)
@@ -164,7 +165,7 @@ def _facts(error: BaseException, encoder: Any) -> dict[str, Any]:
 
 
 class Built:
-    """What arrived of an exception: its class here, number, text, arguments and fields."""
+    """A received exception: its local class, number, text, arguments and fields."""
 
     __slots__ = ("arguments", "cls", "facts", "number", "text")
 
@@ -183,7 +184,7 @@ class Built:
         self.facts = {name: decoder.visit(value) for name, value in facts.items()}
 
     def make(self, plain: Any) -> Any:
-        """A new exception; ``plain`` is the standard class from which it is made."""
+        """Make the exception; ``plain`` is the standard class that provides ``__new__``."""
         error: Any = None
         if plain is self.cls:
             try:
@@ -224,7 +225,7 @@ def _is_field(error: BaseException, name: str) -> bool:
 
 
 def nearest_standard(cls: Any) -> Any:
-    """The first class of an exception's MRO that is not one made here."""
+    """Return the first class in an exception's MRO that represents no remote class."""
     for base in class_mro(cls):
         if not is_made_here(base):
             return base

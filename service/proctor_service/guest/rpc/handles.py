@@ -1,8 +1,8 @@
-"""Handles: what the tests hold of the submission's objects.
+"""Handles: objects in the test sandbox that stand for objects of the submission.
 
-A handle has no behaviour of data: it can be called, its attributes can be read and set, its context
-entered, and its text and number asked for. Everything else is refused, which fails the test for good.
-No operator reaches the submission.
+A handle does not behave like data. Tests can call a handle, read and set attributes, enter its
+context, and ask for its text and number. Any other use is refused, and the test fails permanently.
+Operators never reach the submission.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .references import Reference
 _words = str.split
 
 _new, _set_slot = object.__new__, object.__setattr__
-# What arrays have that tests use; `data`, which linked lists have too, aside.
+# Array attributes used by tests, except `data`, which linked lists have too.
 _ARRAY_NAMES = _words(
     "all any argmax argmin argsort astype clip cumsum diagonal dot dtype flat flatten item "
     "itemsize max mean min nbytes ndim nonzero prod ravel repeat reshape round searchsorted shape "
     "size sort squeeze std strides sum swapaxes T take tobytes tolist trace transpose var view"
 )
-# Answers to these must be data.
+# Values of these attributes must be strings or None.
 _TEXTS = frozenset(["__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"])
-# The interpreter and `typing` look for these; no handle has them.
+# The interpreter and `typing` look for these names; handles lack them all.
 _ABSENT = frozenset(
     _words(
         "__typing_subst__ __typing_prepare_subst__ __typing_unpacked_tuple_args__ __parameters__ "
@@ -37,13 +37,13 @@ _ABSENT = frozenset(
 
 
 class Refused(TypeError):
-    """The tests asked of a handle what only data can do."""
+    """Exception for a use of a handle as data."""
 
 
 def data_names() -> frozenset[str]:
-    """Return the names of the attributes and methods that data has.
+    """Return the names of the attributes and methods of data types.
 
-    The modules are imported here: in the interpreter that all sandboxes are forked from, they cost each.
+    The imports are here because, in the zygote, they would add a cost to each sandbox.
     """
     import datetime
     import decimal
@@ -60,12 +60,12 @@ def data_names() -> frozenset[str]:
 
 
 def is_dunder(name: str) -> bool:
-    """Tell whether a name is one of Python's own."""
+    """Tell whether a name has the form of a special name, like ``__len__``."""
     return name[:2] == "__" and name[-2:] == "__"
 
 
 class Handle:
-    """An object of the submission."""
+    """Local object that stands for an object of the submission."""
 
     __slots__ = ("__proctor_reference__", "__proctor_tests__", "__weakref__")
 
@@ -131,7 +131,7 @@ tests_of = vars(Handle)["__proctor_tests__"].__get__
 
 
 class CallableHandle(Handle):
-    """A function of the submission, or another object that can be called."""
+    """Handle of a function or another callable object."""
 
     __slots__ = ()
 
@@ -140,7 +140,7 @@ class CallableHandle(Handle):
 
 
 class ClassHandle(CallableHandle):
-    """A class of the submission."""
+    """Handle of a class."""
 
     __slots__ = ()
 
@@ -161,14 +161,14 @@ class ClassHandle(CallableHandle):
 
 
 def _union(left: Any, right: Any) -> Any:
-    """What an annotation such as ``Node | None`` means."""
+    """Return the meaning of an annotation such as ``Node | None``."""
     import typing
 
-    return typing.Union[left, right]  # noqa: UP007 - neither is a class
+    return typing.Union[left, right]  # noqa: UP007 - the operands are instances
 
 
 class IteratorHandle(Handle):
-    """An iterator of the submission's own class: it gives items, as a generator does."""
+    """Handle of an iterator with a class of the submission; gives items, as a generator does."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class IteratorHandle(Handle):
 
 
 class OwnHandle(IteratorHandle):
-    """An object that the tests made: its length, items and truth can be asked for."""
+    """Handle of an object made by the tests: also supports length, items and truth."""
 
     __slots__ = ()
 
@@ -198,13 +198,13 @@ class OwnHandle(IteratorHandle):
 
 
 class OwnCallableHandle(OwnHandle, CallableHandle):
-    """The same, of one that can be called."""
+    """Own handle of a callable object."""
 
     __slots__ = ()
 
 
 class OwnClassHandle(OwnHandle, ClassHandle):
-    """The same, of a class: of an enumeration, for instance."""
+    """Own handle of a class, for example an enumeration."""
 
     __slots__ = ()
 
@@ -238,7 +238,7 @@ for _name in [
 
 
 def make_handle(kind: Any, reference: Reference, tests: Any) -> Any:
-    """A handle of a class of handles."""
+    """Make a handle of the given handle class."""
     handle = _new(kind)
     _set_slot(handle, "__proctor_reference__", reference)
     _set_slot(handle, "__proctor_tests__", tests)
@@ -246,13 +246,13 @@ def make_handle(kind: Any, reference: Reference, tests: Any) -> Any:
 
 
 def own_view(value: Any) -> Any:
-    """The same object, as one that the tests made; any other value itself."""
+    """Return an own handle for a handle; return any other value unchanged."""
     kind = _OWN.get(type(value))
     return value if kind is None else make_handle(kind, reference_of(value), tests_of(value))
 
 
 def class_number_of(value: Any) -> int | None:
-    """The number of the submission's class of a value, by its exact type; None if it has none."""
+    """Return the number of the submission's class of a value, by exact type, else None."""
     kind = type(value)
     if issubclass(kind, Handle):
         number: int | None = reference_of(value).class_number
@@ -269,7 +269,7 @@ _MUTABLE = (list, dict, set, bytearray, collections.OrderedDict, collections.Cou
 
 
 def _attribute(tests: Any) -> Any:
-    """``__getattr__`` of classes whose instances are the submission's."""
+    """Make ``__getattr__`` for local classes with instances of the submission."""
 
     def attribute(self: Any, name: str) -> Any:
         if is_dunder(name):
@@ -284,7 +284,7 @@ def _is_frozen(base: Any) -> bool:
 
 
 def content_class(info: Any, base: Any, tests: Any) -> Any:
-    """A local class for content of one of the submission's subclasses of a built-in type; or None."""
+    """Make a local class for the submission's subclass of a built-in type; None if unsupported."""
     if not _is_frozen(base) and base not in _MUTABLE:
         return None
 
@@ -307,7 +307,7 @@ def _deep_copy(value: Any, memo: Any) -> Any:
 
 
 def make_content(cls: Any, base: Any, value: Any, reference: Reference) -> Any:
-    """Content of a class that ``content_class`` made."""
+    """Make an instance of a class from ``content_class``."""
     if _is_frozen(base):
         content = base.__new__(cls, value)
     else:
@@ -318,7 +318,7 @@ def make_content(cls: Any, base: Any, value: Any, reference: Reference) -> Any:
 
 
 class ExceptionClass(type):
-    """The class of the local classes for the submission's classes of exceptions."""
+    """Metaclass of the local classes for the submission's exception classes."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return vars(cls)["__proctor_tests__"].construct(cls, args, kwargs)
@@ -330,7 +330,7 @@ class ExceptionClass(type):
 
 
 def exception_class(info: Any, bases: tuple[Any, ...], tests: Any) -> Any:
-    """A local class for one of the submission's classes of exceptions."""
+    """Make a local class for an exception class of the submission."""
 
     members = {
         "__module__": info.module or "solution",

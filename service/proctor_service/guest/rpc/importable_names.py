@@ -1,7 +1,7 @@
-"""Names of the standard library that one side of a connection may use for an object of its own.
+"""Importable globals: names of the standard library that an endpoint may send for its objects.
 
-The side of the tests is trusted: a function or class that it passes crosses by its importable name.
-The side of the submission may name classes of exceptions and of data only, from a fixed list.
+The tests' endpoint is trusted: its functions and classes cross by their importable names. The
+submission's endpoint may only name exception classes and data classes from a fixed list.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _EXCEPTION_MODULES = frozenset(
         "zoneinfo._common tomllib contextvars"
     )
 )
-# pytest is not imported where it is not: a submission could only raise these where it is.
+# pytest may be missing here: the submission can only raise these if pytest is imported.
 _OUTCOMES = ("_pytest.outcomes", ("Skipped", "Failed", "Exit", "XFailed"))
 
 
 def standard_class(cls: Any) -> list[str] | None:
-    """``[module, name]`` of a class of data or exceptions that both sides know; else None."""
+    """Return ``[module, name]`` of a data or exception class known to both endpoints, else None."""
     module, _, name = class_name(cls).rpartition(".")
     if _id(cls) in _BUILTIN_IDS:
         return ["builtins", name]
@@ -64,7 +64,7 @@ def standard_class(cls: Any) -> list[str] | None:
 
 
 def find_standard_class(wire: Any) -> Any:
-    """The class that ``[module, name]`` names. Raises ``Malformed`` if it may not be named."""
+    """Return the class named by ``[module, name]``. Raises ``Malformed`` for a forbidden name."""
     if _type(wire) is not list or [_type(part) for part in wire] != [str, str]:
         raise Malformed("not a name of a class")
     module, name = wire
@@ -91,7 +91,7 @@ def _may_name(module: str, name: str, failure: bool) -> bool:
 
 
 def importable_name(value: Any) -> list[Any] | None:
-    """``["n", module, name]`` for what an importable module has under that name, else None."""
+    """Return ``["n", module, name]`` for an object found in its module by name, else None."""
     kind = _type(value)
     if kind is types.ModuleType:
         name = _module_dict(value).get("__name__")
@@ -120,7 +120,7 @@ def _lookup(module: str, name: str) -> Any:
 
 
 def find_importable(module: Any, name: Any) -> Any:
-    """What a name of the trusted side means here. Raises ``Malformed`` if nothing."""
+    """Import the object that the trusted endpoint named. Raises ``Malformed`` if missing."""
     try:
         found = _import_module(module)
         for part in name.split(".") if name else ():

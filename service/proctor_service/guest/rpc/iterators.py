@@ -1,7 +1,7 @@
-"""Generators, iterators and coroutines of the other side, as real ones here.
+"""Local generators, iterators and coroutines that drive objects of the other endpoint.
 
-So ``list``, ``next``, ``yield from``, ``StopIteration.value``, ``await`` and ``asyncio.gather`` work
-on them. A coroutine runs to its end over there in one go.
+So ``list``, ``next``, ``yield from``, ``StopIteration.value``, ``await`` and ``asyncio.gather``
+work. A remote coroutine runs to its end in a single request.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ KINDS = frozenset(ITERATOR_KINDS.values())
 
 
 class EventLoop:
-    """The event loop on which one side runs its coroutines, kept so that its tasks live on."""
+    """Event loop for an endpoint's coroutines; the loop is kept, so that its tasks continue."""
 
     def __init__(self) -> None:
         self._loop: Any = None
 
     def drive(self, awaitable: Any) -> Any:
-        """The result of an awaitable, run to its end, even inside a running loop."""
+        """Run an awaitable to its end, even inside a running loop, and return the result."""
         asyncio: Any = _import_module("asyncio")
 
         async def main() -> Any:
@@ -65,7 +65,7 @@ class EventLoop:
 
 
 def local_version(side: Any, kind: str, reference: Any) -> Any:
-    """A generator, coroutine or asynchronous generator that drives the one of a reference."""
+    """Make a generator, coroutine or asynchronous generator that drives a remote object."""
     makers: dict[str, Any] = {"coroutine": _coroutine, "async_generator": _async_generator}
     return makers.get(kind, _generator)(side, reference, kind)
 
@@ -81,7 +81,8 @@ def _generator(side: Any, reference: Any, kind: str) -> Generator[Any, Any, Any]
             sent = yield item
             step = ("next", reference) if sent is None else ("send", reference, sent)
         except GeneratorExit:
-            # When this one is collected, the other goes with it; only a call to close() is told.
+            # Garbage collection also drops the remote generator; only an explicit close() needs a
+            # request.
             if kind == "generator" and side.connection.references.view(reference) is not None:
                 side.ask("close", reference)
             raise

@@ -1,7 +1,7 @@
-"""What is said of a test that did not pass: what the submission did, never what was expected.
+"""Messages about failed tests: they describe the submission's behaviour and hide expected values.
 
-Unless the task reveals its tests, or called the submission with nothing but literals, that is the class of
-an exception and a line number: a text could quote what the tests passed.
+By default, a message has an exception class and a line number: a text could quote values from the
+tests. More is shown if the task reveals its tests, or calls the submission with literals only.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from ...codec import safe_repr
 from .exported_classes import NAMES, TRACE, names_of, nearest_standard
 from .test_endpoint import TestEndpoint
 
-# Texts of exceptions that the test code itself raised could quote the expected value; these don't.
+# Texts of exceptions raised by test code can quote the expected value; texts of these classes
+# cannot.
 _HARMLESS = (TypeError, NameError, AttributeError, IndexError, ZeroDivisionError, RecursionError)
 
 
 class Messages:
-    """Says what became of a test."""
+    """Builder of a test's outcome and message."""
 
     def __init__(self, side: TestEndpoint, reveal: bool, literal_calls: bool) -> None:
         self._side = side
@@ -25,7 +26,7 @@ class Messages:
         self._quotes = reveal or literal_calls
 
     def outcome(self, error: BaseException | None, context: str) -> tuple[str, str, dict[str, Any]]:
-        """The outcome, the message, and facts for the judge."""
+        """Return the outcome, the message, and extra data for the service."""
         side = self._side
         if side.lost is not None:
             outcome, text, quoted = side.lost
@@ -41,7 +42,7 @@ class Messages:
         return self._of_tests(error, context)
 
     def _of_submission(self, error: Any, context: str) -> tuple[str, str, dict[str, Any]]:
-        """An exception that the submission raised."""
+        """Return the outcome for an exception raised by the submission."""
         names = error.__dict__.get(NAMES) or names_of(error)
         places = error.__dict__[TRACE]
         if self._quotes:
@@ -57,7 +58,7 @@ class Messages:
         return "raised", _with(text, context), extra
 
     def _of_tests(self, error: BaseException, context: str) -> tuple[str, str, dict[str, Any]]:
-        """An exception that the test code raised."""
+        """Return the outcome for an exception raised by the test code."""
         extra = {"from_submission": False, "exit": False}
         failed = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
         call = self._last_call() if self._quotes else ""
@@ -74,7 +75,7 @@ class Messages:
         return "raised", _with(text, context), extra
 
     def _last_call(self) -> str:
-        """The last call and what came of it, or "" if there was none."""
+        """Return the last call and its result as text, or "" without a call."""
         if self._side.last_call is None:
             return ""
         label, (_, args, kwargs), result, raised = self._side.last_call
@@ -91,7 +92,7 @@ def _with(text: str, context: str) -> str:
 
 
 def failure_text(error: BaseException) -> str:
-    """The class and the arguments of an exception, without running its own code."""
+    """Return the class and the arguments of an exception, without running its code."""
     name = type.__dict__["__name__"].__get__(type(error))
     args = vars(BaseException)["args"].__get__(error)
     if type(args) is not tuple or not args:

@@ -1,4 +1,4 @@
-"""What one side may ask of an object of the other, by name; the owner of the object carries it out."""
+"""Operations on remote objects, by name; the endpoint with the object performs the operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 _CONVERSIONS = (len, iter, next, bool, hash, str, repr, int, float, reversed, format, abs, divmod)
 
 
-# By the name of the operator in ``ast``.
+# Keys are class names of operators in ``ast``.
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le,
     "Gt": operator.gt, "GtE": operator.ge, "In": lambda left, right: left in right,
@@ -62,7 +62,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "throw": _throw,
     "close": lambda target: target.close(),
 }
-# The same where a coroutine must run to its end.
+# Operations that return an awaitable, which must run to its end.
 AWAITED: dict[str, Callable[..., Any]] = {
     "aenter": _enter("__aenter__"),
     "aexit": _exit("__aexit__"),
@@ -82,7 +82,7 @@ _DIRECT = [
 
 
 def forwarders(ask: Callable[..., Any], leave: Any) -> dict[str, Callable[..., Any]]:
-    """Special methods that ask: ``ask(operation, object, *operands)``; ``leave`` for an exit."""
+    """Make special methods that call ``ask(operation, object, *operands)`` or ``leave``."""
     found = {f"__{name}__": _forwarder(ask, name) for name in _DIRECT}
     found.update({f"__r{name}__": _swapped(ask, name) for name in _BINARY})
     for name in ("aenter", "anext"):

@@ -1,8 +1,8 @@
-"""Which object of the other side is which here, and which objects of this side the other side holds.
+"""References to remote objects, and exports of local objects to the other endpoint.
 
-A ``Reference`` names an object of the other side by its number. Whatever stands for that object here
-(a handle, a generator, an exception) keeps the reference; when it is gone, the other side is told with
-the next message and lets the object go.
+A ``Reference`` names a remote object by its number. The object's local proxy (a handle, a
+generator, an exception) keeps the reference alive. After the proxy is collected, the next message
+tells the other endpoint, which releases the object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _id = id
 
 
 class Reference:
-    """Names one object of the other side: its number there, its class, and how it came here."""
+    """Number, class and origin of a remote object."""
 
     __slots__ = ("__weakref__", "class_number", "number", "origin", "view")
 
@@ -23,12 +23,12 @@ class Reference:
         self.number = number
         self.class_number = class_number
         self.origin = ""
-        # Weakly, what stands for the object here.
+        # Weak reference to the local proxy.
         self.view: Any = None
 
 
 class References:
-    """The references of one side, weakly, by number; and by what stands for them."""
+    """Weak tables of an endpoint's references, by number and by proxy."""
 
     def __init__(self) -> None:
         self._references: dict[int, Any] = {}
@@ -36,7 +36,7 @@ class References:
         self._dropped: dict[int, None] = {}
 
     def get(self, number: int, class_number: int | None = None) -> Reference:
-        """The reference of a number; a new one if there is none (any more)."""
+        """Return the reference for a number; make a new reference if necessary."""
         known = self._references.get(number)
         found: Reference | None = None if known is None else known()
         if found is not None:
@@ -53,11 +53,11 @@ class References:
         return reference
 
     def view(self, reference: Reference) -> Any:
-        """What stands for the object here; None if nothing does (any more)."""
+        """Return the local proxy, or None if missing or collected."""
         return None if reference.view is None else reference.view()
 
     def stand(self, view: Any, reference: Reference) -> None:
-        """Let something that can be referred to weakly stand for the object."""
+        """Register a weakly referenceable object as the local proxy."""
         identity = _id(view)
 
         def forget(dead: Any) -> None:
@@ -67,11 +67,11 @@ class References:
         reference.view = weakref.ref(view, forget)
 
     def of(self, view: Any) -> Reference | None:
-        """The reference for which a value stands."""
+        """Return the reference behind a proxy, else None."""
         return self._views.get(_id(view))
 
     def take_dropped(self) -> list[int]:
-        """The numbers that are no longer in use, to be told once."""
+        """Return the released numbers and clear the list."""
         if not self._dropped:
             return []
         dropped, self._dropped = list(self._dropped), {}
@@ -79,7 +79,7 @@ class References:
 
 
 class Exports:
-    """The objects of this side that the other side holds references to."""
+    """Local objects referenced by the other endpoint."""
 
     def __init__(self) -> None:
         self._next = 1
@@ -88,7 +88,7 @@ class Exports:
         self._kept: set[int] = set()
 
     def number(self, value: Any, keep: bool = False) -> int:
-        """The number by which the other side knows an object; ``keep``: until the end."""
+        """Return the export number of an object; ``keep`` exports the object until the end."""
         number = self._numbers.get(_id(value))
         if number is None:
             number = self._next
@@ -100,15 +100,15 @@ class Exports:
         return number
 
     def object(self, number: Any) -> Any:
-        """The object of a number. Raises ``KeyError`` if the other side doesn't hold it."""
+        """Return the object for a number. Raises ``KeyError`` if not exported."""
         return self._objects[number]
 
     def holds(self, value: Any) -> bool:
-        """Tell whether the other side may refer to an object."""
+        """Tell whether an object is exported."""
         return _id(value) in self._numbers
 
     def drop(self, numbers: Iterable[Any]) -> None:
-        """Let go what the other side no longer holds."""
+        """Release objects that the other endpoint dropped."""
         for number in numbers:
             if number not in self._kept and number in self._objects:
                 self._numbers.pop(_id(self._objects.pop(number)), None)

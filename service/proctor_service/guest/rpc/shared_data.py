@@ -1,9 +1,9 @@
-"""Mutable containers that both sides hold a copy of, kept alike.
+"""Shared data: mutable containers with a copy at each endpoint, kept in sync.
 
-A list that a test passes to a function is copied, yet a function may sort it in place. Each side
-remembers the contents at the last message; what changed since then goes along with the next one, and is
-put into the other side's copy in place. The side of the tests may hold changes back until a comparison
-is over, so that its other operand sees the argument as it was before the call.
+A list passed to a function is copied, but the function may sort the list in place. Each endpoint
+stores the contents as of the last message. The next message carries the changes, and the receiver
+updates its copy in place. The tests' endpoint can hold changes until a comparison is over, so that
+the other operand sees the argument as before the call.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _deque, _ordered = collections.deque, collections.OrderedDict
 _DICTS = (dict, _ordered, collections.Counter, collections.defaultdict)
 _FLAT = (bytearray, array.array)
 MUTABLE = (list, set, _deque, *_DICTS, *_FLAT)
-# A message with more containers than this shares none of them.
+# A message with more containers shares none.
 _MOST_SHARED = 50_000
 _MOST_DETACHED = 1_000_000
 
 
 def _is_array(kind: Any) -> bool:
-    """Tell whether a class is numpy's array, where numpy is loaded."""
+    """Tell whether a class is numpy's array class; False before numpy is loaded."""
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and kind is getattr(numpy, "ndarray", None)
 
 
 def contents(value: Any) -> Any:
-    """What a mutable container holds: bytes for an array, else a flat list."""
+    """Return a container's contents: bytes for flat arrays, a copy for numpy, else a flat list."""
     base = type(value)
     if base is list:
         return list.__getitem__(value, _whole)
@@ -53,7 +53,7 @@ def contents(value: Any) -> Any:
 
 
 def replace(value: Any, content: Any) -> None:
-    """Give a mutable container new contents, in place."""
+    """Replace the contents of a mutable container in place."""
     base = type(value)
     if base is list:
         list.__setitem__(value, _whole, content)
@@ -78,7 +78,7 @@ def replace(value: Any, content: Any) -> None:
 
 
 def wire_content(value: Any) -> Any:
-    """The contents as they cross."""
+    """Return the contents in the form for the wire: lists become tuples."""
     content = contents(value)
     return tuple(content) if type(content) is list else content
 
@@ -93,7 +93,7 @@ def _same(value: Any, before: Any) -> bool:
 
 
 class Entry:
-    """One container: its key, and what it held when the last message went."""
+    """A container with its key and its contents as of the last message."""
 
     __slots__ = ("key", "snapshot", "value")
 
@@ -104,7 +104,10 @@ class Entry:
 
 
 class Shared:
-    """The table of one side. ``first`` is 1 for one side, 2 for the other: keys never clash."""
+    """Table of an endpoint's shared containers.
+
+    ``first`` is 1 for the submission's endpoint and 2 for the tests', so keys never clash.
+    """
 
     def __init__(self, first: int) -> None:
         self._next_key = first
@@ -113,36 +116,36 @@ class Shared:
         self._keys: dict[int, Entry] = {}
 
     def key(self, value: Any) -> int | None:
-        """The key of a shared container; None if it isn't shared."""
+        """Return the key of a shared container, else None."""
         entry = self._entries.get(id(value))
         return None if entry is None else entry.key
 
     def value(self, key: Any) -> Any:
-        """The container of a key. Raises ``KeyError`` if there is none."""
+        """Return the container for a key. Raises ``KeyError`` if unknown."""
         return self._keys[key].value
 
     def changed(self) -> list[Entry]:
-        """The containers whose contents the other side doesn't have."""
+        """Return the containers that changed since the last message."""
         return [each for each in self._entries.values() if not _same(each.value, each.snapshot)]
 
     def update_contents(self, entries: Iterable[Entry]) -> None:
-        """Note that the other side is being told what these hold now."""
+        """Record the current contents as sent."""
         for entry in entries:
             entry.snapshot = contents(entry.value)
 
     def offer(self, kept: list[Any]) -> tuple[int, list[int]]:
-        """Choose what to share of an outgoing message: the first key, and places in ``kept``."""
+        """Choose containers to share from a message: the first key and positions in ``kept``."""
         places = [place for place, value in enumerate(kept) if self._may_share(value)]
         return self._next_key, places if len(places) <= _MOST_SHARED else []
 
     def share(self, kept: list[Any], places: list[int]) -> None:
-        """Share what was offered."""
+        """Share the offered containers."""
         for place in places:
             self._add(self._next_key, kept[place])
             self._next_key += 2
 
     def accept(self, kept: list[Any], first: Any, places: Any) -> None:
-        """Share containers of an incoming message. Raises ``Malformed`` if that makes no sense."""
+        """Share containers of an incoming message. Raises ``Malformed`` for invalid data."""
         if type(first) is not int or first % 2 == self._parity or type(places) is not list:
             raise Malformed("not shared containers")
         for place in places:
@@ -164,7 +167,7 @@ class Shared:
         self._entries[id(value)] = self._keys[key] = entry
 
     def apply(self, value: Any, content: Any) -> None:
-        """Take over what a container holds on the other side. Raises ``Malformed``."""
+        """Replace a container's contents by the received contents. Raises ``Malformed``."""
         entry = self._entries.get(id(value))
         if entry is None:
             raise Malformed("not a shared container")
@@ -173,15 +176,15 @@ class Shared:
         entry.snapshot = contents(value)
 
     def forget(self, keys: Iterable[Any]) -> None:
-        """Drop what the other side dropped."""
+        """Drop the containers with these keys."""
         for key in keys:
             entry = self._keys.pop(key, None)
             if entry is not None:
                 self._entries.pop(id(entry.value), None)
 
     def unused(self) -> list[int]:
-        """Drop the containers that nobody here refers to any more; answers their keys."""
-        # One reference is the entry's, one the argument's.
+        """Drop containers without other references here and return their keys."""
+        # The entry holds the first reference, the argument the second.
         unused = [key for key, entry in self._keys.items() if _references(entry.value) <= 2]
         self.forget(unused)
         return unused
@@ -202,7 +205,7 @@ def _check_content(value: Any, content: Any) -> None:
 
 
 class Held:
-    """The changes that answers brought while a comparison is under way."""
+    """Changes from answers, held while a comparison is under way."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -211,29 +214,29 @@ class Held:
 
     @property
     def active(self) -> bool:
-        """Tell whether changes are to be held back."""
+        """Tell whether changes are held."""
         return self._depth > 0
 
     def begin(self) -> None:
-        """Hold changes back from now on."""
+        """Start to hold changes; calls nest."""
         self._depth += 1
 
     def end(self) -> None:
-        """Apply what was held back; with the outermost comparison, hold nothing any more."""
+        """Apply the held changes and leave the innermost comparison."""
         self._depth = max(self._depth - 1, 0)
         self.apply()
 
     def pause(self) -> int:
-        """Hold nothing back while the tests' own code is called; answers what to resume with."""
+        """Stop holding while test code serves a request; return the depth for ``resume``."""
         depth, self._depth = self._depth, 0
         return depth
 
     def resume(self, depth: int) -> None:
-        """Hold changes back again, as before ``pause``."""
+        """Hold changes again at the depth from ``pause``."""
         self._depth = depth
 
     def show(self) -> list[tuple[Any, Any]]:
-        """Put what is held back in place while the tests' own code is called; answers what to hide."""
+        """Apply held changes while test code serves a request; return the argument of ``hide``."""
         changes, self._changes = self._changes, {}
         shown = []
         for value, content in changes.values():
@@ -243,31 +246,31 @@ class Held:
         return shown
 
     def hide(self, shown: list[tuple[Any, Any]]) -> None:
-        """Hold back again what was shown, as it is now."""
+        """Hold the shown changes again, with their current contents."""
         for value, before in shown:
             if self._shared.key(value) is not None:
                 self._changes[id(value)] = value, wire_content(value)
                 self._shared.apply(value, before)
 
     def reset(self) -> None:
-        """Hold nothing any more: an exception ended the comparison."""
+        """Apply all changes and stop holding, after an exception or at the end of a test."""
         self._depth = 0
         self.apply()
 
     def apply(self) -> None:
-        """Apply what was held back."""
+        """Apply the held changes."""
         changes, self._changes = self._changes, {}
         for value, content in changes.values():
             if self._shared.key(value) is not None:
                 self._shared.apply(value, content)
 
     def add(self, value: Any, content: Any) -> None:
-        """Hold a change of a shared container back. Raises ``Malformed``."""
+        """Hold a change of a shared container. Raises ``Malformed``."""
         _check_content(value, content)
         self._changes[id(value)] = value, content
 
     def detached(self, value: Any) -> Any:
-        """A value with copies in place of the shared containers, these with the new contents."""
+        """Replace shared containers in a value by copies with the new contents."""
         if not self._changes:
             return value
         return self._detach(value, {}, [_MOST_DETACHED])
@@ -296,7 +299,7 @@ class Held:
 
 
 def copied(value: Any, depth: int = 0) -> Any:
-    """A value in containers of its own, which later changes do not reach."""
+    """Copy a value's containers, so that later changes have no effect."""
     kind = type(value)
     if depth > 100:
         return value

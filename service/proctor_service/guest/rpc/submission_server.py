@@ -1,6 +1,6 @@
-"""The submission's side of the connection: serves its globals, and holds the tests' objects.
+"""The submission's endpoint: serves the submission's globals and holds proxies of test objects.
 
-It hides nothing: whatever is in its interpreter is the submission's.
+The endpoint hides nothing: the submission may access everything in its own interpreter.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _modules = sys.modules
 
 
 def serve(channel: Any, namespace: dict[str, Any]) -> None:
-    """Answer the tests' questions about a submission that ran, until they say goodbye."""
+    """Answer the tests' requests about a loaded submission until they say goodbye."""
     SubmissionEndpoint(channel, namespace).connection.serve()
 
 
 class TestsObject:
-    """An object of the tests: attributes are asked for, and so is what special methods do."""
+    """Proxy of an object of the tests; forwards attribute access and special methods."""
 
     __slots__ = ("__dict__", "__weakref__")
 
@@ -51,7 +51,7 @@ class TestsObject:
 
 
 class TestsClass(type):
-    """The class of the local classes for classes of the tests."""
+    """Metaclass of the local classes for classes of the tests."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return _ask("call", cls, args, tuple(kwargs.items()))
@@ -73,7 +73,7 @@ def _is_tests(value: Any) -> bool:
 
 
 def _leave(operation: str, target: Any, cls: Any, error: Any) -> Any:
-    # The interpreter may not have made the exception yet.
+    # The interpreter may pass the class before the exception object exists.
     if error is None and cls is not None:
         error = cls()
     return _ask(operation, target, None if error is None else _type(error), error)
@@ -83,19 +83,20 @@ _FORWARDERS = forwarders(_ask, _leave)
 
 
 class SubmissionEndpoint(Endpoint):
-    """Serves the submission's globals."""
+    """Endpoint that serves the submission's globals."""
 
     def __init__(self, channel: Any, namespace: dict[str, Any]) -> None:
         super().__init__(channel, first=1)
         self._namespace = namespace
-        # The object that crosses as such, though it derives from a built-in type.
+        # The result of a `make` request; crosses as an object, even if derived from a built-in
+        # type.
         self._made: Any = None
         self._variants: dict[Any, Any] = {}
 
     # ---------------------------------------------------------------- requests
 
     def perform(self, operation: str, operands: Any, options: Any, brought: Any) -> Any:
-        """Carry out what the tests ask, in the surroundings that they prepared."""
+        """Perform an operation for the tests, in the environment sent with the request."""
         self._made = None
         if not options:
             return self._perform(operation, operands)
@@ -130,7 +131,7 @@ class SubmissionEndpoint(Endpoint):
     # ---------------------------------------------------------------- own objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
-        """What stands for an object of the submission in a message."""
+        """Return the wire form of an object of the submission."""
         cls = _type(value)
         exports = self.connection.exports
         if derives(cls, type):
@@ -155,7 +156,7 @@ class SubmissionEndpoint(Endpoint):
         return ["h", number, info, 0]
 
     def _is_content(self, value: Any, cls: Any, info: dict[str, Any], encoder: Any) -> bool:
-        """Tell whether an object crosses as the content of a built-in type; that of a wrapper is added."""
+        """Tell whether an object crosses with built-in content; add a wrapper's content."""
         for base in class_mro(cls):
             if _id(base) in BASES or library_encoder(base) is not None:
                 return True
@@ -173,7 +174,7 @@ class SubmissionEndpoint(Endpoint):
     # ---------------------------------------------------------------- the tests' objects
 
     def number_of(self, value: Any) -> int | None:
-        """The number of the tests' object for which a value stands; else None."""
+        """Return the number of the tests' object behind a proxy, else None."""
         if _type(value) is TestsClass:
             found: int = _type.__getattribute__(value, "__proctor_class__")
             return found
@@ -186,7 +187,7 @@ class SubmissionEndpoint(Endpoint):
         return super().number_of(value)
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
-        """What an object of the tests becomes here."""
+        """Return the local object for an object of the tests."""
         tag = wire[0]
         if tag == "n":
             return find_importable(*wire[1:])
@@ -210,7 +211,7 @@ class SubmissionEndpoint(Endpoint):
             made.__dict__[REFERENCE] = reference
         try:
             references.stand(made, reference)
-        except TypeError:  # a number or a tuple can't be referred to weakly
+        except TypeError:  # numbers and tuples cannot be weakly referenced
             reference.view = None
         return made
 
@@ -229,7 +230,7 @@ class SubmissionEndpoint(Endpoint):
         return made
 
     def build_class(self, info: ClassInfo) -> Any:
-        """The local class for a class of the tests."""
+        """Build the local class for a class of the tests."""
         members: dict[str, Any] = {
             "__module__": info.module,
             "__proctor_class__": info.number,
@@ -255,7 +256,7 @@ class SubmissionEndpoint(Endpoint):
 
 
 def _steps(iterator: Any) -> Any:
-    """An iterator of the submission's own class, as a generator."""
+    """Iterate over an iterator with a class of the submission, as a generator."""
     while True:
         try:
             item = next(iterator)

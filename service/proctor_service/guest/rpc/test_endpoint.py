@@ -1,4 +1,4 @@
-"""The tests' side of the connection: how the submission's objects arrive, and what becomes of failures."""
+"""The tests' endpoint: resolves objects of the submission and classifies failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SKIPS = frozenset(["SkipTest", "Skipped", "XFailed", "Exit"])
 
 
 class TestEndpoint(Endpoint):
-    """Asks for the submission's objects."""
+    """Endpoint that requests objects of the submission."""
 
     __test__ = False
     describe = test_objects.describe
@@ -42,10 +42,10 @@ class TestEndpoint(Endpoint):
         super().__init__(channel, first=2)
         self._environment = environment
         self._data_names = data_names()
-        # Requests for the submission's objects, preparations aside.
+        # Number of requests to the submission, except preparations.
         self.asked = 0
-        # Why the present test has failed for good: "refused", "failed" or "raised", a text, and one
-        # that quotes the submission.
+        # Reason for the permanent failure of the current test: the outcome ("refused", "failed" or
+        # "raised"), a text, and a text that quotes the submission.
         self.lost: tuple[str, str, str] | None = None
         self.expected: list[frozenset[str]] = []
         self.last_call: tuple[str, Any, Any, bool] | None = None
@@ -53,19 +53,19 @@ class TestEndpoint(Endpoint):
         self._content: dict[Any, Any] = {}
 
     def begin_test(self) -> None:
-        """Forget what became of the test before."""
+        """Clear the state of the previous test."""
         self.lost = None
         self.last_call = None
         self.expected.clear()
         self.connection.held.reset()
 
     def lose(self, outcome: str, text: str, quoted: str = "") -> None:
-        """Fail the present test for good; the first reason counts."""
+        """Fail the current test permanently; the first reason is kept."""
         if self.lost is None:
             self.lost = outcome, text, quoted
 
     def refuse(self, handle: Any, what: str) -> Any:
-        """Fail the test for good, since it asks of a handle what only data can do."""
+        """Fail the test permanently because the tests use a handle as data. Raises ``Refused``."""
         reference = reference_of(handle)
         info = self.classes.get(reference.class_number)
         origin = reference.origin or "this"
@@ -78,7 +78,7 @@ class TestEndpoint(Endpoint):
     # ---------------------------------------------------------------- requests
 
     def ask(self, operation: str, *operands: Any) -> Any:
-        """Ask for something; what the submission does with the tests' exceptions is watched."""
+        """Send a request; fail the test if the submission catches an exception of the tests."""
         with self.connection.turn:
             if operation not in _PREPARATIONS:
                 self.asked += 1
@@ -102,7 +102,7 @@ class TestEndpoint(Endpoint):
         return result
 
     def _request(self, operation: str, operands: Any) -> Any:
-        """Ask, and note for messages what came of a call."""
+        """Send a request and record the call's result for messages."""
         try:
             result = self.connection.request(operation, *operands)
         except Gone:
@@ -120,20 +120,20 @@ class TestEndpoint(Endpoint):
         return result
 
     def leave(self, operation: str, handle: Any, cls: Any, error: Any) -> Any:
-        """Leave a context; the traceback stays here."""
+        """Leave a context; the traceback is not sent."""
         if error is None and cls is not None:
             error = cls()
         return self.ask(operation, reference_of(handle), None if error is None else cls, error)
 
     def exact(self, handle: Any, kind: Any, operation: str, *operands: Any) -> Any:
-        """The answer of a conversion, which must be data of exactly its type."""
+        """Return the result of a conversion, which must have exactly the type ``kind``."""
         answer = self.ask(operation, reference_of(handle), *operands)
         if type(answer) is not kind:
             self.refuse(handle, f"of which {operation}() is no {kind.__name__}")
         return answer
 
     def attribute(self, handle: Any, name: str, own: bool) -> Any:
-        """An attribute of a handle."""
+        """Return an attribute of a handle."""
         reference = reference_of(handle)
         if handles.is_dunder(name):
             if name in handles._ABSENT:
@@ -149,7 +149,7 @@ class TestEndpoint(Endpoint):
         return self.named(self.ask("get", reference, name), name)
 
     def content_attribute(self, content: Any, name: str) -> Any:
-        """An attribute that a built-in type, or an exception, does not have."""
+        """Return a remote attribute that the built-in type or exception lacks."""
         reference = content.__dict__.get(REFERENCE)
         if type(reference) is not Reference:
             raise AttributeError(name)
@@ -159,7 +159,7 @@ class TestEndpoint(Endpoint):
         return self.named(self.ask("get", reference, name), name)
 
     def construct(self, cls: Any, args: Any, kwargs: Any) -> Any:
-        """A new exception of one of the submission's classes."""
+        """Make an exception of a class of the submission."""
         number = vars(cls)["__proctor_class__"]
         reference = self.connection.references.get(number)
         error = self.ask("call", reference, args, tuple(kwargs.items()))
@@ -169,11 +169,11 @@ class TestEndpoint(Endpoint):
         return error
 
     def class_attribute(self, cls: Any, name: str) -> Any:
-        """An attribute of one of the submission's classes of exceptions."""
+        """Return an attribute of an exception class of the submission."""
         return self.ask("get", self.connection.references.get(vars(cls)["__proctor_class__"]), name)
 
     def named(self, value: Any, name: str) -> Any:
-        """The value, noted for messages as what the tests know by a name."""
+        """Return the value; for a handle, store the name as its origin for messages."""
         if isinstance(value, Handle):
             reference = reference_of(value)
             reference.origin = reference.origin or name
@@ -193,7 +193,7 @@ class TestEndpoint(Endpoint):
     # ---------------------------------------------------------------- failures
 
     def failed(self, error: BaseException) -> None:
-        """Note that the tests' own code raised an exception into the submission."""
+        """Record that test code raised an exception into the submission."""
         if self._raised:
             self._note(error, self._raised[-1])
         if not _SKIPS.isdisjoint(control_names(error)):
@@ -204,14 +204,14 @@ class TestEndpoint(Endpoint):
             raised.append(error)
 
     def arrived(self, error: BaseException, places: Any) -> BaseException:
-        """The exception to raise here for one that the submission raised."""
+        """Return the exception to raise here for an exception of the submission."""
         if self.connection.exports.holds(error):
-            return error  # it was born in the tests
+            return error  # raised first by the tests
         error.__dict__[TRACE] = checked_places(places)
         return error if self._may_cross(error) else self._as_runtime_error(error)
 
     def _may_cross(self, error: BaseException) -> bool:
-        """Tell whether an exception is an ordinary one, or one that the tests name around the call."""
+        """Tell whether an exception is ordinary, or named by the tests around the call."""
         control = control_names(error)
         if isinstance(error, Exception) and not control:
             return True
@@ -229,7 +229,7 @@ class TestEndpoint(Endpoint):
     # ---------------------------------------------------------------- classes
 
     def build_class(self, info: ClassInfo) -> Any:
-        """The local class for one of the submission's classes of exceptions."""
+        """Build the local class for an exception class of the submission."""
         if info.failure is None:
             raise Malformed("not a class of exceptions")
         bases: list[Any] = []
@@ -242,20 +242,20 @@ class TestEndpoint(Endpoint):
         return handles.exception_class(info, found or (info.failure,), self)
 
     def derives(self, number: int | None, handle: Any) -> bool:
-        """Tell whether a class of the submission derives from the class of a handle."""
+        """Tell whether a class of the submission derives from a handle's class."""
         wanted = reference_of(handle).number
         info = None if number is None else self.classes.get(number)
         return number == wanted or (info is not None and wanted in info.mro)
 
     def defines(self, handle: Any, *names: str) -> bool:
-        """Tell whether the class of a handle has one of these special methods."""
+        """Tell whether the class behind a handle has any of these special methods."""
         info = self.classes.get(reference_of(handle).class_number)
         return info is None or not info.special.isdisjoint(names)
 
     # ---------------------------------------------------------------- values
 
     def number_of(self, value: Any) -> int | None:
-        """The number of the submission's object for which a value stands; else None."""
+        """Return the number of the submission's object behind a local value, else None."""
         kind = type(value)
         if issubclass(kind, Handle):
             number: int = reference_of(value).number
@@ -269,7 +269,7 @@ class TestEndpoint(Endpoint):
         return super().number_of(value)
 
     def resolve(self, wire: list[Any], content: Any, decoder: Any) -> Any:
-        """What an object of the submission becomes here."""
+        """Return the local object for an object of the submission."""
         tag = wire[0]
         if tag == "n":
             return find_standard_class(wire[1:])
@@ -325,10 +325,10 @@ class TestEndpoint(Endpoint):
     # ---------------------------------------------------------------- messages
 
     def options(self) -> Any:
-        """What requests tell of the tests' surroundings."""
+        """Return the changes of the tests' environment, for a request."""
         return self._environment.news()
 
     def heard(self, brought: Any) -> None:
-        """Take what an answer brings besides: what the submission printed, and did not read."""
+        """Apply an answer's extra data: the submission's output and its unread input."""
         if type(brought) is dict:
             self._environment.heard(brought)

@@ -1,4 +1,4 @@
-"""Functions of the tests, as functions in the submission's interpreter: same name, same parameters."""
+"""Local proxies of the tests' functions, with the same names and parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def local_function(side: Any, reference: Any, info: dict[str, Any]) -> Any:
-    """A function that calls one of the tests, with the same parameters and name."""
+    """Make a function that calls a function of the tests, with the same name and parameters."""
     request = side.connection.request
 
     def call(args: Any, kwargs: Any) -> Any:
@@ -22,7 +22,7 @@ _MISSING = object()
 
 
 def _with_parameters(call: Any, parameters: Any, is_async: bool) -> Any:
-    """A function with these parameters; what is left out is left out in the call, too."""
+    """Make a function with these parameters; omitted arguments are omitted in the call, too."""
 
     def plain(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)

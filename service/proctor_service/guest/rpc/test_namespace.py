@@ -1,4 +1,4 @@
-"""The names that test code sees: its own, what the submission imports, and what the submission defines."""
+"""Globals of test code: its own names, and the submission's imports and definitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .test_endpoint import TestEndpoint
 
-# Importing these does something.
+# Importing these modules has side effects.
 _NEVER_IMPORTED = frozenset(
     [
         *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter", "test", "lib2to3"),
@@ -18,10 +18,10 @@ _NEVER_IMPORTED = frozenset(
 
 
 class Namespace(dict):  # type: ignore[type-arg]
-    """The globals of test code; the submission's names are asked for when they are used.
+    """Globals of test code; names of the submission are requested on use.
 
-    So are ``imports``, statements of the submission: they change no built-in name, and one that fails
-    binds nothing.
+    Import statements of the submission (``imports``) run on use, too. They replace no built-in
+    name, and a failing import binds nothing.
     """
 
     def __init__(self, side: TestEndpoint, names: frozenset[str], imports: list[str]) -> None:
@@ -51,7 +51,7 @@ class Namespace(dict):  # type: ignore[type-arg]
 
 
 def _bindings(statements: list[str]) -> dict[str, str]:
-    """The import statement that binds a name."""
+    """Map each bound name to its import statement."""
     found: dict[str, str] = {}
     for statement in statements:
         for node in _statements(statement):
@@ -71,7 +71,7 @@ def _bindings(statements: list[str]) -> dict[str, str]:
 
 
 def import_statements(source: str) -> list[str]:
-    """The import statements at the top level of source text."""
+    """Return the top-level import statements of a source text."""
     lines = source.splitlines()
     found = []
     for node in _statements(source):

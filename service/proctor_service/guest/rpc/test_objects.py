@@ -1,8 +1,7 @@
-"""Objects of the tests that the submission holds: how they are described, and what it may ask of them.
+"""Exports of test objects to the submission: descriptions, and the access policy.
 
-Tests pass functions and objects to a submission: a comparator, a callback, a node. The submission may
-use them as such, and may not reach through them: not to a function's globals or code, not to frames,
-not into modules.
+Tests pass functions and objects to a submission: a comparator, a callback, a node. The submission
+may use these objects, but cannot reach a function's globals or code, frames, or modules.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ _CO_VARARGS, _CO_VARKEYWORDS, _CO_COROUTINE = 4, 8, 128
 
 
 def is_telling(error: BaseException) -> bool:
-    """Tell whether an exception of the tests says how a test ends, so that nobody may swallow it."""
+    """Tell whether an exception decides the end of a test; the submission must not catch it."""
     if isinstance(error, (AssertionError, Refused)) or not isinstance(error, Exception):
         return True
     return bool(control_names(error))
 
 
 class Forbidden(AttributeError):
-    """The submission asked for what it may not have."""
+    """Exception for a request that the access policy rejects."""
 
 
 def describe(side: Any, value: Any, encoder: Any) -> Any:
-    """What stands for an object of the tests. Raises ``TypeError`` for what may not be passed."""
+    """Return the wire form of a test object. Raises ``TypeError`` for forbidden types."""
     named = importable_name(value)
     if named is not None:
         return named
@@ -78,7 +77,7 @@ def describe(side: Any, value: Any, encoder: Any) -> Any:
 
 
 def _function_facts(function: Any) -> dict[str, Any]:
-    """The name and the parameters of a function: [name, kind of ``inspect.Parameter``, optional]."""
+    """Return a function's name and parameters: [name, kind of ``inspect.Parameter``, optional]."""
     plain: Any = function
     bound = 0
     while type(plain) is types.MethodType:
@@ -108,7 +107,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
 
 
 def perform(side: Any, operation: str, operands: Any, options: Any, brought: Any) -> Any:
-    """Carry out what the submission asks. Raises ``Forbidden`` if it may not ask it."""
+    """Perform an operation for the submission. Raises ``Forbidden`` by the access policy."""
     holds = side.connection.exports.holds
     arithmetic = operation in _ARITHMETIC
     if not (operation in _USES or arithmetic) or not operands:
@@ -143,13 +142,13 @@ def _check_attribute(operation: str, operands: tuple[Any, ...]) -> None:
         raise Forbidden(f"{name} can't be set")
     if operation == "set" and _is_method(type(target), name):
         raise Forbidden(f"{name} is a method of the tests")
-    # What a function or a method carries is its own, or what the tests put there.
+    # On functions and methods, the submission may use only attributes in ``__dict__``.
     if derives(type(target), *_FUNCTIONS) and name not in getattr(target, "__dict__", ()):
         raise Forbidden(f"{name} is not for the submission")
 
 
 def _configures_mock(target: Any, name: str) -> bool:
-    """Tell whether a name is one by which tests set up a mock or ask it, instead of calling it."""
+    """Tell whether a name belongs to a mock's configuration or call records."""
     mock: Any = sys.modules.get("unittest.mock")
     if mock is None or not isinstance(target, mock.NonCallableMock):
         return False
@@ -158,13 +157,13 @@ def _configures_mock(target: Any, name: str) -> bool:
 
 
 def _is_method(cls: type, name: str) -> bool:
-    """Tell whether objects of a class have a method of this name, which they would no longer call."""
+    """Tell whether a class has a method with this name, which an attribute would hide."""
     found = next((vars(base)[name] for base in class_mro(cls) if name in vars(base)), None)
     return callable(found) or isinstance(found, (staticmethod, classmethod))
 
 
 def _is_tests_class(operation: str, cls: Any) -> bool:
-    """Tell whether the submission may do this to a class: make objects of the tests' classes, and read."""
+    """Tell whether the operation only reads a class of the tests or makes an instance."""
     return operation in ("call", "get", "iter", "len") and cls.__module__ == "__main__"
 
 

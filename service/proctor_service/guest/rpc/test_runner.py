@@ -1,11 +1,12 @@
-"""Runs setup and tests in an interpreter of their own, in which the submission's names are handles.
+"""Test runner: runs setup and tests in a separate interpreter; the submission's names are handles.
 
-Reports to the service are lines that begin with ``!``; every other line is for the submission's side.
+Reports to the service are lines with a leading ``!``; all other lines go to the submission's
+endpoint.
 
-    ["setup_failed", text]                            the setup is broken by itself
+    ["setup_failed", text]                            the setup fails without the submission
     ["test", index, outcome, message, extra]          passed, failed, raised, or refused
-    ["done", {"asked": requests, "refused": whether any test was}]
-    ["broken", traceback]                             our own code failed before the first statement
+    ["done", {"asked": requests, "refused": true if a test was refused}]
+    ["broken", traceback]                             Proctor failed before the first statement
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MESSAGE_CHARACTERS = 500
 
 
 def judge_tests(channel: Any, job: dict[str, Any]) -> None:
-    """Run setup and tests against the submission at the other end, and report on ``channel``."""
+    """Run setup and tests against the remote submission, and report on ``channel``."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
     try:
         runner = TestRunner(channel, job)
@@ -46,7 +47,7 @@ def judge_tests(channel: Any, job: dict[str, Any]) -> None:
 
 
 class TestRunner:
-    """One run of the tests."""
+    """A run of the tests."""
 
     __test__ = False
 
@@ -69,7 +70,7 @@ class TestRunner:
         self._refused = False
 
     def prepare(self) -> None:
-        """What is ours to do before the first statement of setup and tests."""
+        """Prepare the environment before the first statement of setup and tests."""
         texts = [self._setup, *(test["source"] for test in self._tests)]
         if any("seed" in text for text in texts):
             numpy = any("np." in text or "numpy" in text for text in texts)
@@ -79,7 +80,7 @@ class TestRunner:
         self._side.ask("imports", tuple(import_statements(self._setup)))
 
     def run(self) -> None:
-        """From the setup to the last report."""
+        """Run the setup and the tests, and send all reports."""
         if self._set_up():
             for index, test in enumerate(self._tests):
                 self._test(index, test)
@@ -88,7 +89,7 @@ class TestRunner:
         self._finish()
 
     def give_up(self, error: BaseException) -> None:
-        """Report that the submission's side ended, or made no sense, before the setup."""
+        """Report for each test that the submission's endpoint ended or sent invalid data."""
         for index in range(len(self._tests)):
             self._conclude(index, error, "before the tests")
         self._finish()
@@ -101,7 +102,7 @@ class TestRunner:
         self._channel.send(b"!" + values.dumps(report))
 
     def _set_up(self) -> bool:
-        """Run the setup; False if there is nothing to go on with."""
+        """Run the setup; return False if the tests cannot run."""
         try:
             exec(compile(self._setup, "<setup>", "exec", 0, True, 0), self._namespace)
             shapes = tuple(self._data_classes().items())
@@ -121,9 +122,9 @@ class TestRunner:
         return False
 
     def _data_classes(self) -> dict[str, type]:
-        """The classes of the setup that the submission's code may use by name, as in `ListNode(0)`.
+        """Return the setup's classes that the submission may use by name, as in `ListNode(0)`.
 
-        Only those with no methods but special ones: a method could hold the answer.
+        Classes with ordinary methods are excluded: a method could contain the answer.
         """
         return {
             name: value
@@ -153,7 +154,7 @@ class TestRunner:
         self._conclude(index, error, f"test: {source}" if self._messages.reveal else "")
 
     def _execute(self, index: int, source: str) -> bool:
-        """Execute the statements of a test; False if it is an expression that doesn't hold."""
+        """Execute the statements of a test; return False for a single expression that is false."""
         tree = ast.parse(source)
         name = f"<test {index}>"
         only = tree.body[0] if len(tree.body) == 1 else None
@@ -164,7 +165,7 @@ class TestRunner:
         return True
 
     def _run_after(self, what: list[Any]) -> None:
-        """Run what the statements of a test defined. Raises what that raises."""
+        """Run a function or class that the test's statements defined; exceptions propagate."""
         kind = what[0]
         if kind == "check":
             entry = what[2]
@@ -180,7 +181,7 @@ class TestRunner:
             self._side.event_loop.drive(result)
 
     def _conclude(self, index: int, error: BaseException | None, context: str) -> None:
-        """Report what became of a test."""
+        """Report the outcome of a test."""
         outcome, message, extra = self._messages.outcome(error, context)
         self._refused |= outcome == "refused"
         self._report(["test", index, outcome, message[:_MESSAGE_CHARACTERS], extra])

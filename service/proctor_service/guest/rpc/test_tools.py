@@ -1,4 +1,4 @@
-"""``__proctor__``: what transformed test code uses to say which objects it made, and where it compares."""
+"""The object ``__proctor__``, used by transformed test code to mark own objects and comparisons."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from .shared_data import copied
 
 
 class Tools:
-    """The object that test code has under the name ``__proctor__``."""
+    """Implementation of the name ``__proctor__`` in test code."""
 
     def __init__(self, side: Any) -> None:
         self._side = side
 
     def own(self, value: Any) -> Any:
-        """The same object, written as a class's call or a name bound to one."""
+        """Return an own handle for a class call's result, or for a name bound to such a result."""
         return handles.own_view(value)
 
     def make(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """A class's call: its result is an object, also where its class derives from a built-in type."""
+        """Call a class; the result crosses as an object, even if derived from a built-in type."""
         if not issubclass(type(function), Handle):
             return function(*args, **kwargs)
         return self._side.ask("make", reference_of(function), args, tuple(kwargs.items()))
 
     def hold(self) -> None:
-        """Hold changes of arguments back until the comparison that begins here is over."""
+        """Start to hold changes of arguments, until the comparison is over."""
         self._side.connection.held.begin()
 
     def compare(self, names: Any, held: None, *operands: Any) -> Any:
-        """A comparison, or a sum, in which a call's arguments are as they were before the call.
+        """Compare or add operands; a call's arguments look as before the call.
 
-        ``names`` is the name of an operator in ``ast``, or those of a chain.
+        ``names`` is the name of an operator in ``ast``, or the names of a comparison chain.
         """
         held_back = self._side.connection.held
         try:
@@ -51,9 +51,10 @@ class Tools:
             held_back.end()
 
     def apply(self, function: Any, copies: bool, held: None, *args: Any, **kwargs: Any) -> Any:
-        """A call whose arguments see those of the submission's calls among them as they were before.
+        """Call a function; arguments of nested submission calls look as before these calls.
 
-        ``copies``: it compares its arguments, which are copied; otherwise it may look at what changed.
+        ``copies``: the function compares its arguments, so they are copied. Otherwise the function
+        may read the changes.
         """
         held_back = self._side.connection.held
         try:
@@ -66,7 +67,7 @@ class Tools:
 
     @contextlib.contextmanager
     def expecting(self, *names: str) -> Iterator[None]:
-        """Within it, control-flow exceptions of these classes cross as themselves."""
+        """Let control-flow exceptions of these classes cross unchanged inside the context."""
         expected = self._side.expected
         entry = frozenset(names)
         expected.append(entry)
@@ -77,7 +78,7 @@ class Tools:
                 expected.remove(entry)
 
     def expecting_call(self, names: tuple[str, ...], function: Any) -> Callable[..., Any]:
-        """A callable that calls a function where these exceptions are expected."""
+        """Make a callable that calls a function while these exceptions are expected."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self.expecting(*names):

@@ -1,9 +1,10 @@
-"""Comparisons and assertions of test code that shares an interpreter with the submission, checked again.
+"""Comparison policy: checked comparisons and assertions in the submission's interpreter.
 
-`assert f(2) == 4` asks the submission's own objects there.
-Each comparison in the grader's files goes through here, and unittest's as well: an object that says it
-equals whatever it is asked about is found out, and the test fails. Honest classes, which equal one value
-or those of one kind, notice nothing. It is no wall: code that looks at its caller knows that it is asked.
+In this interpreter, `assert f(2) == 4` calls methods of the submission's own objects. Each
+comparison in the grader's files, and in unittest, goes through this module. An object that equals
+every value is detected, and the test fails. Classes with a regular `__eq__`, equal to a single
+value or to values of one kind, pass. The policy is not a security boundary: code that inspects its
+caller can detect the check.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
 
 class Comparing:
-    """What test code asks of values, and what it asserts.
+    """Operations of instrumented test code: comparisons and assertions.
 
-    `tell` is called at a lie. `mocks`: whether the tests use unittest.mock, whose objects may equal
-    anything. `failures` counts the assertions that did not hold, whoever caught their exceptions.
+    `tell` is called when an object is caught. `mocks`: the tests use unittest.mock, so mock objects
+    may equal anything. `failures` counts failed assertions, even if the submission catches their
+    exceptions.
     """
 
-    # Slots: nothing can be put before its methods.
+    # Slots prevent instance attributes that would shadow the methods.
     __slots__ = ("_mark", "_mocks", "_numpy", "_origins", "_tell", "failures")
 
     def __init__(
@@ -62,18 +64,18 @@ class Comparing:
         self.failures = 0
 
     def into(self, tree: ast.Module, builtin: frozenset[str] = frozenset()) -> None:
-        """Leads what a syntax tree compares and asserts here; `embed` does the rest.
+        """Redirect a syntax tree's comparisons and assertions to the mark; `embed` sets the object.
 
-        `builtin`: names that mean Python's own functions, whatever the globals have under them.
+        `builtin`: names of Python's own functions, even if the globals define these names.
         """
         instrumenting.Instrument(self._mark, self._numpy, builtin).visit(tree)
 
     def named(self, name: str) -> Any:
-        """The builtin of that name, as it is now."""
+        """Return the current builtin with this name."""
         return vars(sys.modules["builtins"])[name]
 
     def embed(self, code: types.CodeType) -> types.CodeType:
-        """Puts this object where the mark stands."""
+        """Replace the mark in compiled code by this object."""
         return instrumenting.embed(code, self._mark, self)
 
     def holds(self, value: Any) -> bool:
@@ -84,7 +86,7 @@ class Comparing:
         return False
 
     def plain(self, value: Any) -> Any:
-        """The value. Raises AssertionError for an object that answers in the place of numpy."""
+        """Return the value. Raises AssertionError for the submission's numpy array protocols."""
         things = value if type(value) in (list, tuple) and len(value) < _MOST_NODES else (value,)
         for thing in things:
             if type(thing) not in _LEAVES and any(
@@ -94,8 +96,8 @@ class Comparing:
         return value
 
     async def awaited(self, awaitable: Any) -> Any:
-        """What an awaitable gives. A cancellation that nobody asked for is a failure."""
-        import asyncio  # loaded where something is awaited
+        """Await a value. A cancellation without a request is a failure of the submission."""
+        import asyncio  # imported here: only some tests await
 
         try:
             return await awaitable
@@ -109,14 +111,14 @@ class Comparing:
             raise
 
     def _ended_in_library(self, error: BaseException) -> bool:
-        """Tell whether it came up in a library, as what a task waits in when it is cancelled."""
+        """Tell whether a library raised the exception, as in a cancelled task that waits."""
         entry = error.__traceback__
         while entry is not None and entry.tb_next is not None:
             entry = entry.tb_next
         return entry is not None and self._origins.library(entry.tb_frame.f_globals)
 
     def into_unittest(self, case: type) -> None:
-        """The same for the assertions of unittest that compare."""
+        """Wrap the comparing assertions of unittest in the same checks."""
         for name in _UNITTEST:
             if hasattr(case, name):
                 setattr(case, name, self._asserting(getattr(case, name)))
@@ -139,7 +141,7 @@ class Comparing:
         return asserting
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
-        """What the comparison gives. Raises AssertionError at a lie."""
+        """Return the comparison's result. Raises AssertionError if an object is caught."""
         result = OPERATORS[symbol](left, right)
         if type(left) in _LEAVES and type(right) in _LEAVES:
             return result
@@ -154,7 +156,7 @@ class Comparing:
         return result
 
     def subtract(self, left: Any, right: Any) -> Any:
-        """`left - right`; an object that is as far from every number is a lie."""
+        """Return `left - right`. Raises AssertionError for an object as far from every number."""
         result = left - right
         if type(left) in _LEAVES and type(right) in _LEAVES:
             return result
@@ -169,7 +171,7 @@ class Comparing:
         return result
 
     def check(self, one: Any, other: Any) -> None:
-        """Asks the objects among two values that were equal. Raises AssertionError at a lie."""
+        """Test the objects in two equal values. Raises AssertionError if an object is caught."""
         for value, against in ((one, other), (other, one)):
             things = self._suspects(value)
             if _is_approximation(against) and self._is_odd(value):
@@ -184,7 +186,7 @@ class Comparing:
         raise AssertionError("an object says that it equals whatever it is compared with")
 
     def _suspects(self, value: Any) -> Iterator[Any]:
-        """The objects of the submission's classes in a value, a few of each class."""
+        """Iterate over objects of the submission's classes in a value, a few of each class."""
         seen: set[int] = set()
         asked: collections.Counter[int] = collections.Counter()
         todo = [value]
@@ -200,7 +202,7 @@ class Comparing:
             todo += _parts(thing)
 
     def _is_foreign(self, *things: Any) -> bool:
-        """Tell whether one of them compares by code that is neither the tests' nor the library's."""
+        """Tell whether any of the objects compares by the submission's code."""
         return any(
             type(each) in _PROXIES or self._is_foreign_method(type(each), name)
             for each in things
@@ -226,7 +228,7 @@ class Comparing:
 
 
 def _parts(thing: Any) -> list[Any]:
-    """What a container of the library's holds, by its real type."""
+    """Return the contents of a standard container, by its real type."""
     if dict in _mro(type(thing)):
         return [*dict.keys(thing), *dict.values(thing)]
     for kind in _SEQUENCES:
@@ -241,7 +243,7 @@ def _is_as_far(what: tuple[Any, Any, bool], distance: Any) -> Any:
 
 
 def _distance(difference: Any) -> Any:
-    """A difference as a number: itself, or what an object says that it amounts to; None if nothing."""
+    """Return a difference as a number: itself or its `abs()`; None if not numeric."""
     if type(difference) in (int, float):
         return difference
     try:
@@ -255,7 +257,7 @@ def _lies(thing: Any, other: Any) -> bool:
     if _says(operator.eq, thing, object()):
         return True
     number = _random.randrange(10**5, 10**9)
-    # Two neighbours: who calculates modulo something, or not so exactly, equals one of them at most.
+    # Two neighbours: a class that compares modulo n, or approximately, equals at most one of them.
     small = _random.randrange(2, 900)
     pairs = ((number, number + 1), (small, small + 1), (number + 0.25, number + 0.75))
     for one, next_one in pairs:
@@ -271,7 +273,7 @@ def _lies(thing: Any, other: Any) -> bool:
 
 
 def _is_approximation(thing: Any) -> bool:
-    """Tell whether it is `pytest.approx` of a number, which subtracts what it is compared with."""
+    """Tell whether a value is `pytest.approx` of a number, which subtracts the compared value."""
     return (type(thing).__module__, type(thing).__name__) == ("_pytest.python_api", "ApproxScalar")
 
 

@@ -1,7 +1,8 @@
-"""Rewrites test code, so that what it compares and asserts goes through `comparing.Comparing`.
+"""Instrumentation of test code: comparisons and assertions call `comparison_policy.Comparing`.
 
-The syntax tree gets calls of a method of a text constant, the mark. After it is compiled, the constant is
-replaced by the object itself: no name leads to it, so the submission finds none to replace.
+The syntax tree gets method calls on a text constant, the mark. After compilation, `embed` replaces
+the constant by the object itself. No name leads to the object, so the submission cannot find or
+replace the object.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, as
 
 
 def embed(code: types.CodeType, mark: str, value: object) -> types.CodeType:
-    """The same code with `value` where the mark stands."""
+    """Return the code with `value` in place of the mark."""
     constants: Any = tuple(
         embed(each, mark, value)
         if isinstance(each, types.CodeType)
@@ -30,9 +31,9 @@ def embed(code: types.CodeType, mark: str, value: object) -> types.CodeType:
 
 
 class Instrument(ast.NodeTransformer):
-    """Changes a syntax tree in place.
+    """Transformer that instruments a syntax tree in place.
 
-    `numpy`: also looks at arguments of calls and at operands. `builtin`: names of builtins that are meant.
+    `numpy`: also check call arguments and operands. `builtin`: names that must mean the builtins.
     """
 
     def __init__(self, mark: str, numpy: bool, builtin: frozenset[str]) -> None:
@@ -48,7 +49,7 @@ class Instrument(ast.NodeTransformer):
         return ast.copy_location(ast.Call(function, [*operands], []), node)
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        """Counts the places where no name can be bound by an expression."""
+        """Count the enclosing scopes in which an assignment expression cannot bind a name."""
         here = isinstance(node, _COMPREHENSIONS)
         self._scopes_without_names += here
         super().generic_visit(node)
@@ -80,7 +81,7 @@ class Instrument(ast.NodeTransformer):
         return self._call(node, "compare", symbol, left, right)
 
     def _chain(self, node: ast.Compare) -> ast.AST:
-        """`a < b < c` as `a < (x := b) and x < c`."""
+        """Rewrite `a < b < c` as `a < (x := b) and x < c`."""
         left = node.left
         parts: list[ast.expr] = []
         for index, (operator, right) in enumerate(zip(node.ops, node.comparators)):  # noqa: B905

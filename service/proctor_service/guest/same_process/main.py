@@ -1,14 +1,14 @@
-"""Runs test code beside the submission in one interpreter, as plain Python does with a file of both.
+"""Runner for test code in the submission's interpreter, like a Python file with both.
 
-The submission is loaded as the module `solution`. Setup and tests then run in its globals, under the name
-`__main__`, as if they stood behind it. All of the test code is compiled (`test_code.py`), and what runs it
-is noted (`harness.py`), before anything of the submission runs; every line carries a word that nothing
-else knows.
+The submission is loaded as the module `solution`. Setup and tests then run in its globals under the
+name `__main__`, as if appended to the submission. Before any code of the submission runs, all test
+code is compiled (`test_code.py`), and the code that runs the tests is recorded (`tamper_check.py`).
+Every report after the start begins with a secret word.
 
-Says that the submission begins, then `["test", name, outcome, hint, text]` for each test, its outcome one
-of passed, failed, raised and exit; and `["finished", end, status]`. Instead, or in between:
-`["unusable", why]` before anything else where the tests are at fault, what `script.load` says of a submission
-that does not load, `["patched", what]`, and `["lied"]`.
+Send the start of the submission, then `["test", name, outcome, hint, text]` for each test, with an
+outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other lines:
+`["unusable", reason]` before anything else if the tests are at fault, the reports of `script.load`
+for a submission that fails to load, `["patched", name]`, and `["lied"]`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .pytest_run import finish, speaker, unusable
 
 
 def run_shared(channel: Channel, job: dict[str, Any]) -> None:
-    """Runs the tests and ends the process."""
+    """Run the tests and end the process."""
     say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     work_files.write_files(job["files"])
@@ -38,25 +38,25 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     except test_code.Unusable as error:
         unusable(channel, str(error))
     channel.send(BEGAN)
-    # While submission and tests run, the word that proves their end has no name that leads to it.
+    # While submission and tests run, no name leads to the secret word that proves the end.
     finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
 
 
 def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
-    """Runs the submission's top level as the module `solution`; its globals."""
+    """Run the submission's top level as the module `solution` and return its globals."""
     sys.path.insert(0, os.getcwd())
     try:
         module = script.load(say, source, "solution", tests_behind=True)
     except script.Left:
         script.leave(1)
-    # From here on it is the file that holds the tests as well.
+    # From here on, the module is the file with submission and tests.
     sys.modules["__main__"] = sys.modules["solution"] = module
     module.__dict__.update(__name__="__main__", __builtins__=builtins)
     return module.__dict__
 
 
 class _Tests:
-    """The tests, compiled, and what is needed to run them.
+    """Compiled tests with their checks.
 
     Raises `test_code.Unusable`.
     """
@@ -89,7 +89,7 @@ class _Tests:
         test_code.check_imports(compiled)
         if (
             test_files.speak_of("unittest", texts) or "unittest" in sys.modules
-        ):  # as pytest loads it
+        ):  # importing pytest loads unittest
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
@@ -113,7 +113,7 @@ class _Tests:
         )
 
     def run(self, namespace: dict[str, Any]) -> int:
-        """Runs them all; 0 when all passed, else 1."""
+        """Run all tests; return 0 if all passed, else 1."""
         self._cases.namespace = namespace
         if self._original.changed() is not None:
             self._say("patched", self._original.changed())
@@ -131,7 +131,7 @@ class _Tests:
         return status
 
     def _error_of(self, test: test_code.Test, namespace: dict[str, Any]) -> BaseException | None:
-        """What a test raised; or an AssertionError where it failed and somebody else caught that."""
+        """Return a test's exception, or an AssertionError for a failed and caught assertion."""
         failures = self._guard.failures
         try:
             test.execute(namespace)
@@ -150,7 +150,7 @@ class _Tests:
             if self._origins.passed_submission(error):
                 return "exit"
             return "passed" if script.exit_code(error) == 0 else "failed"
-        # pytest's failures are no AssertionErrors.
+        # pytest's `Failed` does not derive from AssertionError.
         is_failure = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
         return "failed" if is_failure else "raised"
 

@@ -1,4 +1,4 @@
-"""What pytest tells while it runs, and what is said of it on the channel (`pytest_run.py`)."""
+"""Plugin for pytest that reports collection and test outcomes on the channel (`pytest_run.py`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def configures(path: str) -> bool:
 
 
 def files_to_collect(tests: dict[str, str]) -> list[str]:
-    """The files to collect: those named like tests; where none is, all."""
+    """Return the files to collect: files with names of tests, or all files if there are none."""
     modules = [path for path in sorted(tests) if path.endswith(".py") and not configures(path)]
     named = [path for path in modules if _is_test(os.path.basename(path))]
     return [f"./{path}" for path in named or modules]
@@ -33,7 +33,7 @@ def _is_test(name: str) -> bool:
     return name.startswith("test_") or name.endswith("_test.py")
 
 
-# What pytest.hookimpl is to mark, once pytest is there.
+# Hooks for pytest.hookimpl, which is applied after the import of pytest.
 _WRAPPERS = (
     "pytest_make_collect_report",
     "pytest_runtest_setup",
@@ -45,7 +45,7 @@ _LAST = ("pytest_collection_finish",)
 
 
 def make_reporter(*given: Any) -> Any:
-    """Make the plugin for pytest, of all that `_Reporter` takes but the last."""
+    """Make the plugin; `given` are the arguments of `_Reporter` except the last."""
     import pytest
 
     hook: Any = pytest.hookimpl
@@ -61,7 +61,7 @@ def make_reporter(*given: Any) -> Any:
 
 
 class _Reporter:
-    """Outcomes by item: the error that a test met, or None once its function has ended well."""
+    """Plugin with an outcome for each test: its exception, or None after its function returned."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Reporter:
         self.begin, self.began = begin, False
         self.original: tamper_check.Original | None = None
         self.directory = os.getcwd()
-        self.options: dict[str, Any] | None = None  # when the collection began
+        self.options: dict[str, Any] | None = None  # set when the collection starts
         self.unseen = {os.path.abspath(path) for path in files_to_collect(tests)}
         self.codes: dict[str, Any] = {}
         self.excused: set[str] = set()
@@ -86,7 +86,7 @@ class _Reporter:
     # ------------------------------------------------------------ collection
 
     def pytest_load_initial_conftests(self) -> None:
-        # Before the first conftest of the grader, but after what pytest itself replaces.
+        # Runs after pytest's own replacements and before the grader's first conftest.
         ours = (_Reporter, test_files.Files, tamper_check.Original, comparison_policy.Comparing)
         libraries = self.files.import_libraries()
         patching = test_files.speak_of("patch", self.tests.values())
@@ -96,7 +96,7 @@ class _Reporter:
         self.files.open()
 
     def pytest_collection(self, session: Any) -> None:
-        sys.path.insert(0, self.directory)  # not before: pytest still imports until here
+        sys.path.insert(0, self.directory)  # only now: pytest imports until here
         self.options = dict(vars(session.config.option))
 
     def pytest_plugin_registered(self, plugin: Any) -> None:
@@ -105,7 +105,7 @@ class _Reporter:
             self.say("patched", "a plugin")
 
     def pytest_make_collect_report(self, collector: Any) -> Any:
-        work_files.write_files(self.tests)  # what was imported before may have changed them
+        work_files.write_files(self.tests)  # earlier imports may have changed the files
         outcome = yield
         report = outcome.get_result()
         path = str(collector.path)
@@ -116,10 +116,10 @@ class _Reporter:
                 self.say("patched", "a test file")
             return
         error = report.call.excinfo.value
-        # Before 8.1, pytest takes an exit for an error of the file.
+        # Before pytest 8.1, an exit counts as an error of the file.
         if isinstance(error, (SystemExit, KeyboardInterrupt, self.pytest.exit.Exception)):
             self.say("left")
-        # A test file may skip itself, and the submission may not skip it.
+        # A test file may skip itself; the submission may not skip a test file.
         elif report.outcome == "failed" or not self.skips_itself(error):
             cause = error.__cause__ or error
             self.say("broken", *origins.failure_texts(cause, self.whose, loading=True))
@@ -136,7 +136,7 @@ class _Reporter:
             self.codes[item.nodeid] = _code(item)
             if any(item.get_closest_marker(name) for name in _EXCUSES) or _is_skipped(item):
                 self.excused.add(item.nodeid)
-        if self.unseen and not session.testsfailed:  # with -x, a broken file is the last one
+        if self.unseen and not session.testsfailed:  # with -x, a broken file is the last
             self.say("patched", "what is collected")
         options, before = vars(session.config.option), self.options or {}
         if any(options.get(name) is not value for name, value in before.items()):
@@ -154,7 +154,7 @@ class _Reporter:
         self.check(item)
         outcome = yield
         self.check(item)
-        found = getattr(item, "_excinfo", None)  # of a unittest.TestCase
+        found = getattr(item, "_excinfo", None)  # set by unittest.TestCase
         if found:
             self.met[item.nodeid] = found[0].value
         elif outcome.excinfo is not None:
@@ -168,14 +168,14 @@ class _Reporter:
         arguments = {name: pyfuncitem.funcargs[name] for name in names}
         result = function(**arguments)
         if isinstance(result, types.CoroutineType):
-            import asyncio  # dear, and most runs need none
+            import asyncio  # imported here: slow to import, and most runs need no event loop
 
             asyncio.run(result)
         self.met.setdefault(pyfuncitem.nodeid, None)
         return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        # What no exception tells: a subtest, or a test that was to fail and did not.
+        # Failures without an exception: a subtest, or a test that passed against expectation.
         if report.failed and report.when == "call" and self.met.get(report.nodeid) is None:
             self.met[report.nodeid] = AssertionError("a part of the test failed")
 
@@ -204,7 +204,7 @@ class _Reporter:
     # ------------------------------------------------------------ an early end
 
     def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
-        # Interrupted is pytest's own way to stop.
+        # pytest itself raises Interrupted to stop.
         if not isinstance(excinfo.value, self.pytest.Session.Interrupted):
             self.say("left")
 
@@ -214,7 +214,7 @@ class _Reporter:
 
 
 def _is_skipped(item: Any) -> bool:
-    """Tell whether unittest is to skip it, or expects it to fail."""
+    """Tell whether unittest skips the test or expects a failure."""
     parts = [
         getattr(item, "function", None),
         *(node.obj for node in item.listchain() if hasattr(node, "obj")),

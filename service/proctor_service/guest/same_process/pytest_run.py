@@ -1,17 +1,17 @@
-"""Runs pytest on the grader's files beside the submission, and reports each test as it ends.
+"""Runner for pytest in the submission's interpreter; reports each test when the test ends.
 
-Tests and submission share an interpreter here, which is why this grader is `in_process`. What can be
-done about it: pytest is loaded, what runs a test is noted (`harness.py`), and the grader's files are
-compiled (`testfiles.py`), before anything can be imported from where the submission may write; outcomes
-are taken where the test function is called, not from pytest's reports; only the grader's own files
-configure the run; and every line carries a word that nothing else knows.
+Tests and submission share an interpreter, so this grader is `in_process`. These measures limit
+tampering. Before the submission can be imported, pytest is loaded, the code that runs tests is
+recorded (`tamper_check.py`), and the grader's files are compiled (`test_files.py`). Outcomes are
+taken at the call of the test function, independent of pytest's reports. Only the grader's own files
+configure the run. Every report after the start begins with a secret word.
 
-Says that the submission begins, then `["collected", n]`, `["test", name, outcome, hint, text]` for
-each, `["finished", end, status]`. Of the two texts, the hint holds nothing that comes from a test.
-Instead, or in between: `["unusable", why]` before anything else where the grader's files are at fault,
-`["syntax", why]`, `["broken", hint, text]` for a file that can't be collected, `["left"]` when something
-ended pytest, `["patched", what]`, and `["lied"]` where an object said that it equals whatever it is
-compared with.
+Send the start of the submission, then `["collected", n]`, `["test", name, outcome, hint, text]` for
+each test, and `["finished", end, status]`. The hint contains no data from a test. Other lines:
+`["unusable", reason]` before anything else if the grader's files are at fault,
+`["syntax", reason]`, `["broken", hint, text]` for a file with a failed collection, `["left"]` after
+an early end of pytest, `["patched", name]`, and `["lied"]` for an object that claims to equal every
+value.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _TEXT = 2000
 
 
 def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
-    """Runs the tests and ends the process."""
+    """Run the tests and end the process."""
     say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    import unittest.mock  # tests may, after the submission did
+    import unittest.mock  # loaded first: tests may import unittest.mock after the submission ran
 
     import pytest
 
@@ -68,12 +68,12 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     sys.meta_path.insert(0, files)
     reporter = make_reporter(say, tests, files, whose, lambda: _begin(channel, say, source))
     options = [*_options(directory, tests), *files_to_collect(tests)]
-    # While the tests run, the word that proves their end has no name that leads to it.
+    # While the tests run, no name leads to the secret word that proves the end.
     finish(say, job.pop("end"), _main(pytest.main, channel, files, reporter, options))
 
 
 def _begin(channel: Channel, say: Callable[..., None], source: str | None) -> None:
-    """Says that the submission begins; ends the process where it is no Python."""
+    """Send the start of the submission; end the process after a syntax error."""
     channel.send(BEGAN)
     try:
         compile(source or "", "solution.py", "exec", dont_inherit=True)
@@ -89,7 +89,10 @@ def _main(
     reporter: Any,
     options: list[str],
 ) -> int:
-    """pytest's exit status. What stops it before the submission can be imported is the grader's fault."""
+    """Run pytest and return its exit status; an early failure is the grader's fault.
+
+    Early means before the submission can be imported.
+    """
     try:
         status = int(main(options, plugins=[reporter]))
     except BaseException as error:
@@ -102,25 +105,25 @@ def _main(
 
 
 def unusable(channel: Channel, why: str) -> NoReturn:
-    """Says that the grader's files are at fault, and ends the process."""
+    """Report that the grader's files are at fault, and end the process."""
     channel.send(values.dumps(["unusable", why[:_TEXT]]))
     script.leave(1)
 
 
 def finish(say: Callable[..., None], end: str, status: int) -> NoReturn:
-    """Says that the runner came to its end, and ends the process."""
+    """Report the end of the run, and end the process."""
     say("finished", end, status)
     script.leave(status)
 
 
 def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
-    """Return a function that says a line on the channel, with the word that nothing else knows."""
+    """Return a function that sends a line with the secret word on the channel."""
     dumps = values.dumps
     return lambda *parts: send(dumps([word, *parts]))
 
 
 def _remove_conftests(tests: dict[str, str]) -> None:
-    """Where pytest would look for them; those of the grader stay."""
+    """Remove conftest.py files where pytest looks for them, except the grader's own."""
     folders = {""}
     for path in tests:
         while path := path.rpartition("/")[0]:
@@ -133,5 +136,5 @@ def _remove_conftests(tests: dict[str, str]) -> None:
 def _options(directory: str, tests: dict[str, str]) -> list[str]:
     settings = next((name for name in SETTINGS if name in tests), "/dev/null")
     places = ["--rootdir", directory, "--confcutdir", directory, "-c", settings]
-    # The files were rewritten already; pytest's own way to do it looks for caches beside them.
+    # The files are already rewritten; pytest's own rewriting reads caches beside the files.
     return ["-q", "-p", "no:cacheprovider", "--color=no", "--assert=plain", *places]

@@ -1,4 +1,4 @@
-"""What runs a test, as it was before a submission was imported: to see whether it was replaced."""
+"""Tamper check: detection of replaced test machinery, by references from before the submission."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PARTS = (
 
 
 class Original:
-    """References to every function and class of pytest and unittest, of the builtins, and of ours.
+    """Original functions and classes of pytest, unittest, the builtins, and Proctor's own classes.
 
-    Of `libraries`, which tests compare with, it is the functions. Tests may replace these by what is
-    their own; `patching` says that they patch at all.
+    For `libraries` that tests use, only functions are recorded, and tests may replace these by
+    their own functions. `patching`: the tests use patches.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Original:
                     self._codes.append((inner, inner.__code__))
 
     def has(self, code: types.CodeType) -> bool:
-        """Tell whether this is the code of one of them, and not of one that is like it."""
+        """Tell whether a code object is recorded, by identity."""
         return any(code is own for _, own in self._codes)
 
     def changed(self) -> str | None:
-        """The name of something that is no longer what it was, None when all is."""
+        """Return the name of a replaced object, or None."""
         for owner, name, value in self._places:
             if owner.get(name) is not value:
                 return name
@@ -87,7 +87,7 @@ class Original:
         return None
 
     def _by_tests(self, value: Any) -> bool:
-        """Tell whether the tests may have put this in a function's place, as monkeypatch does; or pytest."""
+        """Tell whether the tests or pytest may have set this value, for example by monkeypatch."""
         function = getattr(value, "__func__", value)
         if not isinstance(function, types.FunctionType):
             return self._patching
@@ -98,5 +98,5 @@ class Original:
 
 
 def _is_to_be_set(name: str) -> bool:
-    """Tell whether programs, or the library itself, are used to setting this."""
+    """Tell whether programs or the library itself commonly set this name."""
     return name.startswith("_") or name.endswith("hook") or name == "showwarning"

@@ -1,4 +1,4 @@
-"""Test code that runs in a submission's globals: compiled before, and run piece by piece."""
+"""Test code for the submission's globals: compiled before the submission, run test by test."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from ..unittest_runs import Cases
 from . import test_files
 from .comparison_policy import Comparing
 
-# Builtins that depend on where they are called, or that tests put something in the place of.
+# Builtins that depend on their caller, or are often replaced by tests.
 _DYNAMIC = frozenset((
     *("super", "locals", "globals", "vars", "dir", "eval", "exec", "compile", "open", "input", "print"),
     *("exit", "quit", "__import__", "breakpoint", "__name__", "__doc__", "__debug__"),
 ))  # fmt: skip
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_IMPLIED = ("__init_subclass__", "__class_getitem__", "__new__")  # Python wraps these
+_IMPLIED = ("__init_subclass__", "__class_getitem__", "__new__")  # Python wraps these methods
 _CATCHERS = ("raises", "assertRaises", "suppress", "expectedFailure", "assertRaisesRegex")
 
 
 class Unusable(Exception):
-    """The tests are broken by themselves; the message says how."""
+    """Exception for invalid tests; the message gives the reason."""
 
 
 class Test:
-    """The code of one test, and what to run after its statements.
+    """Code of a test, and the functions or classes to run afterwards.
 
-    `imports`: the modules that it imports by their full names; `needed`: those without which it cannot
-    run. `catches`: whether it may catch the exception of an assertion itself.
+    `imports`: full names of the imported modules; `needed`: the modules imported at top level,
+    without which the test cannot run. `catches`: the test may catch the exception of an assertion
+    itself.
     """
 
     def __init__(self, code: types.CodeType, run: list[tuple[Any, ...]], tree: ast.Module) -> None:
@@ -51,18 +52,18 @@ class Test:
         )
 
     def codes(self) -> Iterator[types.CodeType]:
-        """All code of it."""
+        """Iterate over all code objects of the test."""
         yield self._code
         yield from (
             part for _, *parts in self._run for part in parts if isinstance(part, types.CodeType)
         )
 
     def execute(self, namespace: dict[str, Any]) -> None:
-        """Runs its statements. Raises what they raise."""
+        """Run the statements; exceptions propagate."""
         exec(self._code, namespace)
 
     def run(self, namespace: dict[str, Any], cases: Cases) -> None:
-        """Runs what is to run after them. Raises what it raises."""
+        """Run the functions or classes listed for after the statements; exceptions propagate."""
         for kind, what, *more in self._run:
             if kind == "cases":
                 cases.run([namespace[name] for name in what])
@@ -74,9 +75,9 @@ class Test:
 
 
 class Definitions:
-    """The functions and classes that tests have defined, to see whether they are replaced.
+    """Functions and classes defined by the tests, to detect replacements.
 
-    Those that the tests decorate, or bind in another way as well, may be anything.
+    Definitions that the tests decorate or bind in another way are not checked.
     """
 
     def __init__(self, origins: Origins, tests: list[Test]) -> None:
@@ -85,11 +86,11 @@ class Definitions:
         self._expected: list[tuple[str, tuple[str, ...] | None]] = []
 
     def add(self, test: Test) -> None:
-        """Expects what this test defines, from now on."""
+        """Check the definitions of this test from now on."""
         self._expected += [each for each in test.defined if each[0] not in self._rebound]
 
     def replaced(self, namespace: dict[str, Any]) -> str | None:
-        """The name of one that is not the tests' own; None when all are."""
+        """Return the name of a definition with foreign code, or None."""
         for name, methods in self._expected:
             value = namespace.get(name)
             parts = [value]
@@ -108,7 +109,7 @@ class Definitions:
 
 
 def compile_tests(setup: str, tests: list[dict[str, Any]], protect_skips: Comparing) -> list[Test]:
-    """The setup and the tests. Raises Unusable for what is no Python."""
+    """Compile the setup and the tests. Raises Unusable for invalid Python."""
     trees = [_parse("setup", setup)]
     trees += [_parse(f"test {index}", test["source"]) for index, test in enumerate(tests)]
     real = _real_builtins(trees, [entry for test in tests for entry in _entries(test["run"])])
@@ -129,7 +130,7 @@ def compile_tests(setup: str, tests: list[dict[str, Any]], protect_skips: Compar
 
 
 def check_imports(tests: list[Test]) -> None:
-    """Raises Unusable when a module is missing that the tests import, and nobody brings it."""
+    """Raise Unusable if Python and the working directory lack a module that the tests need."""
     for name in sorted({name.partition(".")[0] for test in tests for name in test.needed}):
         brought = name == "solution" or any(map(os.path.lexists, (name, f"{name}.py")))
         if not brought and importlib.util.find_spec(name) is None:
@@ -157,7 +158,7 @@ def _compiled(run: Any) -> tuple[Any, ...]:
 
 
 def _assert_alone(tree: ast.Module) -> None:
-    """A test that is one expression must hold."""
+    """Turn a test of a single expression into an assertion."""
     if len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
         value = tree.body[0].value
         if isinstance(value, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
@@ -170,10 +171,10 @@ def _import_only(statement: ast.stmt) -> ast.stmt:
 
 
 def _real_builtins(trees: list[ast.Module], entries: list[str]) -> frozenset[str]:
-    """The builtins that test code uses as such, whatever names the submission has.
+    """Return the names that mean builtins in test code, even if the submission defines them.
 
-    A submission may define a function of that name, as its task says. Then the tests use no other name
-    of it: where they do, the builtin is meant.
+    A task may ask for a function with a builtin's name. Then the tests use no other name of the
+    submission. If the tests use other names, the builtin is meant.
     """
     loaded: set[str] = set()
     bound: set[str] = set()
@@ -196,7 +197,7 @@ def _real_builtins(trees: list[ast.Module], entries: list[str]) -> frozenset[str
 
 
 def _defined(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-    """Names of plain functions, and of classes with those of their methods."""
+    """Iterate over names of undecorated functions, and of classes with their methods' names."""
     for node in tree.body:
         if isinstance(node, _FUNCTIONS) and not node.decorator_list:
             yield node.name, None
@@ -216,7 +217,7 @@ def _defined(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...] | None]]:
 
 
 def _bound(tree: ast.Module) -> Iterator[str]:
-    """Names that are bound, or deleted, otherwise than by a definition; anywhere in the code."""
+    """Iterate over names bound or deleted without a definition, anywhere in the code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             yield node.id
@@ -228,6 +229,6 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 def _drive(result: Any) -> None:
     if isinstance(result, types.CoroutineType):
-        import asyncio  # dear, and most runs need none
+        import asyncio  # imported here: slow to import, and most runs need no event loop
 
         asyncio.run(result)

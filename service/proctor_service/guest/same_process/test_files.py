@@ -1,11 +1,11 @@
-"""The grader's files as Python modules: imported from their text, whatever lies on the disk.
+"""The grader's files as Python modules, imported from their text and independent of the disk.
 
-A submission that brings files could otherwise have its own taken in their place: a package or an
-extension module of a test file's name, a forged `.pyc`, a path hook. All are compiled before anything
-of the submission runs, and what became of each import can be asked afterwards.
+Otherwise a submission with files could replace the grader's: by a package or extension module with
+a test file's name, a forged `.pyc`, or a path hook. All files are compiled before any code of the
+submission runs, and each import can be checked afterwards.
 
-Until it is opened, it lets nothing else be imported from where the submission may write, whatever
-`sys.path` holds by then.
+Before `open()`, the finder blocks imports from directories that the submission can write, for any
+`sys.path`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _namespace_of = vars(types.ModuleType)["__dict__"].__get__
 
 
 class Files:
-    """A finder for `sys.meta_path`. A file is found where it stands, by its name, as ever.
+    """Finder for `sys.meta_path`; files keep their usual names and places.
 
-    `rewrite` has its way with each syntax tree first, then `comparing`.
+    `rewrite` transforms each syntax tree first, then `comparing`.
     """
 
     def __init__(
@@ -84,16 +84,16 @@ class Files:
         return path in self._codes
 
     def open(self) -> None:
-        """From now on the submission's own modules are found as well."""
+        """Allow imports of the submission's own modules from now on."""
         self._open = True
         sys.path.append(self._directory)
 
     def wrote(self, code: types.CodeType) -> bool:
-        """Tell whether this code stands in one of the files: it, and none that is like it."""
+        """Tell whether a code object belongs to the files, by identity."""
         return id(code) in self._parts
 
     def broken(self, names: Sequence[str]) -> str | None:
-        """What is wrong with the text of one of these files; None when all of them are Python."""
+        """Return the compile error of the first invalid file, or None if all are valid."""
         for name in names:
             code = self._codes.get(os.path.abspath(name))
             if isinstance(code, Exception):
@@ -101,7 +101,7 @@ class Files:
         return None
 
     def raised(self, error: BaseException) -> bool:
-        """Tell whether an exception came out of one of the files."""
+        """Tell whether an exception passed through the files."""
         entry = error.__traceback__
         while entry is not None:
             code, entry = entry.tb_frame.f_code, entry.tb_next
@@ -110,7 +110,7 @@ class Files:
         return error.__cause__ is not None and self.raised(error.__cause__)
 
     def filled(self, module: object) -> bool:
-        """Tell whether one of the files was run in this module."""
+        """Tell whether any of the files ran in this module."""
         try:
             namespace = _namespace_of(module)
         except TypeError:
@@ -118,36 +118,36 @@ class Files:
         return self.ran(namespace)
 
     def ran(self, namespace: object) -> bool:
-        """Tell whether one of the files was run in these globals."""
+        """Tell whether any of the files ran in these globals."""
         return any(each is namespace for each in self._run)
 
     def import_libraries(self) -> list[types.ModuleType]:
-        """The libraries' modules that the files import, loaded; before the submission can be.
+        """Import the library modules used by the files, before the submission can be imported.
 
-        What the submission brings under the name of a standard module is not found by the tests.
+        Tests then get the standard modules, even if the submission has modules with the same names.
         """
         return import_libraries(self.imports, self._names)
 
     def run(self, path: str, module: types.ModuleType) -> None:
-        """Runs a file in a module. Raises what is wrong with its text."""
+        """Run a file in a module. Raises the file's compile error."""
         code = self._codes[path]
         if isinstance(code, Exception):
             raise code
         self._run.append(module.__dict__)
-        module.__dict__["__builtins__"] = builtins  # and not ours
+        module.__dict__["__builtins__"] = builtins  # the real builtins instead of this module's
         exec(code, module.__dict__)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: object = None
     ) -> ModuleSpec | None:
-        """The import system's question."""
+        """Implement the finder interface of the import system."""
         entries = [entry for entry in (sys.path if path is None else path) if type(entry) is str]
         if self._open:
             return self._own(name, entries)
         return self._guarded(name, path, entries)
 
     def _own(self, name: str, entries: list[str]) -> ModuleSpec | None:
-        """The order of the path holds, also for what is not ours."""
+        """Find a file of the grader; other modules earlier on the path take precedence."""
         last = name.rpartition(".")[2]
         if last not in self._names:
             return None
@@ -192,10 +192,10 @@ class _Loader(SourceFileLoader):
 
 
 def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.ModuleType]:
-    """Those of the modules that are there and are nobody's own, loaded.
+    """Import the modules in `names` that come from Python or a library; return the existing ones.
 
-    `own`: names of modules that are the tests'. Where Python does not tell its standard modules (before
-    3.10), what the submission brings is its own.
+    `own`: module names of the tests. Before Python 3.10 the standard modules are unknown; then any
+    name brought by the submission is skipped.
     """
     standard: frozenset[str] = getattr(sys, "stdlib_module_names", frozenset())
     found = []
@@ -216,7 +216,7 @@ def speak_of(word: str, texts: Iterable[str]) -> bool:
 
 
 def note(code: types.CodeType, parts: set[int]) -> None:
-    """Adds the ids of a code and of all code in it."""
+    """Add the ids of a code object and of all nested code objects."""
     parts.add(id(code))
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -224,7 +224,7 @@ def note(code: types.CodeType, parts: set[int]) -> None:
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
-    """The modules that a file imports by their full names."""
+    """Iterate over the full names of the modules imported by a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

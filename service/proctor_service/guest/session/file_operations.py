@@ -1,7 +1,8 @@
-"""What the service itself does in a stateful sandbox: read a file, write one, save all of them.
+"""File operations of the service in a stateful sandbox: read a file, write a file, save all files.
 
-Each runs in a process of its own, as the sandbox's user, after the walls came up: a path can lead
-nowhere that the sandbox's own programs cannot go. Failures are an exit code and a line on stderr.
+Each operation runs in its own process as the sandbox's user, after the isolation is active, so a
+path can reach only files that the sandbox's own programs can reach. A failure is an exit code and a
+line on stderr.
 """
 
 import io
@@ -17,7 +18,7 @@ SAVED = ("work", "home", "tmp")
 
 
 def read(path: str, most_bytes: int) -> None:
-    """Writes a regular file to stdout."""
+    """Write a regular file of at most `most_bytes` to stdout."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         found = os.fstat(descriptor)
@@ -36,7 +37,7 @@ def read(path: str, most_bytes: int) -> None:
 
 
 def write(path: str) -> None:
-    """Makes a file of stdin, in the place of what is there; directories are made."""
+    """Write stdin to a file, replace an existing file, and make missing directories."""
     try:
         target = os.path.realpath(path)
         if path.endswith("/") or os.path.isdir(target):
@@ -59,14 +60,15 @@ def write(path: str) -> None:
 
 
 def save(most_bytes: int) -> None:
-    """Writes a tar archive of all the sandbox's files to stdout, paths relative to the box.
+    """Write a tar archive of all files of the sandbox to stdout.
 
-    What cannot be read or is no file, link or directory is left out; and so is what lies beyond
-    `most_bytes`, which only files with holes can reach.
+    Paths are relative to the working directory's parent. Only files, links and directories are
+    archived. Unreadable entries are skipped, and so are files beyond `most_bytes`, a total that
+    only sparse files can reach.
     """
-    import tarfile  # dear, and only this needs it
+    import tarfile  # imported here: slow to import, and only save() needs tarfile
 
-    # It would look the owner's name up in /etc/passwd for every file.
+    # Otherwise tarfile would look up the owner's name in /etc/passwd for every file.
     vars(tarfile).update(pwd=None, grp=None)
     left = most_bytes
     os.chdir("..")
@@ -80,7 +82,7 @@ def save(most_bytes: int) -> None:
             try:
                 member = archive.gettarinfo(path)
                 if member is None:
-                    continue  # a socket
+                    continue  # for example a socket
                 if member.isreg():
                     if member.size > left:
                         continue
@@ -92,14 +94,14 @@ def save(most_bytes: int) -> None:
                     todo += [f"{path}/{name}" for name in os.listdir(path)]
                 elif member.issym() or member.islnk():
                     archive.addfile(member)
-            except (OSError, ValueError):  # ValueError: a name or a time that no archive can hold
+            except (OSError, ValueError):  # ValueError: a name or a time that tar cannot store
                 continue
             finally:
-                vars(archive)["members"].clear()  # it would keep them all
+                vars(archive)["members"].clear()  # tarfile would keep all members in memory
 
 
 class _Whole(io.FileIO):
-    """A file that is never shorter than it was: else all that follows in the archive would be lost."""
+    """File padded with zeros to its announced size; a shrunk file would corrupt the archive."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         return super().read(size).ljust(size or 0, b"\0")

@@ -1,20 +1,21 @@
-"""What a stateful sandbox is inside: its first process, which starts commands and outlives them.
+"""Session: the first process of a stateful sandbox, which starts commands and outlives them.
 
-Orders come on the channel, a line of JSON each:
+Orders arrive on the channel, one line of JSON each:
 
     ["run", N, kind, what]   with five descriptors: the command's stdin, stdout and stderr, and the
                              other ends of the last two
-    ["settled", N]           the service reads no more of N's output
-    ["kill", N]              ends the processes of N
-    ["clear"]                ends every process but this one
+    ["settled", N]           the service has stopped reading the output of run N
+    ["kill", N]              kill the processes of run N
+    ["clear"]                kill every process except the session
 
-and it answers `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for each run.
-Output never passes through here while a command runs. What a command leaves running in the background
-may go on writing to its output: that is read here and thrown away, or it would end by SIGPIPE.
+The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for
+each run. While a command runs, its output goes directly to the service. Background processes of a
+command may write output later: the session reads and discards this output, since a closed pipe
+would kill them with SIGPIPE.
 
-Other processes of the sandbox run as the same user and are hostile. They cannot read or trace this one
-(it is not dumpable), nor signal it (it is the first of its pid namespace); what else they do to it
-they do to their own sandbox.
+Other processes of the sandbox run as the same user and are hostile. They cannot read or trace the
+session (not dumpable) or signal it (the first process of its pid namespace). Other attacks on the
+session damage only their own sandbox.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ from . import file_operations, snippet
 
 _SET_DUMPABLE = 4
 _PER_RUN = 5
-_MOST_LEFT_BEHIND = 256  # output pipes that background processes may still write to
-_MOST_REAPED = 256  # at once: who forks in a loop does not keep this process from its orders
+_MOST_LEFT_BEHIND = 256  # output pipes with possible background writers
+_MOST_REAPED = 256  # per call, so that a fork bomb cannot delay orders
 _FORK_TRIES = 30
 _DYING_SECONDS = 0.01
 _CHUNK = 1 << 16
@@ -41,7 +42,7 @@ _MOST_CHANGES_BYTES = 1 << 16
 
 
 def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
-    """Serves orders until the service hangs up; then everything in the sandbox ends with it."""
+    """Serve orders until the service closes the channel; then the whole sandbox ends."""
     descriptor = channel.detach()
     os.environ.update(job.get("environment") or {})
     _set_dumpable(0)
@@ -57,7 +58,7 @@ class _Run:
     def __init__(self, number: int, outputs: list[int], changes: int, stopped_all: bool) -> None:
         self.number = number
         self.outputs = outputs
-        self.changes = changes  # a pipe on which Python code says how it left its environment
+        self.changes = changes  # pipe on which Python code reports changes of its environment
         self.stopped_all = stopped_all
 
 
@@ -75,7 +76,8 @@ class _Session:
         self.wake, self.waker = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(self.waker, False)
-        # The kernel keeps from a first process what it has no handler for; Python has one for this.
+        # The kernel drops signals without a handler for a first process. Python has a SIGINT
+        # handler.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
@@ -129,7 +131,7 @@ class _Session:
 
     def run(self, number: int, kind: str, what: Any, ends: list[int], outputs: list[int]) -> None:
         if kind == "save":
-            _signal_all(signal.SIGSTOP)  # nothing moves while the files are read
+            _signal_all(signal.SIGSTOP)  # freeze all processes while the files are read
         changes, theirs = os.pipe()
         try:
             pid = self.fork()
@@ -149,9 +151,9 @@ class _Session:
         self.runs[pid] = _Run(number, outputs, changes, kind == "save")
 
     def fork(self) -> int:
-        """Where processes left behind have used up the limit, they go: else nothing ever could.
+        """Fork; if no command runs and the process limit is used up, kill the background processes.
 
-        Where commands have that still run, they go on.
+        Running commands are never killed; after some retries, raises OSError.
         """
         for _ in range(_FORK_TRIES):
             try:
@@ -164,7 +166,7 @@ class _Session:
         return os.fork()
 
     def become(self, kind: str, what: Any, ends: list[int], changes: int) -> NoReturn:
-        """In the child: its own session, no descriptor of ours, then what it is to be."""
+        """In the child: start a session, close the parent's descriptors, then run the command."""
         try:
             os.setsid()
             signal.set_wakeup_fd(-1)
@@ -200,18 +202,18 @@ class _Session:
                 return
             run = self.runs.pop(pid, None)
             if run is None:
-                continue  # an orphan that fell to us, the first process
+                continue  # an orphan, adopted by the first process
             if run.stopped_all:
                 self.let_go_on()
             self.apply_changes(run.changes)
             self.settling[run.number] = run.outputs
             cpu_seconds = used.ru_utime + used.ru_stime
             self.send(["exited", run.number, status, cpu_seconds, used.ru_maxrss])
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
-            os.write(self.waker, b"!")  # there may be more
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes the poll as well
+            os.write(self.waker, b"!")  # more children may have exited
 
     def let_go_on(self) -> None:
-        """Ends the standstill in which files are saved, unless another save needs it."""
+        """Resume the processes that a save stopped, unless another save is running."""
         savers = [pid for pid, run in self.runs.items() if run.stopped_all]
         for pid in savers:
             os.kill(pid, signal.SIGCONT)
@@ -219,7 +221,7 @@ class _Session:
             _signal_all(signal.SIGCONT)
 
     def apply_changes(self, descriptor: int) -> None:
-        """What Python code did to its environment, from now on everybody's."""
+        """Apply the environment changes of Python code to all later commands."""
         try:
             changes = json.loads(os.read(descriptor, _MOST_CHANGES_BYTES) or b"{}")
             for name, value in changes.items():
@@ -228,10 +230,10 @@ class _Session:
                 else:
                     os.environ[name] = value
         except Exception:
-            pass  # only the sandbox's own programs write there: whatever is wrong with it is theirs
+            pass  # only the sandbox's own programs write to this pipe, so errors are theirs
         os.close(descriptor)
 
-    # ------------------------------------------------------------ output nobody reads any more
+    # ------------------------------------------------------------ output of background processes
 
     def adopt(self, descriptor: int) -> None:
         if len(self.left_behind) >= _MOST_LEFT_BEHIND:
@@ -255,7 +257,7 @@ class _Session:
 
 
 def _signal_all(number: int) -> None:
-    """To every process of the sandbox but this one."""
+    """Send a signal to every process of the sandbox except this one."""
     try:
         os.kill(-1, number)
     except ProcessLookupError:
@@ -263,10 +265,10 @@ def _signal_all(number: int) -> None:
 
 
 def _kill_all_of(leader: int) -> None:
-    """Kills a command's processes: all of its session, and all that descend from it.
+    """Kill a command's processes: its session and all descendants.
 
-    What made a session of its own and lost its parent is in the background, and stays. All are stopped
-    meanwhile, so that none can fork out of sight.
+    A process with its own session and an exited parent is a background process and survives. All
+    processes are stopped during the search, so that a fork cannot escape.
     """
     _signal_all(signal.SIGSTOP)
     parents, doomed = {}, {leader}

@@ -1,10 +1,11 @@
-"""Puts the files of a stateful sandbox in place, as they were when it was graded.
+"""Snapshot restore: unpack the files of a stateful sandbox, as saved when its grading began.
 
-They come as a tar archive that follows the job's line on the channel, so that the whole of it is never
-in memory. A hostile agent made it, and it is unpacked as the sandbox's user, behind the walls, before
-anything of the submission runs. Nothing is written through a link, or outside of work/, home/ and
-tmp/; devices, pipes and sockets are left out. What does not fit, or is no archive, raises
-`work_files.Unfit`, which is a verdict: nobody but the agent can have caused it.
+The snapshot is a tar archive that follows the job's line on the channel; only parts of the archive
+are in memory. A hostile agent made the archive. This process unpacks as the sandbox's user, inside
+the isolation, before any code of the submission runs. Writes never follow links and stay inside
+work/, home/ and tmp/; devices, pipes and sockets are skipped. An archive that is invalid or too
+large raises `work_files.Unfit`, which leads to a verdict, since only the agent can have caused the
+error.
 """
 
 import os
@@ -21,25 +22,26 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def restore(channel: Channel, size_bytes: int) -> None:
-    """Unpacks the archive of that size beside the working directory. Raises `work_files.Unfit`."""
+    """Unpack an archive of `size_bytes` beside the working directory. Raises `work_files.Unfit`."""
     loaded = set(sys.modules)
-    import tarfile  # dear, and only this needs it
+    import tarfile  # imported here: slow to import, and only this function needs tarfile
 
     incoming = _Incoming(channel, size_bytes)
     try:
         with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
             _unpack(archive, os.path.dirname(os.getcwd()))
-    except Exception as error:  # a forged archive breaks the parser in more ways than it documents
+    except Exception as error:  # forged archives raise more exceptions than tarfile documents
         raise work_files.Unfit(f"{type(error).__name__}: {error}") from None
     while incoming.read(_CHUNK):
         pass
-    # The submission finds what a fresh interpreter has: it may have modules of these names itself.
+    # The submission must find the modules of a fresh interpreter: it may have modules with these
+    # names.
     for name in sys.modules.keys() - loaded:
         del sys.modules[name]
 
 
 class _Incoming:
-    """The archive as a file that can only be read forward."""
+    """File object that reads the archive forward only."""
 
     def __init__(self, channel: Channel, size_bytes: int) -> None:
         self._channel = channel
@@ -77,9 +79,9 @@ def _unpack(archive: Any, box: str) -> None:
 
 
 def _way_to(name: str, box: str, places: set[str]) -> str | None:
-    """Where a member belongs, with real directories above it; None when it belongs nowhere.
+    """Return the path of a member, after making its parent directories; None for an invalid name.
 
-    `places` holds the directories that are known to be real.
+    `places` holds the directories known to be real.
     """
     top, *parts = name.split("/")
     if top not in _PLACES or not parts or {"", ".", ".."}.intersection(parts):

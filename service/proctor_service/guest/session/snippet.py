@@ -1,7 +1,7 @@
-"""A command of a stateful sandbox: another program, or Python code in a fork of the warm interpreter.
+"""Commands of a stateful sandbox: a program, or Python code in a fork of the warm interpreter.
 
-The code behaves as `python -c CODE` would on a terminal, but starts in a millisecond. What it changes in
-`os.environ` is told on a descriptor, so that the next command finds it.
+The code runs like `python -c CODE` on a terminal, but starts in a millisecond. A pipe carries its
+changes of `os.environ` to the session, for the next command.
 """
 
 import json
@@ -20,8 +20,8 @@ _NOT_FOUND, CANNOT_START = 127, 126
 
 
 def become_program(argv: list[str]) -> NoReturn:
-    """Becomes another program; exit codes are a shell's."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, programs expect them
+    """Replace this process by another program (`exec`); exit codes follow the shell."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored in Python; programs need the default
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(argv[0], argv)
@@ -32,14 +32,14 @@ def become_program(argv: list[str]) -> NoReturn:
 
 
 def run(source: str, changes: int) -> NoReturn:
-    """Runs the code to its end, and ends the process as Python would."""
+    """Run the code to its end, and end the process like Python."""
     before = dict(os.environ)
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     sys.argv = ["-c"]
     sys.path.insert(0, "")
     for stream in (sys.stdout, sys.stderr):
-        # What was printed before a time limit is what a model learns from.
+        # A model must see the output printed before a time limit.
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     linecache.cache[_NAME] = (len(source), None, source.splitlines(True), _NAME)
     code, process = 0, os.getpid()
@@ -61,18 +61,18 @@ def run(source: str, changes: int) -> NoReturn:
 
 
 def _interrupted(code: int) -> NoReturn:
-    """Ends as Python does then: of the signal."""
+    """End by SIGINT, like Python."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)
     os._exit(code)
 
 
 def _show(error: BaseException) -> None:
-    """The traceback, from the code's own frames on."""
+    """Print the traceback, starting at the code's own frames."""
     try:
         frames = error.__traceback__
         if frames is not None:
-            frames = frames.tb_next  # the first is ours
+            frames = frames.tb_next  # skip the frame of run()
         if sys.excepthook is not sys.__excepthook__:
             sys.excepthook(type(error), error, frames)
             return
@@ -92,4 +92,4 @@ def _send(before: dict[str, str], descriptor: int) -> None:
             os.set_blocking(descriptor, False)
             os.write(descriptor, json.dumps(changed).encode())
     except Exception:
-        pass  # its own doing: the next command finds the environment as it was
+        pass  # caused by the code itself: the next command keeps the old environment
