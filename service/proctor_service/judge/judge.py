@@ -64,13 +64,13 @@ class Judge:
 
         Raises InvalidTask when tests or setup are broken by themselves.
         """
-        analysis = self._analyser.analyse(grader)
+        analysis = await self._analyser.analysed(grader)
         if analysis.plan is not None:
             try:
                 judgement = await asserts_calls.judge(submission, grader, backend, analysis.plan)
                 return replace(judgement, level="calls")
             except NotDecidable:
-                analysis = self._analyser.analyse(grader, calls=False)
+                analysis = await self._analyser.analysed(grader, calls=False)
         if analysis.rewritten is not None:
             tests = analysis.rewritten
             judgement = await asserts_values.judge(submission, grader, backend, tests)

@@ -46,7 +46,7 @@ class ExclusiveTurns:
         """Remove a waiter, cancelled before its turn."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
-        if not self._waiters:
+        if not self._waiters and not self._is_on:
             self._end_draining()
 
     def holds_up(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_service.codec import values
-from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, evaluate
+from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, Weights, evaluate
 from proctor_service.judge.analysis.names import Names
 
 _MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
@@ -45,6 +45,7 @@ class Calls:
         self.modules: dict[str, str] = {}
         self.math_names: dict[str, str] = {}
         self._bytes = 0
+        self._weights = Weights()
 
     def __contains__(self, name: object) -> bool:
         scope = self.scope
@@ -61,7 +62,7 @@ class Calls:
 
     def constant(self, node: ast.expr) -> Any:
         """Return the value of a constant expression."""
-        return evaluate(node, self, self.modules)
+        return evaluate(node, self, self.modules, self._weights)
 
     def forget(self, name: str) -> None:
         """Unbind a name before a new binding. Raises NotPlannable for the submission's names."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,12 @@ from typing import Any
 from proctor_service.codec.tables import fill_set
 from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import Calls, is_mutable
-from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable
+from proctor_service.judge.analysis.literals import (
+    MOST_DIGITS,
+    TYPES,
+    NotConstant,
+    NotPlannable,
+)
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
@@ -27,8 +33,8 @@ COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.LtE: ("<=", operator.le),
     ast.Gt: (">", operator.gt),
     ast.GtE: (">=", operator.ge),
-    ast.In: ("in", lambda one, other: one in other),
-    ast.NotIn: ("not in", lambda one, other: one not in other),
+    ast.In: ("in", lambda one, other: _contains(other, one)),
+    ast.NotIn: ("not in", lambda one, other: not _contains(other, one)),
 }
 SINGLETONS = (None, True, False)
 _TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
@@ -185,7 +191,9 @@ class Formulas:
             found = [_core(part(results)) for part in parts]
             if function in _ORDERING and any(isinstance(v, set | frozenset) for v in found):
                 raise NotDecidable("the order of a set")
-            return function(*found, **{name: part(results) for name, part in named})
+            more = {name: part(results) for name, part in named}
+            _check_cost(function, found, more)
+            return function(*found, **more)
 
         return applied
 
@@ -278,16 +286,52 @@ def _item(value: Any, index: Any) -> Any:
     return value[_core(index)]
 
 
-def text_of(node: ast.expr, source: str) -> str:
-    """Return the source text of an expression for a message, at most 300 characters."""
-    one_line = node.lineno == node.end_lineno and source.isascii()
-    if one_line:
-        text = source.split("\n", node.lineno)[node.lineno - 1][
-            node.col_offset : node.end_col_offset
-        ]
-    else:
-        try:
-            text = ast.unparse(node)
-        except (ValueError, RecursionError):  # a number with more digits than Python prints
-            return "the call"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+def _contains(container: Any, item: Any) -> bool:
+    """Return True if a container holds an item. Raises NotDecidable for a costly search.
+
+    Python finds an int in a range at once, and compares every other item with each number.
+    """
+    if type(container) is range and type(item) not in (int, bool):
+        raise NotDecidable("a search in a range")
+    return item in container
+
+
+def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[str, Any]) -> None:
+    """Raise NotDecidable for a call with few arguments and much work."""
+    if function is sum:
+        for each in (*args[1:], *keywords.values()):
+            _number(each)
+        for item in args[0] if args else ():
+            _number(item)
+    elif function is round:
+        for digits in (*args[1:], *keywords.values()):
+            if type(digits) is int and abs(digits) > MOST_DIGITS:
+                raise NotDecidable("many digits")
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The text of a source, as lines of Python's parser, for messages."""
+
+    lines: tuple[str, ...]
+    """Empty for a text with other characters than ASCII: columns count bytes there."""
+
+    @staticmethod
+    def of(text: str) -> SourceText:
+        """Split a text into lines."""
+        return SourceText(tuple(_LINE_END.split(text)) if text.isascii() else ())
+
+    def text_of(self, node: ast.expr) -> str:
+        """Return the text of an expression for a message, at most 300 characters."""
+        end = node.end_lineno
+        if node.lineno == end and end <= len(self.lines):
+            text = self.lines[end - 1][node.col_offset : node.end_col_offset]
+        else:
+            try:
+                text = ast.unparse(node)
+            except (ValueError, RecursionError):  # a number with more digits than Python prints
+                return "the call"
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

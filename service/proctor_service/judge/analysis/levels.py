@@ -7,6 +7,7 @@ shared   one sandbox: test code runs in the submission's process, as in plain Py
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
@@ -84,11 +85,21 @@ class Analyser:
             self._known.move_to_end(key)
             return known
         known = analyse(grader, calls=calls)
-        if sum(map(len, grader.tests)) + len(grader.setup) <= _MAX_REMEMBERED_BYTES:
+        if _suite_bytes(grader) <= _MAX_REMEMBERED_BYTES:
             self._known[key] = known
         if len(self._known) > self._remembered:
             self._known.popitem(last=False)
         return known
+
+    async def analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
+        """Return the result of `analyse`; a thread analyses a large suite, for seconds perhaps."""
+        if _suite_bytes(grader) > _MAX_REMEMBERED_BYTES:
+            return await asyncio.to_thread(analyse, grader, calls=calls)
+        return self.analyse(grader, calls=calls)
+
+
+def _suite_bytes(grader: AssertsGrader) -> int:
+    return sum(map(len, grader.tests)) + len(grader.setup)
 
 
 def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:

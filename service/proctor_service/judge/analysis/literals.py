@@ -18,6 +18,9 @@ _MOST_ITEMS = 100_000
 _MOST_CHARACTERS = 1 << 20
 _MOST_BITS = 100_000
 _MOST_NODES = 200_000
+_MOST_WEIGHT = 1_000_000  # of one value, and of all values made for one expression
+MOST_DIGITS = 10_000
+"""Digits that `round` may be asked for: more are an integer of as many."""
 
 _SIMPLE = ("Add", "Sub", "Div", "FloorDiv", "Mod", "BitAnd", "BitOr", "BitXor", "RShift")
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
@@ -54,14 +57,42 @@ class NotConstant(Exception):
     """The expression is not a constant, or is beyond the bounds."""
 
 
-def evaluate(node: ast.expr, names: Variables, modules: Mapping[str, str] | None = None) -> Any:
+class Weights:
+    """The expanded size of containers: items and characters, counted again at each reference.
+
+    A few nested products make a value that needs gigabytes as text, and minutes to hash.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
+
+    def of(self, value: Any) -> int:
+        """Return the weight of a value."""
+        if isinstance(value, str | bytes | bytearray):
+            return 1 + len(value)
+        if not isinstance(value, list | tuple | set | frozenset | dict):
+            return 1
+        known = self._known.get(id(value))
+        if known is None:
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            known = value, 1 + sum(map(self.of, parts))
+            self._known[id(value)] = known
+        return known[1]
+
+
+def evaluate(
+    node: ast.expr,
+    names: Variables,
+    modules: Mapping[str, str] | None = None,
+    weights: Weights | None = None,
+) -> Any:
     """Return the value of a constant expression.
 
-    `names` are variables with constant values; `modules` maps local names to modules. Each call
-    builds a new value. Raises NotConstant.
+    `names` are variables with constant values; `modules` maps local names to modules; `weights` are
+    those of earlier values. Each call builds a new value. Raises NotConstant.
     """
     try:
-        value = _Evaluator(names, modules or {}).value(node)
+        value = _Evaluator(names, modules or {}, weights or Weights()).value(node)
     except (NotConstant, NotPlannable):
         raise
     except Exception as error:  # raised by the expression itself: 1 / 0
@@ -76,10 +107,12 @@ class NotPlannable(Exception):
 
 
 class _Evaluator:
-    def __init__(self, names: Variables, modules: Mapping[str, str]) -> None:
+    def __init__(self, names: Variables, modules: Mapping[str, str], weights: Weights) -> None:
         self._names = names
         self._modules = modules
+        self._weights = weights
         self._left = _MOST_NODES
+        self._weight_left = _MOST_WEIGHT
 
     def value(self, node: ast.expr) -> Any:
         self._left -= 1
@@ -88,7 +121,16 @@ class _Evaluator:
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise NotConstant("not a constant")
-        return handler(self, node)
+        return self._weighed(handler(self, node))
+
+    def _weighed(self, value: Any) -> Any:
+        if self._weights.of(value) > _MOST_WEIGHT:
+            raise NotConstant("too large")
+        if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
+            self._weight_left -= len(value)
+            if self._weight_left < 0:
+                raise NotConstant("too large")
+        return value
 
     def _constant(self, node: ast.Constant) -> Any:
         return node.value
@@ -104,7 +146,9 @@ class _Evaluator:
         items: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                items.extend(self.value(node.value))
+                several = self.value(node.value)
+                _check_length(several)
+                items.extend(several)
             else:
                 items.append(self.value(node))
         return items
@@ -116,7 +160,7 @@ class _Evaluator:
         return tuple(self._items(node.elts))
 
     def _set(self, node: ast.Set) -> Any:
-        return set(self._items(node.elts))
+        return set(self._weighed(self._items(node.elts)))
 
     def _dict(self, node: ast.Dict) -> Any:
         found: dict[Any, Any] = {}
@@ -174,6 +218,11 @@ class _Evaluator:
             _check_length(each)
         if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
             raise NotConstant("not a constant")
+        more = [*arguments[1:], *keywords.values()]
+        if function is sum and not all(isinstance(each, _NUMBERS) for each in more):
+            raise NotConstant("a sum of containers")
+        if function is round and any(isinstance(n, int) and abs(n) > MOST_DIGITS for n in more):
+            raise NotConstant("too large")
         return self._bounded(function(*arguments, **keywords))
 
     def _text_method(self, func: ast.Attribute, arguments: list[Any], keywords: Any) -> Any:

@@ -22,7 +22,7 @@ from proctor_service.judge.analysis.formulas import (
     SINGLETONS,
     Check,
     Formulas,
-    text_of,
+    SourceText,
 )
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
@@ -61,11 +61,11 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
 
 def _plan(suite: Suite, names: Names) -> Plan:
     planner = _Planner(suite, names)
-    planner.run(suite.setup.body, suite.setup_text)
+    planner.run(suite.setup.body, SourceText.of(suite.setup_text))
     tests = []
     for test in suite.tests:
         planner.begin_test()
-        planner.run(test.tree.body, test.text)
+        planner.run(test.tree.body, SourceText.of(test.text))
         for step in test.run:
             planner.run_step(step)
         tests.append(planner.end_test())
@@ -81,8 +81,8 @@ class _Planner:
         self.calls = Calls(names)
         self.imports: list[str] = []
         self._checks: list[Check] = []
-        self._source = ""
-        self._defined_in: dict[int, str] = {}
+        self._source = SourceText(())
+        self._defined_in: dict[int, SourceText] = {}
         for statement in names.imports:
             self._import(ast.parse(statement).body[0], note=False)
 
@@ -92,7 +92,7 @@ class _Planner:
     def end_test(self) -> PlannedTest:
         return PlannedTest(tuple(self._checks), tuple(self.calls.used))
 
-    def run(self, body: Sequence[ast.stmt], source: str) -> None:
+    def run(self, body: Sequence[ast.stmt], source: SourceText) -> None:
         outer, self._source = self._source, source
         for statement in body:
             self._statement(statement)
@@ -213,7 +213,7 @@ class _Planner:
         inner = node.operand if negated else node  # type: ignore[attr-defined]
         if self.calls.is_call(inner):
             number = self.calls.add(inner, passed)
-            shown, text = text_of(inner, self._source), text_of(node, self._source)
+            shown, text = self._source.text_of(inner), self._source.text_of(node)
             return Check(shown, text, (number,), negated=negated)
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
@@ -233,8 +233,8 @@ class _Planner:
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
             return None
         return Check(
-            text_of(call, self._source),
-            text_of(node, self._source),
+            self._source.text_of(call),
+            self._source.text_of(node),
             (self.calls.add(call, passed),),
             compare=compare,
             symbol=symbol,
@@ -249,7 +249,7 @@ class _Planner:
         formula = Formulas(self.calls, calls, passed).of(node)
         if not calls and not formula(_no_value):  # a constant condition
             raise NotPlannable("a condition that never holds")
-        text = text_of(node, self._source)
+        text = self._source.text_of(node)
         return Check("the condition", text, tuple(calls), formula=formula)
 
 

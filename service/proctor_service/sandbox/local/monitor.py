@@ -38,6 +38,7 @@ _LATELY_SECONDS = 1.0
 _CONTENDED_SHARE = 0.01
 _SLICE_SECONDS = 0.004  # time on the event loop after which a pause is due
 _REST = 3  # length of the pause, as a multiple of the work before
+_TURN_SECONDS = 10.0  # of CPU time
 _LONG_RUN_SECONDS = 0.25  # of CPU time
 _LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
 UNSEEN_TIMES = 3
@@ -236,11 +237,16 @@ class Monitor:
         return sum(seen.asleep for seen in self._seen.values()), len(self._running)
 
     def set_long_runners_aside(self, cores: int) -> int:
-        """Give priority to sandboxes that have just begun, then to the `cores` oldest long runners.
+        """Give priority to sandboxes that have just begun, then to `cores` long runners.
 
+        The long runners with the least CPU time come first, in steps of `_TURN_SECONDS`, and within
+        a step the oldest: a program that runs for hours holds up no other for more than a step.
         Return the number of long runners.
         """
+        for seen in self._seen.values():
+            seen.set_aside = False
         long_runners = [each for each in self._seen.items() if each[1].is_long_runner]
+        long_runners.sort(key=lambda each: each[1].cpu_seconds // _TURN_SECONDS)
         for rank, (sandbox, seen) in enumerate(long_runners):
             seen.set_aside = rank >= cores
             sandbox.set_weight(SET_ASIDE if seen.set_aside else LONG_RUNNING)
@@ -335,5 +341,7 @@ def _measure(sandbox: Monitored, seen: _Seen, sample: Sample) -> Measurement:
         settled.seconds,
         settled.idle_seconds,
         min(settled.seconds, settled.used_seconds + settled.idle_seconds),
-        settled.unseen_seconds,
+        # Nobody can tell waiting for a core from sleep in processes that come and go. A program set
+        # aside waits; its CPU time is exact where a cgroup counts it.
+        0.0 if seen.set_aside and sandbox.is_counted else settled.unseen_seconds,
     )

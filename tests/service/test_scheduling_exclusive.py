@@ -11,6 +11,7 @@ import pytest
 from proctor_service.errors import SandboxLost
 from proctor_service.scheduling.attempts import MOST_ATTEMPTS, attempted
 from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.exclusive import ExclusiveTurns
 from proctor_service.scheduling.queue import FairQueue, Ticket
 
 FAR = 1e9
@@ -183,3 +184,19 @@ def test_the_last_of_three_attempts_is_alone_and_then_it_is_lost() -> None:
         assert beside == [True] * (MOST_ATTEMPTS - 1) + [False] * MOST_ATTEMPTS
 
     run(test)
+
+
+def test_a_waiter_that_leaves_during_the_turn_of_another_disturbs_nothing() -> None:
+    async def scene() -> None:
+        turns = ExclusiveTurns(Clock(), lambda: None, 10.0)
+        first, second = turns.join(), turns.join()
+        assert turns.holds_up()
+        assert turns.begin()
+        assert first.done()
+        second.cancel()
+        turns.leave(second)
+        assert turns.holds_up()
+        turns.end()
+        assert not turns.holds_up()
+
+    run(scene)
