@@ -811,7 +811,7 @@ def test_a_draining_service_finishes_commands_and_takes_none() -> None:
 
 def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
     judge = Held()
-    with serving(judge, slots=1, grace_seconds=0.4) as hotel, ThreadPoolExecutor(4) as pool:
+    with serving(judge, slots=1, grace_seconds=2) as hotel, ThreadPoolExecutor(4) as pool:
         ids = [hotel.create(files={"solution.py": ""})["id"] for _ in range(4)]
         asked = [
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
