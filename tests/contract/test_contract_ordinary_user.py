@@ -9,7 +9,8 @@ import textwrap
 
 BEFORE = """
     import os
-    from proctor_service.sandbox.local import cgroups, kernel, launch
+    from proctor_service.sandbox.linux import kernel
+    from proctor_service.sandbox.local import cgroups, launch
 
     uid, gid = os.getuid(), os.getgid()
     kernel.unshare(kernel.NEWUSER)

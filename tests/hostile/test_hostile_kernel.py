@@ -18,7 +18,8 @@ from proctor_service.sandbox.linux.syscalls import AARCH64, X86_64
 # A machine whose kernel lacks one call: a filter that says so, and then the checks of the doctor.
 OLDER_KERNEL = """
 import struct
-from proctor_service.sandbox.local import abilities, kernel
+from proctor_service.sandbox.linux import kernel
+from proctor_service.sandbox.local import abilities
 code = [(0x20, 0, 0, 0), (0x15, 0, 1, 442), (6, 0, 0, 0x50026), (6, 0, 0, 0x7fff0000)]
 kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
 kernel.install_seccomp(kernel.load_seccomp(b"".join(struct.pack("HBBI", *each) for each in code)))
