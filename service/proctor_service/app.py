@@ -83,7 +83,7 @@ See `tracing.py`.
 def build_app(
     settings: Settings, backend: Backend | None = None, judge: Judge | None = None
 ) -> FastAPI:
-    """Return the service as an ASGI app, with the app state (Rooms) in `state.rooms`.
+    """Return the service as an ASGI app, with the app state (Rooms) in `state.parts`.
 
     Tests pass their own judge.
     """

@@ -1,6 +1,6 @@
 """All metrics: names, labels and buckets.
 
-The parts of the service count nothing themselves: the wrappers in `measured.py` report events to
+The parts of the service count nothing themselves: the wrappers in `instrumented.py` report events to
 this module. Each app has its own registry. A tenant sees its own jobs, the operator sees all jobs
 (`view`).
 """

@@ -1,6 +1,6 @@
 """Traces from the client's call through queue, judge and sandbox.
 
-As in `measured.py`, wrappers add the spans from outside the traced parts. Without an endpoint the
+As in `instrumented.py`, wrappers add the spans from outside the traced parts. Without an endpoint the
 service does not import this module. A span contains names, times and outcomes, and never the text
 of a submission, a path, a token or a message. A separate thread exports the spans. With a slow or
 unreachable collector, spans are lost, and requests are unaffected.

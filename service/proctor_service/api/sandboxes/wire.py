@@ -1,6 +1,6 @@
 """Conversion of stateful sandboxes between wire and domain, in both directions. Pure, no I/O.
 
-As in `translate.py`: defaults are filled in, ceilings are enforced, and an error names the field.
+As in `items.py`: defaults are filled in, ceilings are enforced, and an error names the field.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from proctor_service.sandbox.linux.procfs import pieces, read
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
-_SOCKET_BYTES = 256 << 10  # enforced by `jail.settle_namespaces` and `seccomp.outer`
+_SOCKET_BYTES = 256 << 10  # enforced by `isolation.settle_namespaces` and `seccomp.outer`
 _FEW_SOCKETS = 128
 _YOUNG_SECONDS = 0.5
 _MOST_SECONDS = 0.5  # of CPU time; 64 processes of an honest program take a fifth

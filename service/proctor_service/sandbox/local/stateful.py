@@ -43,7 +43,7 @@ _ARCHIVE_BYTES = 16 << 20
 
 
 class LocalStatefulSandbox:
-    """Implements `sandbox.interface.StatefulSandbox`, and `watch.Watched` while a command runs."""
+    """Implements `sandbox.interface.StatefulSandbox`, and `monitor.Monitored` while a command runs."""
 
     def __init__(
         self,
