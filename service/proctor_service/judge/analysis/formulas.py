@@ -18,10 +18,10 @@ from proctor_service.codec.tables import fill_set
 from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import Calls, is_mutable
 from proctor_service.judge.analysis.literals import (
-    MOST_DIGITS,
     TYPES,
     NotConstant,
     NotPlannable,
+    why_costly,
 )
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
@@ -298,15 +298,13 @@ def _contains(container: Any, item: Any) -> bool:
 
 def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[str, Any]) -> None:
     """Raise NotDecidable for a call with few arguments and much work."""
-    if function is sum:
-        for each in (*args[1:], *keywords.values()):
+    more = [*args[1:], *keywords.values()]
+    why = why_costly(function, more)
+    if why is not None:
+        raise NotDecidable(why)
+    if function is sum:  # of huge numbers, too
+        for each in (*more, *(args[0] if args else ())):
             _number(each)
-        for item in args[0] if args else ():
-            _number(item)
-    elif function is round:
-        for digits in (*args[1:], *keywords.values()):
-            if type(digits) is int and abs(digits) > MOST_DIGITS:
-                raise NotDecidable("many digits")
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

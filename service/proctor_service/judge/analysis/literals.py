@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from proctor_service.guest.rpc.object_operations import OPERATORS
@@ -19,8 +19,7 @@ _MOST_CHARACTERS = 1 << 20
 _MOST_BITS = 100_000
 _MOST_NODES = 200_000
 _MOST_WEIGHT = 1_000_000  # of one value, and of all values made for one expression
-MOST_DIGITS = 10_000
-"""Digits that `round` may be asked for: more are an integer of as many."""
+_MOST_DIGITS = 10_000  # of `round`: more are an integer of as many digits
 
 _SIMPLE = ("Add", "Sub", "Div", "FloorDiv", "Mod", "BitAnd", "BitOr", "BitXor", "RShift")
 _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
@@ -218,11 +217,9 @@ class _Evaluator:
             _check_length(each)
         if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
             raise NotConstant("not a constant")
-        more = [*arguments[1:], *keywords.values()]
-        if function is sum and not all(isinstance(each, _NUMBERS) for each in more):
-            raise NotConstant("a sum of containers")
-        if function is round and any(isinstance(n, int) and abs(n) > MOST_DIGITS for n in more):
-            raise NotConstant("too large")
+        why = why_costly(function, [*arguments[1:], *keywords.values()])
+        if why is not None:
+            raise NotConstant(why)
         return self._bounded(function(*arguments, **keywords))
 
     def _text_method(self, func: ast.Attribute, arguments: list[Any], keywords: Any) -> Any:
@@ -263,6 +260,18 @@ _HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
     ast.Attribute: _Evaluator._attribute,
     ast.Subscript: _Evaluator._subscript,
 }
+
+
+def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
+    """Return why a call of a built-in does much work for few arguments, or None.
+
+    `more`: all arguments after the first.
+    """
+    if function is sum and not all(isinstance(each, _NUMBERS) for each in more):
+        return "a sum of containers"
+    if function is round and any(isinstance(n, int) and abs(n) > _MOST_DIGITS for n in more):
+        return "many digits"
+    return None
 
 
 def _check_length(value: Any) -> None:
