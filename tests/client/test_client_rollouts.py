@@ -28,12 +28,6 @@ GRADER = {"kind": "asserts", "tests": ["assert f() == 1"]}
 TASKS = [{"id": name, "prompt": f"write {name}", "grader": GRADER} for name in ("one", "two")]
 
 
-@pytest.fixture(params=["threads", "loops"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
-
-
 def shown(error: BaseException) -> str:
     """Everything that a log could show of an exception, but the frames' own variables."""
     return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))

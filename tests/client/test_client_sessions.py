@@ -28,12 +28,6 @@ from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 WAIT_SECONDS = 20.0
 
 
-@pytest.fixture(params=["threads", "loops"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
-
-
 def running(proctor: FakeProctor) -> int:
     """How many sandboxes live."""
     return [each.status for each in proctor.sandboxes].count("running")

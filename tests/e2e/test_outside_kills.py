@@ -31,12 +31,6 @@ ENDLESS = "while True: pass"
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
-
-
 def local(service: Service) -> LocalBackend:
     backend = service.parts.backend
     assert isinstance(backend, LocalBackend)
