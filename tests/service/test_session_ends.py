@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from session_registry import BOUNDS, ORDER, House, run, until
+from event_loop import until
+from session_registry import BOUNDS, ORDER, House, run
 
 from proctor_service.errors import (
     Draining,

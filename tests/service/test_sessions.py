@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from event_loop import until
 from scripted_sandboxes import ROOMY
-from session_registry import ORDER, House, run, until
+from session_registry import ORDER, House, run
 
 from proctor_service.errors import (
     FileMissing,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from event_loop import until
 from harness import WAIT_SECONDS
 from scripted_sandboxes import ROOMY, FakeBackend
 
@@ -36,12 +37,6 @@ class House:
         task = asyncio.create_task(self.run(kept, "wait", name))
         await until(lambda: any(name in guest.waiting for guest in self.inn.guests))
         return task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():  # noqa: ASYNC110  what is watched has no event
-            await asyncio.sleep(0)
 
 
 def run(
