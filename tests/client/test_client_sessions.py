@@ -25,7 +25,7 @@ from proctor_client import (
 )
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 def running(proctor: FakeProctor) -> int:

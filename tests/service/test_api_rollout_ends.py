@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from grace import grace_period
 from harness import Gate, NoBackend, running_service
 from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
 from rollout_requests import CODE, KEY, NDJSON, Row, ask, reasons, request, task
@@ -87,7 +88,7 @@ def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
         running_service(Settings(max_rollouts=1)) as service,
         service.client() as client,
     ):
-        body = request(server.url, trajectories_per_task=3, deadline_seconds=0.2)
+        body = request(server.url, trajectories_per_task=3, deadline_seconds=2)
         answer = ask(client, body)
         assert service.parts.rollouts.running == frozenset()
     assert reasons(answer) == ["deadline"] * 3
@@ -125,10 +126,12 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
     def script(asked: Asked) -> Act:
         return hangs if asked.task == "Write slow." else says("```\nquick\n```")
 
-    settings = Settings(max_rollouts=2, grace_seconds=2)
     with (
+        grace_period() as grace,
         policy_server(script) as server,
-        running_service(settings, judge=gate, backend=backend) as service,
+        running_service(
+            Settings(max_rollouts=2, grace_seconds=grace.seconds), judge=gate, backend=backend
+        ) as service,
     ):
 
         async def drained() -> tuple[httpx.Response, httpx.Response]:
@@ -141,6 +144,7 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
                 await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
                 service.call(gate.open)
                 late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
+                grace.end()
                 return await asked, late
 
         answer, late = asyncio.run(drained())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from grace import grace_period
 from harness import WAIT_SECONDS
 from sandbox_server import EXEC_GRADER, Held, problem, serving
 
@@ -34,7 +35,11 @@ def test_a_draining_service_finishes_commands_and_takes_none() -> None:
 
 def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
     judge = Held()
-    with serving(judge, slots=1, grace_seconds=2) as hotel, ThreadPoolExecutor(4) as pool:
+    with (
+        grace_period() as grace,
+        serving(judge, slots=1, grace_seconds=grace.seconds) as hotel,
+        ThreadPoolExecutor(4) as pool,
+    ):
         ids = [hotel.create(files={"solution.py": ""})["id"] for _ in range(4)]
         asked = [
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
@@ -43,6 +48,8 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
         gradings = hotel.service.parts.sandboxes._gradings
         hotel.service.until(lambda: gradings.queued == 2 and judge.entered == 1)
         hotel.sigterm()
+        hotel.service.until(lambda: sum(each.done() for each in asked) == 2)
+        grace.end()
         answers = [each.result() for each in asked]
         assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
         for answer in answers:
@@ -52,7 +59,12 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
 
 
 def test_what_outlasts_the_grace_is_stopped_and_told_so() -> None:
-    with serving(grace_seconds=0.2) as hotel, ThreadPoolExecutor(1) as pool:
+    with (
+        grace_period() as grace,
+        serving(grace_seconds=grace.seconds) as hotel,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        grace.end()
         sandbox = hotel.create()["id"]
         guest = hotel.guest
         asked = pool.submit(hotel.exec, sandbox, "wait", "a")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from event_loop import until
+from event_loop import SkippingLoop, until
 from harness import WAIT_SECONDS
 from scripted_sandboxes import ROOMY, FakeBackend
 
@@ -64,4 +64,5 @@ def run(
         assert (queue.busy, queue.queued) == (0, 0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(whole())
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(whole())
