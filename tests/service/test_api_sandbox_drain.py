@@ -45,10 +45,13 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.parts.sandboxes._gradings
-        hotel.service.until(lambda: gradings.queued == 2 and judge.entered == 1)
+        parts = hotel.service.parts
+        gradings = parts.sandboxes._gradings
+        hotel.service.until(
+            lambda: (gradings.queued, parts.queue.queued, judge.entered) == (2, 1, 1)
+        )
         hotel.sigterm()
-        hotel.service.until(lambda: sum(each.done() for each in asked) == 2)
+        hotel.service.until(lambda: sum(each.done() for each in asked) == 3)
         grace.end()
         answers = [each.result() for each in asked]
         assert sorted(answer.status_code for answer in answers) == [200, 200, 503, 503]
