@@ -26,6 +26,7 @@ from proctor_client.wire.base import (
     Tool,
     Verdict,
     dump,
+    example_of,
 )
 from proctor_client.wire.graders import (
     AssertsGrader,
@@ -139,4 +140,5 @@ __all__ = [
     "Usage",
     "Verdict",
     "dump",
+    "example_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -70,6 +70,13 @@ class Response(BaseModel):
     """Base of the service's responses: unknown fields are ignored, values are frozen."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def example_of(model: type[BaseModel]) -> Any:
+    """Return the first example of a model, in JSON-ready form."""
+    extra = model.model_config["json_schema_extra"]
+    assert isinstance(extra, dict)
+    return cast(list[Any], extra["examples"])[0]
 
 
 def dump(model: BaseModel) -> dict[str, Any]:

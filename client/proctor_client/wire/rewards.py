@@ -21,6 +21,42 @@ from proctor_client.wire.base import (
 )
 from proctor_client.wire.graders import Grader
 
+_RESULT: dict[str, JsonValue] = {
+    "index": 0,
+    "id": "p1-c0",
+    "group": "p1",
+    "evaluation_id": "ev_5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90",
+    "reward": 1.0,
+    "verdict": "passed",
+    "error": None,
+    "tests": {"passed": 2, "total": 2, "failures": []},
+    "message": "",
+    "stdout": "",
+    "stderr": "",
+    "truncated": False,
+    "exit_code": 0,
+    "integrity": "separated",
+    "level": "calls",
+    "hack_signals": [],
+    "usage": {
+        "cpu_seconds": 0.004,
+        "wall_seconds": 0.006,
+        "queue_seconds": 0.001,
+        "peak_memory_mb": 9.1,
+    },
+    "cache": "miss",
+    "sandbox_id": "sb_17",
+    "degraded": [],
+}
+_SUMMARY: dict[str, JsonValue] = {
+    "count": 1,
+    "judged": 1,
+    "passed": 1,
+    "no_code": 0,
+    "errors": 0,
+    "mean_reward": 1.0,
+}
+
 
 class Limits(Request):
     """Resource limits of one submission. An omitted field has the server's default."""
@@ -60,6 +96,28 @@ class Submission(Request):
 
 class RewardRequest(Request):
     """Body of POST /reward."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "submissions": [
+                        {
+                            "id": "p1-c0",
+                            "group": "p1",
+                            "completion": "<answer>\ndef double(n):\n    return 2 * n\n</answer>",
+                        }
+                    ],
+                    "grader": {
+                        "kind": "asserts",
+                        "tests": ["assert double(2) == 4", "assert double(0) == 0"],
+                    },
+                    "limits": {"cpu_seconds": 5},
+                    "job": "run-17",
+                }
+            ]
+        }
+    )
 
     submissions: list[Submission] = Field(min_length=1, max_length=MAX_SUBMISSIONS)
     grader: Grader | None = None
@@ -120,6 +178,8 @@ class Result(Response):
     `verdict` and `reward` are null exactly when `error` is set.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_RESULT]})
+
     index: int
     id: str | None = None
     group: str | None = None
@@ -159,6 +219,10 @@ class Summary(Response):
 
 class RewardResponse(Response):
     """Answer of POST /reward, in the order of the request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"results": [_RESULT], "summary": _SUMMARY}]}
+    )
 
     results: list[Result]
     summary: Summary

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     FieldSerializationInfo,
     JsonValue,
@@ -26,6 +27,49 @@ from proctor_client.wire.base import (
 )
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.rewards import ItemError, Limits, Message
+
+_TRAJECTORY: dict[str, JsonValue] = {
+    "task_id": "p1",
+    "index": 0,
+    "messages_and_choices": [
+        {"role": "user", "content": "Write a function double(n)."},
+        {
+            "finish_reason": "stop",
+            "index": 0,
+            "logprobs": None,
+            "message": {
+                "role": "assistant",
+                "content": "```python\ndef double(n):\n    return 2 * n\n```",
+            },
+        },
+    ],
+    "tools": None,
+    "reward": 1.0,
+    "verdict": "passed",
+    "error": None,
+    "metrics": {
+        "turns": 1,
+        "tool_calls": 0,
+        "exec_errors": 0,
+        "bad_tool_calls": 0,
+        "hit_max_turns": 0,
+        "context_exceeded": 0,
+        "prompt_tokens": 12,
+        "completion_tokens": 17,
+        "attempts": 1,
+        "duration_seconds": 0.84,
+    },
+    "metadata": {},
+    "sandbox_id": "sb_17",
+    "rollout_id": "ro_0d9be7a1b2c94f6c8f2c3d1f5d5a6e70",
+}
+_SUMMARY: dict[str, JsonValue] = {
+    "count": 1,
+    "judged": 1,
+    "passed": 1,
+    "errors": 0,
+    "mean_reward": 1.0,
+}
 
 
 class RolloutTask(Request):
@@ -85,6 +129,29 @@ Agent = Annotated[ToolsAgent | RefineAgent, Field(discriminator="kind")]
 class RolloutRequest(Request):
     """Body of POST /rollout."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tasks": [
+                        {
+                            "id": "p1",
+                            "prompt": "Write a function double(n).",
+                            "grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]},
+                        }
+                    ],
+                    "policy": {
+                        "base_url": "http://127.0.0.1:8000/v1",
+                        "model": "policy",
+                        "api_key": "…",
+                    },
+                    "agent": {"kind": "refine", "max_attempts": 3},
+                    "trajectories_per_task": 1,
+                }
+            ]
+        }
+    )
+
     tasks: list[RolloutTask] = Field(min_length=1, max_length=MAX_TASKS)
     policy: Policy
     agent: Agent = ToolsAgent(kind="tools")
@@ -136,6 +203,10 @@ class RolloutSummary(Response):
 
 class RolloutResponse(Response):
     """Answer of POST /rollout, in the order of the tasks."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"trajectories": [_TRAJECTORY], "summary": _SUMMARY}]}
+    )
 
     trajectories: list[Trajectory]
     summary: RolloutSummary

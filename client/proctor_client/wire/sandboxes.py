@@ -5,15 +5,38 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from proctor_client.wire.base import Ending, Request, Response, SandboxStatus, Scoring
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.rewards import ItemError, Limits, Usage
 
+_SANDBOX: dict[str, JsonValue] = {
+    "id": "sb_1f0cb3c1d0a94b5c8e2f7a6d5b4c3e2a",
+    "status": "running",
+    "tags": ["wandb-run:17", "env:code"],
+    "backend": "local",
+    "created_at": "2025-11-20T10:00:00.000000+00:00",
+    "expires_at": "2025-11-20T10:10:00.000000+00:00",
+    "exec_stats": {"total": 3, "successes": 2, "failures": 1, "errors": 0},
+    "message": "",
+}
+
 
 class SandboxRequest(Request):
     """Body of POST /sandboxes: a sandbox that keeps its state between calls."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tags": ["wandb-run:17", "env:code"],
+                    "ttl_seconds": 600,
+                    "files": {"data/n.txt": "42"},
+                }
+            ]
+        }
+    )
 
     tags: list[str] = Field([], max_length=64)
     limits: Limits | None = None
@@ -38,6 +61,8 @@ class ExecStats(Response):
 class Sandbox(Response):
     """A sandbox that keeps its state between calls. Times are ISO 8601, in UTC."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [_SANDBOX]})
+
     id: str
     status: SandboxStatus | str
     tags: list[str] = Field([])
@@ -51,6 +76,8 @@ class Sandbox(Response):
 class SandboxList(Response):
     """Answer of GET /sandboxes."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"sandboxes": [_SANDBOX]}]})
+
     sandboxes: list[Sandbox]
     replicas_missing: int = Field(
         0, description="Replicas that did not answer; what they hold is not counted here."
@@ -60,6 +87,8 @@ class SandboxList(Response):
 class StopResponse(Response):
     """Answer of both DELETE routes: the number of stopped sandboxes."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"stopped": 1}]})
+
     stopped: int
     replicas_missing: int = Field(
         0, description="Replicas that did not answer; what they hold is not counted here."
@@ -68,6 +97,10 @@ class StopResponse(Response):
 
 class ExecRequest(Request):
     """Body of POST /sandboxes/{id}/exec: exactly one of `command` and `code`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"command": ["cat", "data/n.txt"], "timeout_seconds": 10}]}
+    )
 
     command: list[str] | None = Field(None, min_length=1, description="An argv; no shell.")
     code: str | None = Field(None, description="Python.")
@@ -85,6 +118,26 @@ class ExecRequest(Request):
 
 class ExecResult(Response):
     """Result of a command. `exit_code` is null when a signal or a limit ended the command."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "exit_code": 0,
+                    "stdout": "42\n",
+                    "stderr": "",
+                    "ending": "exited",
+                    "truncated": False,
+                    "usage": {
+                        "cpu_seconds": 0.004,
+                        "wall_seconds": 0.006,
+                        "queue_seconds": 0.001,
+                        "peak_memory_mb": 9.1,
+                    },
+                }
+            ]
+        }
+    )
 
     exit_code: int | None = None
     stdout: str = ""
@@ -108,6 +161,12 @@ class ExecLine(Response):
 
 class GradeRequest(Request):
     """Body of POST /sandboxes/{id}/grade. The submission is the sandbox's `solution.py`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]}}]
+        }
+    )
 
     grader: Grader
     scoring: Scoring = "all"

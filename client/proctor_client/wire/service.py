@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from pydantic import ConfigDict
+
 from proctor_client.wire.base import RefusalReason, Response
 
 
 class Capacity(Response):
     """Capacity and load of the service, for the choice of a batch size."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "slots": 3,
+                    "busy": 2,
+                    "queued": 120,
+                    "max_queued": 20000,
+                    "draining": False,
+                    "recent_rewards_per_second": 187.5,
+                }
+            ]
+        }
+    )
 
     slots: int
     busy: int
@@ -18,6 +35,8 @@ class Capacity(Response):
 
 class Health(Response):
     """Answer of /healthz and /readyz."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "reason": None}]})
 
     status: str
     reason: str | None = None
