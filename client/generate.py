@@ -4,8 +4,8 @@
     python client/generate.py --check    name the modules that differ, and exit with code 1
 
 A comment `# blocking: TEXT` in a source replaces its line by TEXT. Edit the sources in `_async/`
-only; the code that differs between threads and event loops stands in `_runtime.py`, `pending.py`
-and `_connections.py`.
+only. Code that differs between threads and event loops stands in `_runtime.py`, `_background.py` and
+`_connections.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ NAMES = {
 }
 WORDS = {
     "`aclose()`": "`close()`",
-    "`async for`": "`for`",
     "an `async with`": "a `with`",
     "`async with`": "`with`",
     "async with ": "with ",
@@ -75,6 +74,7 @@ def generated() -> Mapping[Path, str]:
             copy.write_text(source.read_text())
         rule = unasync.Rule("/_async/", "/_sync/", additional_replacements=NAMES | classes)
         unasync.unasync_files([str(copy) for copy in copies], [rule])
+        _check_words("".join(copy.read_text() for copy in copies))
         return {
             PACKAGE / "_sync" / source.name: finished(
                 Path(folder, "_sync", source.name).read_text(), source.name
@@ -84,7 +84,7 @@ def generated() -> Mapping[Path, str]:
 
 
 def finished(text: str, name: str) -> str:
-    """Return the module with its header, its lines for threads, the words for threads, and form."""
+    """Return the module with its header, and with the lines and the words for threads."""
     text = re.sub(r"^( *).*# blocking: (.*)$", r"\1\2", text, flags=re.MULTILINE)
     for old, new in WORDS.items():
         text = text.replace(old, new)
@@ -100,6 +100,13 @@ def finished(text: str, name: str) -> str:
             check=True,
         ).stdout
     return text
+
+
+def _check_words(text: str) -> None:
+    """Raise ValueError if the sources no longer have words that the generator replaces."""
+    missing = [old for old in WORDS if old not in text]
+    if missing:
+        raise ValueError(f"not in the sources: {missing}")
 
 
 def main() -> int:

@@ -83,6 +83,7 @@ class AsyncSandbox(Handle):
 
         Leaving the `async with` block calls this method. The method makes a few quick attempts and
         raises no ProctorError; the ttl ends a remaining sandbox.
+
         A cancellation takes effect after the clean-up.
         """
         try:

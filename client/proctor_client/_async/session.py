@@ -21,10 +21,11 @@ from typing import Self, Unpack
 
 from proctor_client._async.client import AsyncClient
 from proctor_client._async.sandbox import AsyncSandbox
+from proctor_client._background import Tasks
 from proctor_client._keeper import Keeper
 from proctor_client._runtime import for_each_async, shielded
 from proctor_client._sandbox_calls import AnyLimits, SandboxOptions, exec_request
-from proctor_client.pending import AsyncPending, Tasks, distinct, parted
+from proctor_client.pending import AsyncPending, distinct, parted
 from proctor_client.reporting import PREFIX, Reporter
 
 
@@ -32,6 +33,7 @@ class AsyncSession(Keeper[AsyncSandbox]):
     """Session for event loops. `tags`, `ttl_seconds`, `limits` and `job` apply to each sandbox.
 
     Each submitted execution is a task, and their number is unlimited.
+
     log_metrics, and the end of the session, report the counts to the active wandb run. With
     `report_to=["wandb"]` a warning is logged if there is no active run; with `[]` the session never
     reports.
@@ -78,7 +80,7 @@ class AsyncSession(Keeper[AsyncSandbox]):
         stdin: str = "",
         timeout_seconds: float | None = None,
     ) -> AsyncPending:
-        """Run AsyncSandbox.exec in the background."""
+        """Run AsyncSandbox.exec in the background. Requires a running loop."""
         self._check_open()
         exec_request(command, code, stdin, timeout_seconds)  # raises for invalid arguments
         run = partial(

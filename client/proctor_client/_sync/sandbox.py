@@ -82,6 +82,7 @@ class Sandbox(Handle):
 
         Leaving the `with` block calls this method. The method makes a few quick attempts and
         raises no ProctorError; the ttl ends a remaining sandbox.
+
         A first Ctrl-C during the call waits for the clean-up; a second Ctrl-C ends the call.
         """
         try:

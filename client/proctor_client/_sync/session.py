@@ -20,12 +20,13 @@ from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
+from proctor_client._background import Threads
 from proctor_client._keeper import Keeper
 from proctor_client._runtime import for_each, unshielded
 from proctor_client._sandbox_calls import AnyLimits, SandboxOptions, exec_request
 from proctor_client._sync.client import Client
 from proctor_client._sync.sandbox import Sandbox
-from proctor_client.pending import Pending, Threads, distinct, parted
+from proctor_client.pending import Pending, distinct, parted
 from proctor_client.reporting import PREFIX, Reporter
 
 
@@ -33,6 +34,7 @@ class Session(Keeper[Sandbox]):
     """Session for threads. `tags`, `ttl_seconds`, `limits` and `job` apply to each sandbox.
 
     At most `max_parallel` submitted executions run at once.
+
     log_metrics, and the end of the session, report the counts to the active wandb run. With
     `report_to=["wandb"]` a warning is logged if there is no active run; with `[]` the session never
     reports.
