@@ -13,6 +13,7 @@ from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
 from pydantic import SecretStr
 
 from proctor_service import server as serving
+from proctor_service.api import body as bodies
 from proctor_service.api import connection as connections
 from proctor_service.api import heads
 from proctor_service.settings import Settings
@@ -147,6 +148,27 @@ def test_a_trailer_adds_no_field_to_the_head() -> None:
             b"0\r\nAuthorization: Bearer secret\r\n\r\n"
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_connection_ends_though_a_body_comes_after_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 1)
+    settings = Settings(tokens=SecretStr('{"us": "secret"}'))
+    with running_service(settings) as service, connect(service) as connection:
+        connection.sendall(START + b"Content-Length: 2\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        connection.sendall(b"{}")
+        assert everything(connection) == b""
+
+
+def test_a_body_that_does_not_come_is_a_408(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.25)
+    with connect(service) as connection:
+        connection.sendall(START + b"Content-Length: 10\r\n\r\n{")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(service: Service) -> None:

@@ -166,6 +166,18 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if self._refusal is None and not self.transport.is_closing():
                 self._count(len(piece))
+        self._keep_alive_for_a_while()
+
+    def _keep_alive_for_a_while(self) -> None:
+        """Limit the time of an answered connection; uvicorn ends the limit at any further byte.
+
+        A body that comes after its answer, such as a 401, would leave the connection open for ever.
+        """
+        answered = self.cycle is not None and self.cycle.response_complete
+        if answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _count(self, length: int) -> None:
         """Count the bytes of unfinished heads and trailers, without whole heads and bodies."""
