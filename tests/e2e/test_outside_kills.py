@@ -136,6 +136,11 @@ OWN_ACTS = {
         "fcntl.fcntl(read, 10, 9)\nflags = fcntl.fcntl(read, fcntl.F_GETFL)\n"
         "fcntl.fcntl(read, fcntl.F_SETFL, flags | os.O_ASYNC)\nos.write(write, b'x')\nwhile True: pass"
     ),
+    "first_thread": (
+        "import ctypes, os, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)"
+    ),
     "timer": (
         "import ctypes\nlibc = ctypes.CDLL(None)\n"
         "event = (ctypes.c_int * 16)(0, 0, 9, 0)\ntimer = ctypes.c_void_p()\n"
