@@ -65,7 +65,7 @@ def _bearer(authorizations: list[str]) -> bytes | None:
     if len(authorizations) != 1:
         return None
     scheme, _, token = authorizations[0].partition(" ")
-    return token.strip().encode("latin-1") if scheme.lower() == "bearer" else None
+    return token.strip(" \t").encode("latin-1") if scheme.lower() == "bearer" else None
 
 
 def _token_in_path(scope: Scope) -> bytes | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -25,7 +25,7 @@ from proctor_client.wire import (
     Submission,
 )
 from proctor_service.api.rewards.slices import Pacer, SlicedJson
-from proctor_service.errors import InvalidRequest, TooLarge
+from proctor_service.errors import BodyTooSlow, InvalidRequest, TooLarge
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,11 +35,16 @@ MOST_LISTED = MAX_SUBMISSIONS
 CASES: tuple[tuple[str, type[BaseModel]], ...] = (("calls", Call), ("stdio", StdioCase))
 DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
+SILENT_SECONDS = 60.0
+"""Longest wait for the next bytes of a body; a client without a connection sends none, for ever."""
 MEBIBYTE = 1024 * 1024
 
 
 async def read_body(request: Request, max_mb: int) -> bytearray:
-    """Return the whole body. Raises TooLarge if the body is longer than `max_mb`.
+    """Return the whole body.
+
+    Raises TooLarge if the body is longer than `max_mb`, and BodyTooSlow after SILENT_SECONDS
+    without a byte.
 
     The rest of a too large body is read and discarded, within bounds: most clients send the whole
     body before they read, and would otherwise see a connection reset instead of the answer.
@@ -51,8 +56,9 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
+    chunks = aiter(request.stream())
     try:
-        async for chunk in request.stream():
+        while (chunk := await _next(chunks)) is not None:
             if len(body) + len(chunk) > most:
                 body = bytearray()
                 await _discard(request, most * DISCARDED_TIMES)
@@ -61,6 +67,16 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     return body
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next bytes of a body, or None at the end. Raises BodyTooSlow."""
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            return await anext(chunks, None)
+    except TimeoutError:
+        message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
+        raise BodyTooSlow(message) from None
 
 
 async def _discard(request: Request, most: int) -> None:

@@ -28,6 +28,8 @@ T = TypeVar("T")
 PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
 MOST_DISCARDED_BYTES = 1024 * 1024
+MOST_PIPELINED = 32
+"""Requests behind the answered request of a connection; parsing more would hold up the loop."""
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
@@ -125,6 +127,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._reads_head = False
         self._progressed = False
         self._head_bytes = 0
+        self._fields = 0
+        self._running: RequestResponseCycle | None = None
         self._refusal: Refusal | None = None
         self._discarded_bytes = 0
 
@@ -141,9 +145,15 @@ class HttpProtocol(HttpToolsProtocol):
             self.refuse(Busy(f"more than {self._most_connections} connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and end the running request's work.
+
+        uvicorn tells only the newest request, and pipelined requests may follow the running one.
+        """
         self._heads.remove(self)
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse the received bytes in pieces, with a check of the bounds after each piece."""
@@ -156,6 +166,18 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if self._refusal is None and not self.transport.is_closing():
                 self._count(len(piece))
+        self._keep_alive_for_a_while()
+
+    def _keep_alive_for_a_while(self) -> None:
+        """Limit the time of an answered connection; uvicorn ends the limit at any further byte.
+
+        A body that comes after its answer, such as a 401, would leave the connection open for ever.
+        """
+        answered = self.cycle is not None and self.cycle.response_complete
+        if answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _count(self, length: int) -> None:
         """Count the bytes of unfinished heads and trailers, without whole heads and bodies."""
@@ -174,7 +196,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin a head."""
         super().on_message_begin()
         self._reads_head = True
-        self._head_bytes = 0
+        self._head_bytes = self._fields = 0
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the request's target. Raises ValueError if too long, to end parsing."""
@@ -183,13 +205,18 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head or trailer. Raises ValueError beyond bounds, to end parsing."""
+        """Take a field of the head. Raises ValueError beyond bounds, to end parsing.
+
+        A field of a trailer counts, and is ignored: proxies check only the head.
+        """
         self._head_bytes += len(name) + len(value) + _FIELD_BYTES
         self._check_head()
-        if len(self.headers) >= MOST_FIELDS:
+        self._fields += 1
+        if self._fields > MOST_FIELDS:
             self._refusal = too_many_fields()
             raise ValueError("too many fields")
-        super().on_header(name, value)
+        if self._reads_head:
+            super().on_header(name, value)
 
     def _check_head(self) -> None:
         if self._head_bytes > MOST_HEAD_BYTES:
@@ -199,8 +226,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin a request. Raises ValueError for a body after `Upgrade`, which is ambiguous.
 
-        The parser would report an empty body, and parse the real body as the next request.
+        The parser would report an empty body, and parse the real body as the next request. Raises
+        ValueError for too many pipelined requests, too: the last answer then closes the connection.
         """
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise ValueError("too many pipelined requests")
         names = {name for name, _ in self.headers}
         if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
             raise ValueError("a body behind Upgrade")
@@ -221,6 +251,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the work for a request; closing the connection ends an answer to HTTP/1.0."""
+        self._running = cycle
         serving: Any = _unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
         super()._start_asgi_task(cycle, serving)
 
