@@ -170,14 +170,30 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     return sum(share or 0 for share in shares) > limit_mb * (1 << 20)
 
 
+def memory_directory(pid: int) -> str:
+    """Return the /proc directory that shows a process's memory.
+
+    Usually the process's own; a first thread that has exited shows no memory, and others may live.
+    """
+    own = f"/proc/{pid}"
+    if not _has_no_memory(own):
+        return own
+    others = (f"{own}/task/{thread}" for thread in threads(pid))
+    return next((each for each in others if not _has_no_memory(each)), own)
+
+
+def _has_no_memory(directory: str) -> bool:
+    return read(f"{directory}/statm").startswith(b"0 ")
+
+
 def _resident_bytes(pid: int) -> int:
-    words = read(f"/proc/{pid}/statm").split()
+    words = read(f"{memory_directory(pid)}/statm").split()
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
 
 def _proportional_bytes(pid: int) -> int | None:
     """Return the proportional set size; None if unreadable, 0 once the process is gone."""
-    for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read(f"{memory_directory(pid)}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
     return None if _resident_bytes(pid) else 0

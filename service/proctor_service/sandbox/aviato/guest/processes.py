@@ -123,7 +123,7 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
 
 def _resident_bytes(pid: int) -> int:
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
+        with open(f"{procfs.memory_directory(pid)}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0
