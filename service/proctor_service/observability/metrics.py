@@ -26,9 +26,9 @@ from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
+from proctor_service.scheduling.capacity import Rate
 from proctor_service.scheduling.job_counts import OTHER, JobTable
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.scheduling.rate import Rate
 
 MOST_SIGNALS = 64
 CLIENT_GONE_STATUS = 499  # nginx's status for a client that disconnected before its answer

@@ -1,36 +1,152 @@
-"""Retries for work with a sandbox that was lost through no act of its program."""
+"""Attempts at work in a sandbox, and the exclusive turns of last attempts.
+
+In an exclusive turn, the queue gives no tickets, so a single ticket is in use alone. Turns come in
+sequence. Before a turn the queue drains, which delays all other waiters. So draining and turns
+together take at most a quarter of the time in which other waiters exist, for any number of requested
+turns. The queue gives up draining after a patience time, and pauses before the next try: a ticket in
+use for an hour delays no other ticket for an hour. After each failed try the patience doubles, so a
+turn comes even if all tickets are in use for long.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeVar
 
-from proctor_service.errors import SandboxLost, SandboxUnavailable
-from proctor_service.scheduling.queue import Ticket
+from proctor_service.errors import DeadlinePassed, SandboxLost, SandboxUnavailable
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3
+FIRST_PATIENCE_SECONDS = 10.0
+_REST = 3.0  # minimum time between two delays of other waiters, as a multiple of the last delay
+
+
+class Ticket(Protocol):
+    """Ticket of the queue."""
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Wait for an exclusive turn, and end the turn with the block."""
 
 
 async def attempted(
-    work: Callable[[], Awaitable[T]], ticket: Ticket, evaluation_id: str | None = None
+    work: Callable[[], Awaitable[T]],
+    ticket: Ticket,
+    evaluation_id: str | None = None,
+    deadline: float | None = None,
+    doing: str = "was judged",
 ) -> T:
     """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
 
-    `work` gets three attempts. The last attempt runs alone: all other tickets are returned first.
-    So a shortage caused by several programs together, for example of the machine's memory, is gone
-    by then. Other errors are raised at once. Raises SandboxLost and SandboxUnavailable after the
-    last attempt.
+    `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
+    tickets are returned first. So a shortage caused by several programs together, for example of
+    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
+    SandboxUnavailable after the last attempt, and DeadlinePassed.
     """
-    for attempt in range(1, MOST_ATTEMPTS):
-        try:
-            return await work()
-        except (SandboxLost, SandboxUnavailable) as lost:
-            fields = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
-            log.warning("trying once more: %s", lost.reason, extra=fields)
-    async with ticket.alone():
-        return await work()
+    try:
+        async with asyncio.timeout_at(deadline) as limit:
+            for attempt in range(1, MOST_ATTEMPTS):
+                try:
+                    return await work()
+                except (SandboxLost, SandboxUnavailable) as lost:
+                    why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
+                    log.warning("trying once more: %s", lost.reason, extra=why)
+            async with ticket.alone():
+                return await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DeadlinePassed(f"the deadline passed while it {doing}") from None
+
+
+class ExclusiveTurns:
+    """Waiters for an exclusive turn, and the state of draining.
+
+    `resume`: called when the queue gives up draining, and gives tickets again.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], resume: Callable[[], None], patience_seconds: float
+    ) -> None:
+        self._clock = clock
+        self._resume = resume
+        self._first_patience_seconds = patience_seconds
+        self._patience_seconds = patience_seconds
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._is_on = False
+        self._held_up_since: float | None = None
+        self._rests_until = clock()
+        self._giving_up: asyncio.TimerHandle | None = None
+
+    def join(self) -> asyncio.Future[None]:
+        """Add a waiter for a turn; the returned future is done when the turn begins."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def leave(self, waiter: asyncio.Future[None]) -> None:
+        """Remove a waiter, cancelled before its turn."""
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        if not self._waiters and not self._is_on:
+            self._end_draining()
+
+    def holds_up(self) -> bool:
+        """Return True if the next ticket must wait for a turn; may start draining.
+
+        Called only if a waiter for the ticket exists.
+        """
+        if self._is_on or self._held_up_since is not None:
+            return True
+        now = self._clock()
+        if not self._waiters or now < self._rests_until:
+            return False
+        self._held_up_since = now
+        loop = asyncio.get_running_loop()
+        self._giving_up = loop.call_later(self._patience_seconds, self._give_up)
+        return True
+
+    def begin(self) -> bool:
+        """Give the turn to the first waiter; the caller ensures that all tickets are returned.
+
+        Return False without a waiter, or during a turn.
+        """
+        while self._waiters and self._waiters[0].done():  # cancelled, but `leave` follows later
+            self._waiters.popleft()
+        if self._is_on or not self._waiters:
+            return False
+        since = self._held_up_since
+        self._end_draining()
+        self._held_up_since = self._clock() if since is None else since
+        self._is_on = True
+        self._waiters.popleft().set_result(None)
+        return True
+
+    def end(self) -> None:
+        """End the turn."""
+        self._is_on = False
+        self._patience_seconds = self._first_patience_seconds
+        self._rest()
+
+    def _give_up(self) -> None:
+        self._patience_seconds *= 2
+        self._rest()
+        self._resume()
+
+    def _rest(self) -> None:
+        assert self._held_up_since is not None, "others were held up"
+        now = self._clock()
+        self._rests_until = now + _REST * (now - self._held_up_since)
+        self._end_draining()
+
+    def _end_draining(self) -> None:
+        self._held_up_since = None
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None

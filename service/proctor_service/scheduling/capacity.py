@@ -1,4 +1,4 @@
-"""Capacity of the queue: total, units held per tenant and job, and time until units come free.
+"""Capacity of the queue: total, units held per tenant and job, and the rate of returns.
 
 A flood from a single tenant or job must leave capacity for the rest, since the fair order acts only
 on accepted requests. So the free capacity for other tenants must be at least a sixteenth of a
@@ -9,12 +9,12 @@ sixteenth of a job's held units.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
 from proctor_service.errors import BatchTooLarge, Busy
-from proctor_service.scheduling.rate import Rate
 
+WINDOW_SECONDS = 10
 HELD_FOR_EACH_FREE = 16
 SHORTEST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
@@ -28,6 +28,42 @@ NOBODY: Whose = ("", "")
 def retry_seconds(seconds: float) -> float:
     """Limit a retry time to the range of 1 to 60 seconds."""
     return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
+
+
+class Rate:
+    """Counter of events in buckets of a second; `per_second` is the mean over the window."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._window_seconds = window_seconds
+        self._begun = clock()
+        self._buckets: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int = 1) -> None:
+        """Count events that happen now."""
+        second = int(self._clock())
+        if self._buckets and self._buckets[-1][0] == second:
+            count += self._buckets.pop()[1]
+        self._buckets.append((second, count))
+        while self._buckets[0][0] < second - self._window_seconds:
+            self._buckets.popleft()
+
+    def count(self, seconds: int | None = None) -> int:
+        """Return the number of events within the window, or within its last `seconds`."""
+        first = int(self._clock()) - (seconds or self._window_seconds)
+        return sum(count for second, count in self._buckets if second >= first)
+
+    def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
+        """Return the mean rate over the window or the last `seconds`.
+
+        If the counter is younger, the mean covers its age. `since`: start of the time that counts
+        for the mean, for example the start of load.
+        """
+        begun = self._begun if since is None else max(self._begun, since)
+        age_seconds = max(self._clock() - begun, 1.0)
+        return self.count(seconds) / min(age_seconds, float(seconds or self._window_seconds))
 
 
 class Places:
