@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proctor_client.wire import CacheResult, Priority
+from proctor_client.wire import CacheResult, Priority, Scoring
 from proctor_service.errors import Failure, JudgeFailed
-from proctor_service.judge.submission import Judgement, Submission, reward
+from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
@@ -129,6 +129,22 @@ class Evaluator:
             log.exception("the judge failed", extra={"evaluation_id": item.evaluation_id})
             message = f"a fault of the service; its log has it under {item.evaluation_id}"
             raise JudgeFailed(message) from error
+
+
+def reward(judgement: Judgement, scoring: Scoring) -> float:
+    """Return the reward of a judgement: the only place where a verdict becomes a number.
+
+    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
+
+    A grader without countable tests (`exec`, `command`) counts as one test.
+    """
+    if judgement.verdict == "passed":
+        return 1.0
+    if scoring == "all" or judgement.total == 0:
+        return 0.0
+    # A verdict other than `passed` never earns the full reward, even if each test passed before
+    # the program's failure.
+    return min(judgement.passed, judgement.total - 1) / judgement.total
 
 
 def _log_details(item: Item, outcome: Outcome) -> None:

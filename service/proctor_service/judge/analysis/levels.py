@@ -7,8 +7,6 @@ shared   one sandbox: test code runs in the submission's process, as in plain Py
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,8 +21,6 @@ from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 from proctor_service.judge.analysis.values import Objects
 
 Level = Literal["calls", "values", "shared"]
-
-_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,41 +61,6 @@ class Analysis:
     tests: tuple[TestSource, ...]
     plan: Plan | None = None
     rewritten: Rewritten | None = None
-
-
-class Analyser:
-    """Analyser of graders with a cache of recent analyses: a group shares its tests."""
-
-    def __init__(self, remembered: int = 2048) -> None:
-        self._remembered = remembered
-        self._known: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
-
-    def analyse(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-        """Return the analysis of a grader's tests; with `calls` false, skip the level `calls`.
-
-        Raises InvalidTask for broken tests.
-        """
-        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
-        known = self._known.get(key)
-        if known is not None:
-            self._known.move_to_end(key)
-            return known
-        known = analyse(grader, calls=calls)
-        if _suite_bytes(grader) <= _MAX_REMEMBERED_BYTES:
-            self._known[key] = known
-        if len(self._known) > self._remembered:
-            self._known.popitem(last=False)
-        return known
-
-    async def analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-        """Return the result of `analyse`; a thread analyses a large suite, for seconds perhaps."""
-        if _suite_bytes(grader) > _MAX_REMEMBERED_BYTES:
-            return await asyncio.to_thread(analyse, grader, calls=calls)
-        return self.analyse(grader, calls=calls)
-
-
-def _suite_bytes(grader: AssertsGrader) -> int:
-    return sum(map(len, grader.tests)) + len(grader.setup)
 
 
 def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:

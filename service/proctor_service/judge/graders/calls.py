@@ -11,12 +11,11 @@ import json
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
-from proctor_service.judge import compare
-from proctor_service.judge.frames import Raised, Said, understand
-from proctor_service.judge.graders.answers import NOT_REACHED, conclude
+from proctor_service.judge.graders.asserts_calls import shown
 from proctor_service.judge.json_answers import is_answer
 from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Backend
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
@@ -64,7 +63,7 @@ def _problem(
         return None
     if not describe:
         return _NOT_DESCRIBED
-    text = f"{_shown(grader.entry_point, case)} returned {compare.shown(answer)}"
+    text = f"{_shown(grader.entry_point, case)} returned {shown(answer)}"
     if grader.reveal:
         text += f", and not {json.dumps(case.expected)[:300]}"
     return Raised("failed", text)

@@ -23,11 +23,10 @@ from proctor_client.wire import (
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
 from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.frames import understand
-from proctor_service.judge.graders import answers
-from proctor_service.judge.run import Run, message, python_message, run, with_files
+from proctor_service.judge.run import Run, message, python_message, run, text_of, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
+from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Backend, Usage
 from proctor_service.settings.languages import Language
 
@@ -82,23 +81,20 @@ async def judge_exec(
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
-    tried: tuple[str, ...] = ()
-    unreported = ""
+    evidence: dict[str, object] = {}
     if program.argv is None:
         said = understand(finished.lines)
         said.forged = said.forged or said.reached not in (None, end)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", "the program left before its end"
-        tried = answers.signals(said, verdict)
-        unreported = answers.unreported(finished, said)
+        evidence = verdicts.evidence(finished, said, verdict)
     judgement = finished.judgement(
         verdict,
-        unreported=unreported,
         passed=int(verdict == "passed"),
         total=1,
         message=text,
         integrity="in_process",
-        hack_signals=tried,
+        **evidence,
     )
     return replace(judgement, usage=program.compiling + judgement.usage)
 
@@ -182,7 +178,7 @@ async def prepare(
     compiled = await run(backend, job, submission.limits, state=submission.state)
     if _not_started(compiled):
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
-    limited = verdicts.of_limit(compiled.ended)
+    limited = verdicts.LIMITS.get(compiled.ended.ending)
     if limited is not None:
         return compiled.judgement(limited[0], message=f"while compiling: {limited[1]}")
     try:
@@ -197,7 +193,7 @@ async def prepare(
         case ["compiled", 0, dict()]:
             return compiled.judgement("output_limit", message="what the compiler made is too large")
         case ["compiled", int(), dict()]:
-            text = verdicts.text_of(compiled.ended.stderr)
+            text = text_of(compiled.ended.stderr)
             return compiled.judgement("syntax_error", message=text[-4000:])
     verdict, text = verdicts.of_silence(compiled.ended)
     return compiled.judgement(verdict, message=f"while compiling: {text}")
@@ -207,7 +203,7 @@ def _ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
     """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
-    limited = verdicts.of_limit(finished.ended)
+    limited = verdicts.LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     said = understand(finished.lines)
@@ -258,6 +254,6 @@ def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> 
     return finished.judgement(
         verdict,
         message=text,
-        stdout=verdicts.text_of(out[:room]),
+        stdout=text_of(out[:room]),
         truncated=finished.ended.truncated or len(out) > room,
     )
