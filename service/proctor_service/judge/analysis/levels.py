@@ -74,16 +74,16 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
     if grader.integrity == "in_process":
         return Analysis("shared", "the grader asks for it", tests)
-    more = "a result that only numpy or an interpreter beside the tests can compare"
-    if calls:
-        try:
-            plan = plan_calls(suite, names)
-            return Analysis("calls", "calls and conditions on their results", tests, plan)
-        except NotPlannable as error:
-            more = str(error)
+    try:
+        plan = plan_calls(suite, names)
+        more = "a result that only numpy or an interpreter beside the tests can compare"
+    except NotPlannable as error:
+        plan, more = None, str(error)
+    if plan is not None and calls:
+        return Analysis("calls", "calls and conditions on their results", tests, plan)
     objects = Objects(suite, names)
     # Two sandboxes always suffice for a suite of calls, for any results.
-    reason = why_shared(suite, objects) if calls or not _is_plannable(suite, names) else None
+    reason = None if plan is not None else why_shared(suite, objects)
     if reason is None:
         try:
             return _with_values(suite, names, objects, tests, more)
@@ -92,14 +92,6 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("shared", reason, tests)
-
-
-def _is_plannable(suite: Suite, names: Names) -> bool:
-    try:
-        plan_calls(suite, names)
-    except NotPlannable:
-        return False
-    return True
 
 
 def _with_values(

@@ -117,7 +117,9 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
 
         def result(number: int) -> Any:
             if number not in known:
-                known[number] = _decode(answers[number])
+                if len(answers[number]) > _LARGEST_PARSED_BYTES:
+                    raise NotDecidable("a large value")
+                known[number] = _plain(values.loads(answers[number]))
             return known[number]
 
         return bool(check.formula(result))
@@ -161,12 +163,6 @@ def shown(line: bytes) -> str:
         return "an array"
     except (ValueError, RecursionError):
         return "a value"
-
-
-def _decode(line: bytes) -> Any:
-    if len(line) > _LARGEST_PARSED_BYTES:
-        raise NotDecidable("a large value")
-    return _plain(values.loads(line))
 
 
 def _truth(line: bytes) -> bool:

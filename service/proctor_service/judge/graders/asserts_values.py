@@ -176,7 +176,6 @@ def _conclude(
         total=counted.total,
         failures=counted.failures,
         message=text,
-        integrity="separated",
         hack_signals=("early_exit",) if verdict == "early_exit" else (),
         usage=finished.ended.usage + tests_ended.usage,
         **output,

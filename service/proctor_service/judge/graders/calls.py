@@ -31,17 +31,13 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
     job = python_message(submission, "calls", calls=calls, imports=[], plain_arrays=True)
     finished = await run(backend, job, submission.limits, state=submission.state)
     said = understand(finished.lines, len(calls))
-    return conclude(finished, said, await _tests(said, grader))
-
-
-async def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
-    """Return each case and its problem. Large results are compared in a thread."""
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
-        return _compared(said, grader)
-    return await asyncio.to_thread(_compared, said, grader)
+        return conclude(finished, said, _tests(said, grader))
+    return conclude(finished, said, await asyncio.to_thread(_tests, said, grader))
 
 
-def _compared(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
+def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
+    """Return each case and its problem; the problem of a passed case is None."""
     tests: list[tuple[str, Raised | None]] = []
     told = 0
     for index, case in enumerate(grader.cases):

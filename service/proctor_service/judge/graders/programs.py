@@ -30,7 +30,7 @@ from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Backend, Usage
 from proctor_service.settings.languages import Language
 
-NOT_STARTED = b'["not started"]'
+NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
@@ -63,7 +63,7 @@ class Program:
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
         finished = await run(backend, job, limits, keep_stdout_bytes, state, is_script)
-        if self.argv is not None and "/" not in self.argv[0] and _not_started(finished):
+        if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
         return finished
 
@@ -123,7 +123,10 @@ async def judge_stdio(
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
         finished = await program.run(backend, program.job(case.stdin), keep)
         usage = usage + finished.ended.usage
-        verdict, text = await _in_thread_if_long(finished, case, grader)
+        if len(finished.ended.stdout) <= _SHORT_BYTES:
+            verdict, text = _judge_case(finished, case, grader)
+        else:  # in a thread, so the event loop stays free
+            verdict, text = await asyncio.to_thread(_judge_case, finished, case, grader)
         wasted += finished.ended.usage.idle_seconds
         if verdict == "passed":
             passed += 1
@@ -176,7 +179,7 @@ async def prepare(
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
     compiled = await run(backend, job, submission.limits, state=submission.state)
-    if _not_started(compiled):
+    if NOT_STARTED in compiled.lines:
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
     limited = verdicts.LIMITS.get(compiled.ended.ending)
     if limited is not None:
@@ -214,23 +217,9 @@ def _ended_well(
         return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
     if code is None:
         return verdicts.of_silence(finished.ended)
-    if _not_started(finished):
+    if NOT_STARTED in finished.lines:
         return "runtime_error", "the command was not found"
     return otherwise, f"the program ended with code {code}"
-
-
-def _not_started(finished: Run) -> bool:
-    """Tell whether the runner reported a missing program; a started program cannot report this."""
-    return NOT_STARTED in finished.lines
-
-
-async def _in_thread_if_long(
-    finished: Run, case: StdioCase, grader: StdioGrader
-) -> tuple[Verdict, str]:
-    """Return the case's verdict. A thread compares long output, so the event loop stays free."""
-    if len(finished.ended.stdout) <= _SHORT_BYTES:
-        return _judge_case(finished, case, grader)
-    return await asyncio.to_thread(_judge_case, finished, case, grader)
 
 
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
