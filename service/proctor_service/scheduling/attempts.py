@@ -68,12 +68,14 @@ async def attempted(
 class ExclusiveTurns:
     """Waiters for an exclusive turn, and the state of draining.
 
+    `wanted`: true while a waiter exists, and during a turn.
     `resume`: called when the queue gives up draining, and gives tickets again.
     """
 
     def __init__(
         self, clock: Callable[[], float], resume: Callable[[], None], patience_seconds: float
     ) -> None:
+        self.wanted = False
         self._clock = clock
         self._resume = resume
         self._first_patience_seconds = patience_seconds
@@ -88,6 +90,7 @@ class ExclusiveTurns:
         """Add a waiter for a turn; the returned future is done when the turn begins."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        self.wanted = True
         return waiter
 
     def leave(self, waiter: asyncio.Future[None]) -> None:
@@ -95,6 +98,7 @@ class ExclusiveTurns:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         if not self._waiters and not self._is_on:
+            self.wanted = False
             self._end_draining()
 
     def holds_up(self) -> bool:
@@ -131,6 +135,7 @@ class ExclusiveTurns:
     def end(self) -> None:
         """End the turn."""
         self._is_on = False
+        self.wanted = bool(self._waiters)
         self._patience_seconds = self._first_patience_seconds
         self._rest()
 

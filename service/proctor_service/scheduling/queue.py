@@ -112,7 +112,8 @@ class Reservation:
 
     def close(self) -> None:
         """Return the units that are left."""
-        self.give_back(self.left)
+        if self.left:
+            self.give_back(self.left)
 
 
 class FairQueue:
@@ -271,7 +272,7 @@ class FairQueue:
 
     def _dispatch(self) -> None:
         while self.busy < self.slots + self._lent and self._order.count:
-            if self._exclusive.holds_up():
+            if self._exclusive.wanted and self._exclusive.holds_up():
                 break
             taken = self._order.pop_next()
             if taken is None:
@@ -279,7 +280,7 @@ class FairQueue:
             waiter, guess_seconds = taken
             self._add_busy(1)
             waiter.set_result(guess_seconds)
-        if not self.busy and self._exclusive.begin():
+        if not self.busy and self._exclusive.wanted and self._exclusive.begin():
             self._add_busy(1)
         if not self._order.count:
             self._waiting_since = None
