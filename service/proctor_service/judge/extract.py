@@ -122,7 +122,8 @@ def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
     found: str | None = None
     opened: int | None = None
     for match in deque(tag.finditer(text), MAX_MARKS):
-        if _is_inline(text, match):
+        before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+        if before == after and before in _QUOTES:  # a mention of the tag
             continue
         if not match.group(1):
             opened = match.end()
@@ -130,19 +131,10 @@ def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
             start, opened = opened, None
             if found is None or not _is_blank(text, start, match.start()):
                 found = text[start : match.start()]
-    return None if found is None else _peel(found, language)
-
-
-def _is_inline(text: str, match: re.Match[str]) -> bool:
-    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    return before == after and before in _QUOTES
-
-
-def _peel(block: str, language: str) -> str:
-    if recognition.is_program(block.strip(), language):
-        return block
-    fenced = _best_fence(block, language)
-    return block if fenced is None else fenced
+    if found is None or recognition.is_program(found.strip(), language):
+        return found
+    fenced = _best_fence(found, language)
+    return found if fenced is None else fenced
 
 
 # ---------------------------------------------------------------- fences

@@ -87,11 +87,7 @@ def message(kind: str, **fields: object) -> bytes:
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
     """Return the job of running a Python submission: `calls`, `script` or `serve`."""
     return message(
-        "python",
-        mode=mode,
-        source=submission.source,
-        files=dict(submission.files),
-        **fields,
+        "python", mode=mode, source=submission.source, files=dict(submission.files), **fields
     )
 
 

@@ -68,8 +68,8 @@ async def attempted(
 class ExclusiveTurns:
     """Waiters for an exclusive turn, and the state of draining.
 
-    `wanted`: true while a waiter exists, and during a turn.
-    `resume`: called when the queue gives up draining, and gives tickets again.
+    `wanted`: true while a waiter exists, and during a turn. `resume`: called when the queue gives
+    up draining, and gives tickets again.
     """
 
     def __init__(

@@ -28,11 +28,7 @@ class Cache(Generic[T]):
     """Least-recently-used results by key, bounded by entries and by bytes."""
 
     def __init__(
-        self,
-        max_entries: int,
-        max_bytes: int,
-        size_bytes: Callable[[T], int],
-        deadlines: Deadlines,
+        self, max_entries: int, max_bytes: int, size_bytes: Callable[[T], int], deadlines: Deadlines
     ) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes

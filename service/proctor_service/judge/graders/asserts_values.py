@@ -156,11 +156,7 @@ def _check_task(reports: _Reports) -> None:
 
 
 def _conclude(
-    finished: Run,
-    tests_ended: Ended,
-    reports: _Reports,
-    grader: AssertsGrader,
-    tests: Rewritten,
+    finished: Run, tests_ended: Ended, reports: _Reports, grader: AssertsGrader, tests: Rewritten
 ) -> Judgement:
     counted = verdicts.count_tests(
         (test[:300] if grader.reveal else f"test {index}", reports.problem(index))

@@ -69,10 +69,7 @@ class Program:
 
 
 async def judge_exec(
-    submission: Submission,
-    grader: ExecGrader,
-    backend: Backend,
-    languages: Mapping[str, Language],
+    submission: Submission, grader: ExecGrader, backend: Backend, languages: Mapping[str, Language]
 ) -> Judgement:
     """Judge a program by its exit: the program must reach its end, with code 0."""
     program = await prepare(submission, backend, languages)
@@ -100,10 +97,7 @@ async def judge_exec(
 
 
 async def judge_stdio(
-    submission: Submission,
-    grader: StdioGrader,
-    backend: Backend,
-    languages: Mapping[str, Language],
+    submission: Submission, grader: StdioGrader, backend: Backend, languages: Mapping[str, Language]
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits.
 
@@ -159,11 +153,7 @@ async def judge_command(
     finished = await run(backend, job, limits, state=state, says_began=False)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
-        verdict,
-        passed=int(verdict == "passed"),
-        total=1,
-        message=text,
-        integrity="in_process",
+        verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"
     )
 
 
