@@ -150,20 +150,21 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     Only the first line can report these failures, because our runner always writes first.
     """
     lines = finished.lines
-    if lines and lines[0] == _BEGAN:
+    first = lines[0] if lines else b""
+    if first == _BEGAN:
         fault = _second_item(lines[-1], b'["broken",')
         return replace(
             finished, lines=lines[1:] if fault is None else lines[1:-1], fault=fault or ""
         )
-    why = _second_item(lines[0], b'["unfit",') if lines else None
+    why = _second_item(first, b'["unfit",')
     if why is not None:
         text = f"its files could not be put in place: {why}"[:2000]
         raise Unfit(finished.judgement("runtime_error", message=text))
-    why = _second_item(lines[0], b'["unusable",') if lines else None
+    why = _second_item(first, b'["unusable",')
     if why is not None:
         stderr = text_of(finished.ended.stderr)[-1000:].strip()
         raise InvalidTask(f"the tests cannot be run: {why}{stderr and chr(10)}{stderr}")
-    fault = _second_item(lines[0], b'["broken",') if lines else None
+    fault = _second_item(first, b'["broken",')
     if fault is not None:
         raise RunnerFailed(f"before the submission began:\n{fault}")
     if says_began and finished.ended.ending in ("exited", "signalled"):

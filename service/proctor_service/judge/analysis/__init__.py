@@ -6,7 +6,6 @@ The analysis reads only the tests, the setup and `entry_point`, before a submiss
     names.py      resolve names: find the submission's names, and the classes among them
     values.py     trace the expressions that hold objects made from the submission's classes
     needs.py      decide whether the tests must share the submission's process, and give the reason
-    modules.py    classify the modules that tests import
     calls.py      plan calls, and hold the variables of the tests meanwhile
     formulas.py   compile conditions on the results of calls
     literals.py   evaluate constant expressions, within bounds
