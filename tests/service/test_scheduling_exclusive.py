@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from proctor_service.errors import SandboxLost
-from proctor_service.scheduling.attempts import MOST_ATTEMPTS, ExclusiveTurns, attempted
 from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.exclusive import ExclusiveTurns
+from proctor_service.scheduling.queue import MOST_ATTEMPTS, FairQueue, Ticket, attempted
 
 FAR = 1e9
 ALONE, OTHER = "alone", "other"

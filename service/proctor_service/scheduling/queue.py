@@ -11,26 +11,44 @@ passes, or if the service drains. While the service drains, items of already beg
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from proctor_client.wire import Priority
-from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining, Failure
-from proctor_service.scheduling.attempts import FIRST_PATIENCE_SECONDS, ExclusiveTurns
-from proctor_service.scheduling.capacity import (
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    DeadlinePassed,
+    Draining,
+    Failure,
+    SandboxLost,
+    SandboxUnavailable,
+)
+from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
+from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
+from proctor_service.scheduling.fair_share import (
     NOBODY,
     RETRY_WITHOUT_RATE_SECONDS,
     WINDOW_SECONDS,
+    FairOrder,
+    Place,
     Places,
     Rate,
+    Shares,
+    Waiter,
     Whose,
     retry_seconds,
 )
-from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
-from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
 
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3
 DRAINING = "the service is stopping"
 FIRST_ESTIMATE_SECONDS = 5.0
 LEAST_ESTIMATED = 20
@@ -55,7 +73,7 @@ class Ticket:
         """Wait until all other tickets are returned, and block new tickets until the block ends.
 
         The ticket is returned during the wait, so two waiting callers never block each other.
-        `attempts.py` bounds the delay for all other tickets.
+        `exclusive.py` bounds the delay for all other tickets.
         """
         queue = self.queue
         waiter = queue._exclusive.join()
@@ -74,6 +92,36 @@ class Ticket:
             yield
         finally:
             queue._exclusive.end()
+
+
+async def attempted(
+    work: Callable[[], Awaitable[T]],
+    ticket: Ticket,
+    evaluation_id: str | None = None,
+    deadline: float | None = None,
+    doing: str = "was judged",
+) -> T:
+    """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
+
+    `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
+    tickets are returned first. So a shortage caused by several programs together, for example of
+    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
+    SandboxUnavailable after the last attempt, and DeadlinePassed.
+    """
+    try:
+        async with asyncio.timeout_at(deadline) as limit:
+            for attempt in range(1, MOST_ATTEMPTS):
+                try:
+                    return await work()
+                except (SandboxLost, SandboxUnavailable) as lost:
+                    why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
+                    log.warning("trying once more: %s", lost.reason, extra=why)
+            async with ticket.alone():
+                return await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DeadlinePassed(f"the deadline passed while it {doing}") from None
 
 
 class SlotTime:

@@ -1,68 +1,20 @@
-"""Attempts at work in a sandbox, and the exclusive turns of last attempts.
+"""Exclusive turns: times in which the queue gives no tickets, so a single ticket is in use alone.
 
-In an exclusive turn, the queue gives no tickets, so a single ticket is in use alone. Turns come in
-sequence. Before a turn the queue drains, which delays all other waiters. So draining and turns
-together take at most a quarter of the time in which other waiters exist, for any number of requested
-turns. The queue gives up draining after a patience time, and pauses before the next try: a ticket in
-use for an hour delays no other ticket for an hour. After each failed try the patience doubles, so a
-turn comes even if all tickets are in use for long.
+Turns come in sequence. Before a turn the queue drains, which delays all other waiters. So draining
+and turns together take at most a quarter of the time in which other waiters exist, for any number
+of requested turns. The queue gives up draining after a patience time, and pauses before the next
+try: a ticket in use for an hour delays no other ticket for an hour. After each failed try the
+patience doubles, so a turn comes even if all tickets are in use for long.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeVar
+from collections.abc import Callable
 
-from proctor_service.errors import DeadlinePassed, SandboxLost, SandboxUnavailable
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
-
-MOST_ATTEMPTS = 3
 FIRST_PATIENCE_SECONDS = 10.0
 _REST = 3.0  # minimum time between two delays of other waiters, as a multiple of the last delay
-
-
-class Ticket(Protocol):
-    """Ticket of the queue."""
-
-    def alone(self) -> AbstractAsyncContextManager[None]:
-        """Wait for an exclusive turn, and end the turn with the block."""
-
-
-async def attempted(
-    work: Callable[[], Awaitable[T]],
-    ticket: Ticket,
-    evaluation_id: str | None = None,
-    deadline: float | None = None,
-    doing: str = "was judged",
-) -> T:
-    """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
-
-    `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
-    tickets are returned first. So a shortage caused by several programs together, for example of
-    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
-    SandboxUnavailable after the last attempt, and DeadlinePassed.
-    """
-    try:
-        async with asyncio.timeout_at(deadline) as limit:
-            for attempt in range(1, MOST_ATTEMPTS):
-                try:
-                    return await work()
-                except (SandboxLost, SandboxUnavailable) as lost:
-                    why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
-                    log.warning("trying once more: %s", lost.reason, extra=why)
-            async with ticket.alone():
-                return await work()
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise DeadlinePassed(f"the deadline passed while it {doing}") from None
 
 
 class ExclusiveTurns:
