@@ -23,7 +23,8 @@ _REST = 3.0  # minimum time between two delays of other waiters, as a multiple o
 class ExclusiveTurns:
     """Waiters for an exclusive turn, and the state of draining.
 
-    `resume`: called when the queue gives tickets again: draining or a turn took too long.
+    `wanted`: true while a waiter exists, and during a turn. `resume`: called when the queue gives
+    tickets again: draining or a turn took too long.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class ExclusiveTurns:
         patience_seconds: float,
         longest_alone_seconds: float = LONGEST_ALONE_SECONDS,
     ) -> None:
+        self.wanted = False
         self._longest_alone_seconds = longest_alone_seconds
         self._clock = clock
         self._resume = resume
@@ -48,6 +50,7 @@ class ExclusiveTurns:
         """Add a waiter for a turn; the returned future is done when the turn begins."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        self.wanted = True
         return waiter
 
     def leave(self, waiter: asyncio.Future[None]) -> None:
@@ -55,6 +58,7 @@ class ExclusiveTurns:
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         if not self._waiters and not self._is_on:
+            self.wanted = False
             self._end_draining()
 
     def holds_up(self) -> bool:
@@ -93,6 +97,7 @@ class ExclusiveTurns:
     def end(self) -> None:
         """End the turn."""
         self._is_on = False
+        self.wanted = bool(self._waiters)
         self._patience_seconds = self._first_patience_seconds
         if self._held_up_since is not None:
             self._rest()
