@@ -21,7 +21,7 @@ from rich.table import Table
 from proctor_client import Client
 from proctor_service.cli.console import Trouble, aside, friendly, screen, service_version
 from proctor_service.cli.hacks import hacks
-from proctor_service.cli.target import connected
+from proctor_service.cli.target import AllowDegraded, Url, connected
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -71,12 +71,7 @@ def benches() -> typer.Typer:
 
 def bench(
     context: typer.Context,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The service; default: PROCTOR_URL, or the local one, or one of its own."
-        ),
-    ] = None,
+    url: Url = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="Time for each size; three batches at least.")
     ] = 5.0,
@@ -87,10 +82,7 @@ def bench(
     sizes: Annotated[
         list[int] | None, typer.Option("--size", min=1, max=4096, help="A size of batch; repeat.")
     ] = None,
-    allow_degraded: Annotated[
-        bool,
-        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000."""
     if context.invoked_subcommand is not None:

@@ -34,6 +34,15 @@ def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
     return made
 
 
+def message_of(result: wire.Result) -> str:
+    """Return the message of an error, of a result, or else of its first failed test."""
+    if result.error is not None:
+        return result.error.message
+    if result.message or not result.tests.failures:
+        return result.message
+    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
+
+
 def judged(
     client: Client,
     items: Sequence[Attempt],
