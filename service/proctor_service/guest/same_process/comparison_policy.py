@@ -16,7 +16,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from ..origins import Origins
@@ -45,21 +45,19 @@ _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 class Comparing:
     """Operations of instrumented test code: comparisons and assertions.
 
-    `tell` is called when an object is caught. `mocks`: the tests use unittest.mock, so mock objects
-    may equal anything. `failures` counts failed assertions, even if the submission catches their
-    exceptions.
+    `tell` is called when an object is caught. `texts` of the tests: if these use unittest.mock, mock
+    objects may equal anything. `failures` counts failed assertions, even if the submission catches
+    their exceptions.
     """
 
     # Slots prevent instance attributes that would shadow the methods.
     __slots__ = ("_mark", "_mocks", "_numpy", "_origins", "_tell", "failures")
 
-    def __init__(
-        self, tell: Callable[[], None], origins: Origins, *, mocks: bool, numpy: bool
-    ) -> None:
+    def __init__(self, tell: Callable[[], None], origins: Origins, texts: Collection[str]) -> None:
         self._tell = tell
         self._origins = origins
-        self._mocks = mocks
-        self._numpy = numpy
+        self._mocks = speak_of("mock", texts)
+        self._numpy = speak_of("numpy", texts)
         self._mark = f"comparing {_random.getrandbits(64)}"
         self.failures = 0
 
@@ -225,6 +223,11 @@ class Comparing:
             return not self._origins.trusted(found)
         builtin = (types.WrapperDescriptorType, types.MethodDescriptorType, type(None))
         return not isinstance(found, builtin)
+
+
+def speak_of(word: str, texts: Collection[str]) -> bool:
+    """Tell whether a word occurs in any of the texts."""
+    return any(word in text for text in texts)
 
 
 def _parts(thing: Any) -> list[Any]:

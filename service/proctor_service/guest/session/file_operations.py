@@ -31,7 +31,7 @@ def read(path: str, most_bytes: int) -> None:
                 REFUSED, f"{path}: holds {found.st_size} bytes, and {most_bytes} are read at most"
             )
         while data := os.read(descriptor, _CHUNK):
-            _write_all(1, data)
+            write_all(1, data)
     except (OSError, ValueError) as error:
         _fail_for(error, path)
 
@@ -49,7 +49,7 @@ def write(path: str) -> None:
         descriptor = os.open(draft, flags, 0o600)
         try:
             while data := os.read(0, _CHUNK):
-                _write_all(descriptor, data)
+                write_all(descriptor, data)
             os.fchmod(descriptor, mode)
             os.rename(draft, target)
         except BaseException:
@@ -110,7 +110,8 @@ class _Whole(io.FileIO):
 KINDS: dict[str, Callable[..., None]] = {"read": read, "write": write, "save": save}
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all bytes to a descriptor."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

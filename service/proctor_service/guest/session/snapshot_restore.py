@@ -15,8 +15,8 @@ from typing import Any
 
 from .. import work_files
 from ..channel import Channel
+from .file_operations import SAVED, write_all
 
-_PLACES = ("work", "home", "tmp")
 _CHUNK = 1 << 18
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -54,7 +54,7 @@ class _Incoming:
 
 
 def _unpack(archive: Any, box: str) -> None:
-    places = {f"{box}/{name}" for name in _PLACES}
+    places = {f"{box}/{name}" for name in SAVED}
     directories: dict[str, Any] = {}
     while (member := archive.next()) is not None:
         archive.members.clear()
@@ -75,7 +75,7 @@ def _unpack(archive: Any, box: str) -> None:
                 os.link(target, path, follow_symlinks=False)
     for path, member in reversed(directories.items()):
         os.utime(path, (member.mtime, member.mtime))
-        os.chmod(path, _mode(member))
+        os.chmod(path, member.mode & 0o777)
 
 
 def _way_to(name: str, box: str, places: set[str]) -> str | None:
@@ -84,7 +84,7 @@ def _way_to(name: str, box: str, places: set[str]) -> str | None:
     `places` holds the directories known to be real.
     """
     top, *parts = name.split("/")
-    if top not in _PLACES or not parts or {"", ".", ".."}.intersection(parts):
+    if top not in SAVED or not parts or {"", ".", ".."}.intersection(parts):
         return None
     path = f"{box}/{top}"
     for part in parts[:-1]:
@@ -107,15 +107,8 @@ def _write(path: str, source: Any, member: Any) -> None:
     descriptor = os.open(path, _NEW, 0o600)
     try:
         while data := source.read(_CHUNK):
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-        os.fchmod(descriptor, _mode(member))
+            write_all(descriptor, data)
+        os.fchmod(descriptor, member.mode & 0o777)
         os.utime(descriptor, (member.mtime, member.mtime))
     finally:
         os.close(descriptor)
-
-
-def _mode(member: Any) -> int:
-    mode: int = member.mode
-    return mode & 0o777
