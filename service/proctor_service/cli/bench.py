@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from proctor_client import Client
 from proctor_service.cli.console import Trouble, aside, friendly, screen, service_version
@@ -150,10 +150,9 @@ def _measure_floor(script: Path) -> float:
 
 
 def _table(turns: list[Turn], *, with_floor: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    columns = ["batch", "batches", "rewards/s", "p50 ms", "p99 ms"]
-    for column in columns + (["floor/s", "of the floor"] if with_floor else []):
-        table.add_column(column, justify="right")
+    names = ["batch", "batches", "rewards/s", "p50 ms", "p99 ms"]
+    names += ["floor/s", "of the floor"] if with_floor else []
+    table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
     for turn in turns:
         row = [f"{turn.size:,}", str(len(turn.latencies)), f"{turn.rewards_per_second:.0f}"]
         row += [f"{1000 * turn.quantile(share):.1f}" for share in (0.5, 0.99)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,12 +26,11 @@ class Attempt:
 
 def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
     """Return an attempt for each pair, with the completions of each task numbered."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     made = []
     for task, completion in pairs:
-        sample = seen.get(task.id, 0)
-        seen[task.id] = sample + 1
-        made.append(Attempt(task, completion, sample))
+        made.append(Attempt(task, completion, seen[task.id]))
+        seen[task.id] += 1
     return made
 
 

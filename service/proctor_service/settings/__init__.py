@@ -39,10 +39,6 @@ LEAST_OPEN_FILES = 320
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str]:
     """Return the unknown variables that begin with PROCTOR_, each with the nearest known name.
 
@@ -307,4 +303,5 @@ class Settings(BaseSettings):
 
     def slot_count(self) -> int:
         """Return the maximum number of evaluations at the same time."""
-        return self.slots or (self.pool_size if self.backend == "aviato" else _cores() + 2)
+        cores = len(os.sched_getaffinity(0))
+        return self.slots or (self.pool_size if self.backend == "aviato" else cores + 2)
