@@ -149,9 +149,8 @@ class TestRunner:
         self._side.begin_test()
         error: BaseException | None = None
         try:
-            if not self._execute(index, test["source"]):
-                error = AssertionError()
-            for step in test.get("run") or () if error is None else ():
+            self._execute(index, test["source"])
+            for step in test.get("run") or ():
                 self._run_after(step)
             self._side.connection.held.reset()
         except BaseException as raised:
@@ -159,16 +158,13 @@ class TestRunner:
         source = test["source"]
         self._conclude(index, error, f"test: {source}" if self._messages.reveal else "")
 
-    def _execute(self, index: int, source: str) -> bool:
-        """Execute the statements of a test; return False for a single expression that is false."""
+    def _execute(self, index: int, source: str) -> None:
+        """Execute the statements of a test; a single condition is an assertion."""
         tree = ast.parse(source)
-        name = f"<test {index}>"
         only = tree.body[0] if len(tree.body) == 1 else None
         if isinstance(only, ast.Expr) and _is_condition(only.value):
-            expression = ast.Expression(only.value)
-            return bool(eval(compile(expression, name, "eval", 0, True, 0), self._namespace))
-        exec(compile(tree, name, "exec", 0, True, 0), self._namespace)
-        return True
+            tree.body[0] = ast.copy_location(ast.Assert(only.value, None), only)
+        exec(compile(tree, f"<test {index}>", "exec", 0, True, 0), self._namespace)
 
     def _run_after(self, what: list[Any]) -> None:
         """Run a function or class that the test's statements defined; exceptions propagate."""
