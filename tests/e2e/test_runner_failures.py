@@ -87,7 +87,7 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
         finally:
             await backend.close()
 
-    broken = broken_inside(tmp_path, "guest/session/snapshot_restore", "restore", always=True)
+    broken = broken_inside(tmp_path, "guest/session/file_operations", "restore", always=True)
     with broken, pytest.raises(RunnerFailed, match=TEXT):
         asyncio.run(judged(Settings()))
 
