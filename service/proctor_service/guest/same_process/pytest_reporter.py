@@ -51,9 +51,10 @@ def make_reporter(*given: Any) -> Any:
     import pytest
 
     hook: Any = pytest.hookimpl
+    kind: Any = _Reporter
     for name, options in _HOOKS.items():
         hook(**options)(vars(_Reporter)[name])
-    return _Reporter(*given, pytest)
+    return kind(*given, pytest)
 
 
 class _Reporter:
