@@ -18,9 +18,8 @@ from ...codec.introspection import derives
 from ...codec.limits import Malformed
 from .connection import Connection
 from .exported_classes import REFERENCE, Built, describe_class, encode_exception
-from .importable_names import find_standard_class, standard_class
 from .object_operations import AWAITED, OPERATIONS
-from .references import Reference
+from .references import Reference, find_standard_class, standard_class
 
 _type, _str, _int, _list, _dict = type, str, int, list, dict
 _own_fields = vars(BaseException)["__dict__"].__get__

@@ -18,9 +18,8 @@ from ..script import last_function
 from . import environment
 from .endpoint import ITERATOR_KINDS, KINDS, ClassInfo, Endpoint, find_exception, kind_and_number
 from .exported_classes import REFERENCE
-from .importable_names import find_importable, standard_class
 from .object_operations import forwarders
-from .references import Reference
+from .references import Reference, find_importable, standard_class
 
 _exec, _type, _id, _get = exec, type, id, object.__getattribute__
 _modules = sys.modules

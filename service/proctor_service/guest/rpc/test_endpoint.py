@@ -19,8 +19,7 @@ from .exported_classes import (
     names_of,
 )
 from .handles import Handle, Refused, data_names, reference_of
-from .importable_names import find_standard_class
-from .references import Reference
+from .references import Reference, find_standard_class
 from .test_objects import is_telling
 
 _PREPARATIONS = frozenset(["imports", "define"])
