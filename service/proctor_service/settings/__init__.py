@@ -7,6 +7,7 @@ the fields.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from collections.abc import Iterable
 from os import environ
@@ -27,7 +28,6 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
 from proctor_service.settings.languages import LANGUAGES, Language
-from proctor_service.settings.tokens import parse_tokens
 
 _PREFIX = "PROCTOR_"
 _OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
@@ -37,6 +37,11 @@ SANDBOX_OPEN_FILES = 16
 LEAST_OPEN_FILES = 320
 """A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def _at_aviato(name: str) -> AliasChoices:
+    """Return the variables of a setting that Aviato's own clients read as well."""
+    return AliasChoices(f"{_PREFIX}AVIATO_{name}", f"CWSANDBOX_{name}", f"AVIATO_{name}")
 
 
 def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str]:
@@ -78,11 +83,8 @@ class Settings(BaseSettings):
     """File that holds such an object."""
     metrics_public: bool = False
     """Serve /metrics without a token, with the jobs of all tenants."""
-    metrics_tenants: list[str] = Field(
-        [],
-        description="JSON list of the tenants, of Prometheus say, whose tokens show the jobs of all tenants "
-        "on /metrics; any other shows its own.",
-    )
+    metrics_tenants: list[str] = []
+    """JSON list of tenants whose tokens show the jobs of all tenants on /metrics; others show their own."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level logged."""
     log_format: Literal["console", "json"] = "console"
@@ -107,16 +109,10 @@ class Settings(BaseSettings):
     orphan_seconds: NonNegativeFloat = 30.0
     """With a key, work goes on this long after its client went away."""
 
-    tenant_weights: dict[str, PositiveFloat] = Field(
-        {},
-        description="JSON object from tenant to its part of the time where several wait; `*`: those "
-        "not named, 1 by default.",
-    )
-    tenant_slots: dict[str, PositiveInt] = Field(
-        {},
-        description="JSON object from tenant to its evaluations at once, on each replica; `*`: those "
-        "not named, as many as there are by default.",
-    )
+    tenant_weights: dict[str, PositiveFloat] = {}
+    """JSON object from tenant to its part of the time where several wait; `*`: others; default: 1."""
+    tenant_slots: dict[str, PositiveInt] = {}
+    """JSON object from tenant to its evaluations at once, per replica; `*`: others; default: all slots."""
     tenant_sandboxes: dict[str, NonNegativeInt] = {}
     """The same for its sandboxes of /sandboxes and /rollout; beyond it a request is a 429."""
 
@@ -131,11 +127,8 @@ class Settings(BaseSettings):
 
     max_rollouts: PositiveInt = 256
     """Trajectories of /rollout played at once; others wait their turn."""
-    policy_hosts: list[str] = Field(
-        ["*"],
-        description="JSON list of the hosts that a policy's URL may name; `*` is a wild card. "
-        "Link-local and metadata addresses are refused whatever stands here.",
-    )
+    policy_hosts: list[str] = ["*"]
+    """JSON list of hosts for policy URLs, `*` is a wild card; never link-local or metadata addresses."""
     policy_attempts: PositiveInt = 4
     """How often a policy is asked for one answer before it has failed."""
 
@@ -146,11 +139,8 @@ class Settings(BaseSettings):
     )
     advertise_url: str = ""
     """Under which of them the others reach this one. Needed with `peers`."""
-    redis_url: SecretStr = Field(
-        SecretStr(""),
-        description="Redis in which replicas share what was judged under an Idempotency-Key; "
-        "without it each knows its own.",
-    )
+    redis_url: SecretStr = SecretStr("")
+    """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
 
     otlp_endpoint: str = ""
     """Where traces go over OTLP/HTTP: `http://collector:4318`; none by default."""
@@ -179,18 +169,10 @@ class Settings(BaseSettings):
     """Where sandboxes are: on this machine, or at Aviato."""
     pool_size: PositiveInt = 32
     """Aviato: sandboxes kept ready; without `slots` also what runs at once."""
-    aviato_api_key: SecretStr = Field(
-        SecretStr(""),
-        validation_alias=AliasChoices(
-            "PROCTOR_AVIATO_API_KEY", "CWSANDBOX_API_KEY", "AVIATO_API_KEY"
-        ),
-    )
+    aviato_api_key: SecretStr = Field(SecretStr(""), validation_alias=_at_aviato("API_KEY"))
     """Aviato's key; CWSANDBOX_API_KEY and AVIATO_API_KEY are read too."""
     aviato_base_url: str = Field(
-        "https://api.cwsandbox.com",
-        validation_alias=AliasChoices(
-            "PROCTOR_AVIATO_BASE_URL", "CWSANDBOX_BASE_URL", "AVIATO_BASE_URL"
-        ),
+        "https://api.cwsandbox.com", validation_alias=_at_aviato("BASE_URL")
     )
     """Aviato's address; CWSANDBOX_BASE_URL and AVIATO_BASE_URL are read too."""
     aviato_instance: str = Field(
@@ -305,3 +287,42 @@ class Settings(BaseSettings):
         """Return the maximum number of evaluations at the same time."""
         cores = len(os.sched_getaffinity(0))
         return self.slots or (self.pool_size if self.backend == "aviato" else cores + 2)
+
+
+def parse_tokens(text: str, where: str) -> dict[str, str]:
+    """Return the token of each tenant, parsed from JSON.
+
+    Raises StartError; the message names the position in the text and omits tokens.
+    """
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column {error.colno}"
+        raise StartError(f"{where}: not JSON: {error.msg} at {at}") from None
+    except RecursionError:
+        raise StartError(f"{where}: nested too deeply") from None
+    # `object_pairs_hook` makes an array of arrays look like an object, so check the first brace.
+    if not isinstance(pairs, list) or not text.lstrip().startswith("{") or not pairs:
+        raise StartError(f"{where}: not a JSON object from tenant to a non-empty token")
+    tokens: dict[str, str] = {}
+    tenants: dict[str, str] = {}
+    for tenant, token in pairs:
+        at = f"{where}{_line_of(text, tenant)}"
+        if not isinstance(token, str) or not token.strip():
+            raise StartError(f"{at}: tenant {tenant!r} has no JSON string for a non-empty token")
+        if tenant in tokens:
+            raise StartError(f"{at}: tenant {tenant!r} stands there twice")
+        if token.strip() in tenants:
+            raise StartError(
+                f"{at}: tenants {tenants[token.strip()]!r} and {tenant!r} have one token"
+            )
+        tokens[tenant] = token
+        tenants[token.strip()] = tenant
+    return tokens
+
+
+def _line_of(text: str, tenant: str) -> str:
+    at = max(
+        text.rfind(json.dumps(tenant, ensure_ascii=ascii_only)) for ascii_only in (True, False)
+    )
+    return "" if at < 0 else f" line {text.count(chr(10), 0, at) + 1}"
