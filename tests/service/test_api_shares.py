@@ -120,6 +120,7 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
         assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
     with running_service(Settings(slots=1), judge=None) as service:
         asked_of_policy = 0
