@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
-from proctor_service.sandbox.file_operations import check_file_operation
+from proctor_service.errors import SandboxEnded, SandboxLost
+from proctor_service.sandbox.file_operations import FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux.exit_status import OVER, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
@@ -38,11 +38,9 @@ _ERRAND_SECONDS = 10.0
 _ERRAND_SECONDS_PER_MB = 0.05  # per megabyte of disk, for all files
 _MARGIN_SECONDS = 5  # CPU time allowed for background processes over all periods between commands
 _KILL_SECONDS = 10.0  # after this time without an answer, the whole sandbox is killed
-_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
-_ARCHIVE_BYTES = 16 << 20
 
 
-class LocalStatefulSandbox:
+class LocalStatefulSandbox(FileOperations):
     """Implements `sandbox.interface.StatefulSandbox`, and `monitor.Monitored` while a command runs."""
 
     def __init__(
@@ -117,28 +115,6 @@ class LocalStatefulSandbox:
                 number, limits, channel, command.stdin, self._flood_bytes, timeout, hear
             ),
         )
-
-    async def write_file(self, path: str, data: bytes) -> None:
-        """See `StatefulSandbox.write_file`."""
-        check_file_operation(await self._file_operation("write", [path], stdin=data))
-
-    async def read_file(self, path: str, max_bytes: int) -> bytes:
-        """See `StatefulSandbox.read_file`."""
-        ended = await self._file_operation("read", [path, max_bytes], max_bytes)
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
-        return ended.stdout
-
-    async def snapshot(self) -> bytes:
-        """See `StatefulSandbox.snapshot`."""
-        most = self._limits.disk_mb << 20
-        room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
-        ended = await self._file_operation("save", [most], room)
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused("the sandbox's files do not fit an archive of their size")
-        return ended.stdout
 
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
