@@ -14,7 +14,7 @@ from proctor_service.sandbox import code_bundle
 
 _MODULES = (
     *code_bundle.GUEST,
-    "sandbox/linux/kernel.py",
+    *(f"sandbox/linux/{name}.py" for name in ("kernel", "syscalls")),
     *(f"sandbox/local/{name}.py" for name in ("isolation", "fork_server", "zygote")),
 )
 
