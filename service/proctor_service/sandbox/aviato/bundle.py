@@ -20,7 +20,6 @@ from typing import Any
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.linux import seccomp
-from proctor_service.sandbox.local import bundle
 from proctor_service.settings.languages import Language
 
 _MODULES = (
@@ -122,7 +121,7 @@ def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
         machine=report["machine"],
         root=report["root"],
         languages=tuple(n for n, one in languages.items() if all(map(found.get, one.needs))),
-        environment=bundle.environment(report["search_path"]),
+        environment=code_bundle.environment(report["search_path"]),
         code=json.dumps(config).encode() + b"\n" + code,
         tools=b"" if report["pytest"] else _tools(),
     )

@@ -19,6 +19,7 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,14 +62,17 @@ class Hierarchy:
 
 
 class Group:
-    """Cgroup of a fork server and its sandboxes."""
+    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group that does nothing."""
 
-    def __init__(self, hierarchy: Hierarchy, directories: dict[str, Path]) -> None:
-        self._v1 = hierarchy.version == 1
+    def __init__(
+        self, hierarchy: Hierarchy | None = None, directories: Mapping[str, Path] | None = None
+    ) -> None:
+        self._v1 = hierarchy is not None and hierarchy.version == 1
         self._hierarchy = hierarchy
-        self._directories = directories
+        self._directories = directories = directories or {}
         self._set: tuple[int, int] | None = None
         self._limit_bytes = 0
+        self._cpu_before = 0.0
         self._events_before = (0, 0)
         self._weight: float | None = None
         self._lock = threading.Lock()  # threads read the group, too
@@ -110,7 +114,7 @@ class Group:
 
     def set_weight(self, weight: float) -> None:
         """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Only speed depends on it."""
-        if self._weight != weight and "cpu" in self._directories:
+        if self._weight != weight and self._hierarchy and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight
 
@@ -131,16 +135,28 @@ class Group:
         if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
             raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
 
+    @property
+    def counts_cpu(self) -> bool:
+        """True if the group counts CPU time."""
+        return "cpuacct" in self._open
+
+    def begin(self) -> None:
+        """Count CPU time and kills for memory from now on."""
+        self._cpu_before = 0.0
+        self._cpu_before = self.cpu_seconds() or 0.0
+        self.forget_kills()
+
     def cpu_seconds(self) -> float | None:
-        """Return CPU seconds of the group so far; None if not counted."""
+        """Return CPU seconds of the group since `begin`; None if not counted."""
         with self._lock:  # after `close` the descriptor number may belong to another file
             descriptor = self._open.get("cpuacct")
             if descriptor is None:
                 return None
             text = os.pread(descriptor, 512, 0)
         if self._v1:
-            return int(text) / 1e9
-        return int(text.split(None, 2)[1]) / 1e6  # first line: `usage_usec N`
+            return int(text) / 1e9 - self._cpu_before
+        # The first line is `usage_usec N`.
+        return int(text.split(None, 2)[1]) / 1e6 - self._cpu_before
 
     def out_of_memory_kills(self) -> int:
         """Return the number of the group's processes killed for memory since `forget_kills`."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
@@ -155,7 +156,7 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         ) from None
     return Launch(
         python=interpreter.executable,
-        environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
+        environment=code_bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
         config=config,
         preload=tuple(settings.sandbox_preload),
         code=code,

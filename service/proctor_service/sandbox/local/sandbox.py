@@ -18,6 +18,7 @@ from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, LOCKED, THREAD_MB
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.local.spawn import Launch
 
 _CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space of a bare interpreter
@@ -32,25 +33,13 @@ class LocalSandbox(Channel):
     The sandbox is the channel to its program, with two output streams and an ending.
     """
 
-    def __init__(
-        self,
-        name: str,
-        descriptors: list[int],
-        group: Group | None,
-        flood_bytes: int,
-        memory_is_counted: bool,
-        contained: bool,
-    ) -> None:
+    def __init__(self, name: str, descriptors: list[int], group: Group, launch: Launch) -> None:
         channel, out, err, self._pidfd = descriptors
         super().__init__(channel, LOCKED)
         self.id = name
-        # Limit on open descriptors per process.
-        self.descriptors = _DESCRIPTORS if memory_is_counted else _DESCRIPTORS_UNCOUNTED
+        self.group = group
+        self.launch = launch
         self._host_pid: int | None = None
-        self._group = group
-        self._flood_bytes = flood_bytes
-        self._memory_is_counted = memory_is_counted
-        self._contained = contained
         self._streams = (Stream(out, self._on_output), Stream(err, self._on_output))
         self._limits: Limits | None = None
         self._stopped_for: Ending | None = None
@@ -59,16 +48,18 @@ class LocalSandbox(Channel):
         self.idle_seconds = 0.0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
-        self._cpu_before = 0.0
 
     # ------------------------------------------------------------ called by the judge
 
-    def begin(self, job: Job, descriptors: int | None = None) -> None:
+    @property
+    def descriptors(self) -> int:
+        """Limit on open descriptors per process in a sandbox."""
+        return _DESCRIPTORS if self.launch.memory_is_counted else _DESCRIPTORS_UNCOUNTED
+
+    def begin(self, job: Job, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
-        if self._group is not None:
-            self._cpu_before = self._group.cpu_seconds() or 0.0
-            self._group.forget_kills()
+        self.group.begin()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = limits.output_kb << 10
@@ -77,19 +68,14 @@ class LocalSandbox(Channel):
         self._loop.add_reader(self._socket.fileno(), self.read)
         for stream in self._streams:
             self._loop.add_reader(stream.descriptor, stream.read)
-        self.send(self._limits_line(limits, descriptors or self.descriptors) + job.message)
-
-    def _limits_line(self, limits: Limits, descriptors: int) -> bytes:
-        """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
-        uncounted = not self._memory_is_counted
-        address_space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
-        words = (
-            max(8, min(64, limits.memory_mb // 4)),
-            address_space_mb if uncounted else 0,
-            limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
-            descriptors,
-        )
-        return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
+        # The rlimits for the sandbox to set, besides or instead of the cgroup's limits.
+        stack_mb = max(8, min(64, limits.memory_mb // 4))
+        address_space_mb = processes = 0
+        if not self.launch.memory_is_counted:
+            address_space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
+            processes = limits.processes + _FORKSERVER_PROCESSES
+        rlimits = (stack_mb, address_space_mb, processes, descriptors or self.descriptors)
+        self.send(" ".join(map(str, rlimits)).encode().ljust(LIMITS_BYTES) + job.message)
 
     async def ended(self) -> Ended:
         """Return the ending once all processes are gone."""
@@ -131,45 +117,27 @@ class LocalSandbox(Channel):
         """True before `begin`, while no time limit applies."""
         return self._limits is None
 
-    def counted_seconds(self) -> float | None:
-        """Return CPU seconds so far, or None where no cgroup counts."""
-        counted = None if self._group is None else self._group.cpu_seconds()
-        return None if counted is None else counted - self._cpu_before
-
     def cpu_seconds(self, summed: float) -> float:
         """Return CPU seconds so far; `summed` where no cgroup counts."""
-        counted = self.counted_seconds()
+        counted = self.group.cpu_seconds()
         return summed if counted is None else counted
 
     @property
     def is_counted(self) -> bool:
         """True if a cgroup counts the CPU time."""
-        return self._group is not None and self._group.cpu_seconds() is not None
+        return self.group.counts_cpu
 
     @property
     def memory_limit(self) -> MemoryLimit | None:
         """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
-        if self._memory_is_counted or self._limits is None:
+        if self.launch.memory_is_counted or self._limits is None:
             return None
-        return MemoryLimit(self._limits.memory_mb, own_network=self._contained)
-
-    def out_of_memory_kills(self) -> int:
-        """Return the number of processes killed by the kernel for memory."""
-        return 0 if self._group is None else self._group.out_of_memory_kills()
-
-    def at_memory_limit(self) -> bool:
-        """Return True if the sandbox reached its own memory limit, not just a limit above."""
-        return self._group is not None and self._group.at_memory_limit()
+        return MemoryLimit(self._limits.memory_mb, own_network=self.launch.contained)
 
     def set_weight(self, weight: float) -> None:
         """Set the sandbox's part of the cores; a sandbox that is being ended keeps AWAKE."""
-        if self._group is not None and not self.is_over:
-            self._group.set_weight(weight if self._stopped_for is None else AWAKE)
-
-    def forget_kills(self) -> None:
-        """Reset the count of out-of-memory kills, so past kills do not affect the ending."""
-        if self._group is not None:
-            self._group.forget_kills()
+        if not self.is_over:
+            self.group.set_weight(weight if self._stopped_for is None else AWAKE)
 
     def on_measurement(self, measurement: Measurement) -> None:
         """Stop the sandbox if a time limit is exceeded."""
@@ -201,23 +169,22 @@ class LocalSandbox(Channel):
                 pass
         self.close()
         limits = self._limits
-        if limits is not None and not self.greeted and self._stopped_for != "killed":
-            self._fail(f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}")
-            return
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
-        kills = self.out_of_memory_kills()
-        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.counted_seconds() or 0.0)
+        kills = self.group.out_of_memory_kills()
+        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
             status,
             self._stopped_for,
             kills,
             cpu,
-            at_memory_limit=kills > 0 and self.at_memory_limit(),
-            is_first_process=self._contained,
+            at_memory_limit=kills > 0 and self.group.at_memory_limit(),
+            is_first_process=self.launch.contained,
         )
         why = outside_cause(evidence, limits)
+        if not self.greeted and self._stopped_for != "killed":
+            why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
         if why is not None:
             self._fail(why)
             return
@@ -242,7 +209,7 @@ class LocalSandbox(Channel):
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""
         if self._ended.done():
             return
-        if self.out_of_memory_kills() > 0 and self.at_memory_limit():
+        if self.group.out_of_memory_kills() > 0 and self.group.at_memory_limit():
             self._stopped_for = "memory_limit"
             self.on_exit(signal.SIGKILL, 0.0, 0)
             return
@@ -270,5 +237,5 @@ class LocalSandbox(Channel):
         self.stop("output_limit")
 
     def _on_output(self, _: bytes) -> None:
-        if any(stream.total > self._flood_bytes for stream in self._streams):
+        if any(stream.total > self.launch.flood_bytes for stream in self._streams):
             self.stop("output_limit")

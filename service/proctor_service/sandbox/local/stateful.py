@@ -48,14 +48,13 @@ class LocalStatefulSandbox(FileOperations):
         sandbox: LocalSandbox,
         limits: Limits,
         monitor: Monitor,
-        flood_bytes: int,
     ) -> None:
         self.id = sandbox.id
         self.started_at = 0.0
         self._sandbox = sandbox
         self._limits = limits
         self._monitor = monitor
-        self._flood_bytes = flood_bytes
+        self._flood_bytes = sandbox.launch.flood_bytes
         self._numbers = itertools.count(1)
         self._running: dict[int, Execution] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -140,7 +139,7 @@ class LocalStatefulSandbox(FileOperations):
         number = next(self._numbers)
         pipes = Pipes()
         execution = make(number, pipes)
-        execution.kills_before = self._sandbox.out_of_memory_kills()
+        execution.kills_before = self._sandbox.group.out_of_memory_kills()
         self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
         self._sandbox.send(order, pipes.theirs())
@@ -181,10 +180,10 @@ class LocalStatefulSandbox(FileOperations):
         self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
         if not self._running:
             self._monitor.remove(self)
-            self._background_base = self._sandbox.counted_seconds()
+            self._background_base = self._sandbox.group.cpu_seconds()
             self._background_busy = 0
             self._is_alone = False
-            self._sandbox.forget_kills()
+            self._sandbox.group.forget_kills()
             self._sandbox.set_weight(RESTING)
 
     def _tell_kill(self, execution: Execution, reason: Ending) -> None:
@@ -195,13 +194,13 @@ class LocalStatefulSandbox(FileOperations):
     def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
         kills = 0
         if status != 0:
-            kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+            kills = self._sandbox.group.out_of_memory_kills() - execution.kills_before
         return Evidence(
             status,
             execution.stopped_for,
             kills,
             cpu_seconds,
-            at_memory_limit=self._sandbox.at_memory_limit(),
+            at_memory_limit=self._sandbox.group.at_memory_limit(),
         )
 
     async def _listen(self) -> None:
@@ -305,7 +304,7 @@ class LocalStatefulSandbox(FileOperations):
         if self._running or self._sandbox.is_over:
             return
         pid = self.host_pid()
-        counted = self._sandbox.counted_seconds()
+        counted = self._sandbox.group.cpu_seconds()
         if counted is not None:
             self._on_background_read(self._commands, (counted, False))
         elif pid is not None:
@@ -327,7 +326,7 @@ class LocalStatefulSandbox(FileOperations):
             self._sandbox.send(b'["clear"]\n')
 
     async def _cpu_total(self) -> float:
-        counted = self._sandbox.counted_seconds()
+        counted = self._sandbox.group.cpu_seconds()
         pid = self._sandbox.host_pid()
         if counted is not None or pid is None:
             return counted or 0.0
