@@ -210,11 +210,6 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
 
-    @property
-    def is_cut(self) -> bool:
-        """True if more bytes arrived than are stored."""
-        return self.total > len(self.stored)
-
     def read(self) -> bool:
         """Read a chunk; True if more may be readable at once."""
         try:

@@ -10,7 +10,7 @@ from functools import partial
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
 from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 
 _LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
 
@@ -132,12 +132,13 @@ class Execution:
 
     def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
         """Return the ending, output and usage of the command."""
+        out, err = self.out, self.err
         return ended_by(
             evidence,
             self.limits,
-            stdout=bytes(self.out.stored),
-            stderr=bytes(self.err.stored),
-            truncated=self.out.is_cut or self.err.is_cut,
+            stdout=bytes(out.stored),
+            stderr=bytes(err.stored),
+            truncated=out.total + err.total > len(out.stored) + len(err.stored),
             usage=Usage(
                 # The monitor's figure includes killed children for which no process waited.
                 cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),

@@ -16,8 +16,8 @@ from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outsid
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, LOCKED, THREAD_MB
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.spawn import Launch
 
 _CHUNK = 1 << 16
@@ -39,6 +39,9 @@ class LocalSandbox(Channel):
         self.id = name
         self.group = group
         self.launch = launch
+        # Limit on open descriptors per process.
+        counted = launch.memory_is_counted
+        self.descriptors = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
         self._host_pid: int | None = None
         self._streams = (Stream(out, self._on_output), Stream(err, self._on_output))
         self._limits: Limits | None = None
@@ -50,11 +53,6 @@ class LocalSandbox(Channel):
         self._seen_cpu_seconds = 0.0
 
     # ------------------------------------------------------------ called by the judge
-
-    @property
-    def descriptors(self) -> int:
-        """Limit on open descriptors per process in a sandbox."""
-        return _DESCRIPTORS if self.launch.memory_is_counted else _DESCRIPTORS_UNCOUNTED
 
     def begin(self, job: Job, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
@@ -195,7 +193,7 @@ class LocalSandbox(Channel):
                 limits,
                 stdout=bytes(out.stored),
                 stderr=bytes(err.stored),
-                truncated=out.is_cut or err.is_cut,
+                truncated=out.total + err.total > len(out.stored) + len(err.stored),
                 usage=Usage(
                     cpu_seconds=cpu,
                     wall_seconds=time.monotonic() - self.started_at,

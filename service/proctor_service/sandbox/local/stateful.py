@@ -25,8 +25,9 @@ from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job,
 from proctor_service.sandbox.linux.exit_status import OVER, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import Execution, Pipes
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement, Monitor
+from proctor_service.sandbox.local.monitor import Monitor
 from proctor_service.sandbox.local.reads import background, left_running
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 
