@@ -20,7 +20,6 @@ from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.spawn import Launch
 
-_CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space of a bare interpreter
 _FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit
 _DESCRIPTORS = 1024
