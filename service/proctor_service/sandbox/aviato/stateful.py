@@ -20,7 +20,6 @@ from proctor_service.sandbox.aviato.execution import Execution
 from proctor_service.sandbox.file_operations import FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
-_LOOK_SECONDS = 20.0
 _KILL_SECONDS = 5.0
 _ERRAND_SECONDS = 60.0
 _UNTIMED_SECONDS = 1e8
