@@ -83,7 +83,10 @@ def test_the_guest_needs_the_standard_library_alone() -> None:
         *files_of("guest"),
         *files_of("codec"),
         *files_of("sandbox/aviato/guest"),
-        *(sandbox / "linux" / f"{name}.py" for name in ("kernel", "procfs", "turn_clock")),
+        *(
+            sandbox / "linux" / f"{name}.py"
+            for name in ("kernel", "procfs", "syscalls", "turn_clock")
+        ),
         *(sandbox / "local" / f"{name}.py" for name in ("isolation", "fork_server", "zygote")),
     ]
     tools = {"pytest", "numpy"}

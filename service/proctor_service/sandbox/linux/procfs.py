@@ -161,7 +161,7 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     smaps_rollup gives the exact sum, in which shared pages are divided among their holders. The
     cheap sum is final where smaps_rollup is unreadable.
     """
-    resident = sum(_resident_bytes(pid) for pid in pids)
+    resident = sum(resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
         return False
     shares = [_proportional_bytes(pid) for pid in pids]
@@ -186,7 +186,8 @@ def _has_no_memory(directory: str) -> bool:
     return read(f"{directory}/statm").startswith(b"0 ")
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 once the process is gone."""
     words = read(f"{memory_directory(pid)}/statm").split()
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
@@ -196,4 +197,4 @@ def _proportional_bytes(pid: int) -> int | None:
     for line in read(f"{memory_directory(pid)}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
-    return None if _resident_bytes(pid) else 0
+    return None if resident_bytes(pid) else 0
