@@ -11,13 +11,12 @@ import os
 from collections.abc import Iterable
 from os import environ
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AliasChoices,
     Field,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     SecretStr,
     model_validator,
@@ -35,6 +34,8 @@ SANDBOX_OPEN_FILES = 16
 """Open files of a sandbox: its channel, streams and cgroup, and the pipes of a command."""
 LEAST_OPEN_FILES = 320
 """A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
+Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Accounts of slot seconds divided by a weight must stay finite."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -114,7 +115,7 @@ class Settings(BaseSettings):
         30.0, ge=0, description="With a key, work goes on this long after its client went away."
     )
 
-    tenant_weights: dict[str, PositiveFloat] = Field(
+    tenant_weights: dict[str, Weight] = Field(
         {},
         description="JSON object from tenant to its part of the time where several wait; `*`: those "
         "not named, 1 by default.",
