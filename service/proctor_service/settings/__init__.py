@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from os import environ
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AliasChoices,
@@ -36,6 +36,8 @@ SANDBOX_OPEN_FILES = 16
 """Open files of a sandbox: its channel, streams and cgroup, and the pipes of a command."""
 LEAST_OPEN_FILES = 320
 """A sandbox's channel has descriptor 300, since programs may close descriptors 3 to 255."""
+Weight = Annotated[float, Field(ge=1e-6, le=1e6)]
+"""Accounts of slot seconds divided by a weight must stay finite."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -109,7 +111,7 @@ class Settings(BaseSettings):
     orphan_seconds: NonNegativeFloat = 30.0
     """With a key, work goes on this long after its client went away."""
 
-    tenant_weights: dict[str, PositiveFloat] = {}
+    tenant_weights: dict[str, Weight] = {}
     """JSON object from tenant to its part of the time where several wait; `*`: others; default: 1."""
     tenant_slots: dict[str, PositiveInt] = {}
     """JSON object from tenant to its evaluations at once, per replica; `*`: others; default: all slots."""
