@@ -22,16 +22,16 @@ from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_rout
 from proctor_service.api.connection import EchoedRequestIds, LastAnswers
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import health_routes
+from proctor_service.api.job_store import JobStore
 from proctor_service.api.problems import CatchAll, install_problems
 from proctor_service.api.readiness import Readiness, judging_probe
-from proctor_service.api.rewards.batch import Batch
 from proctor_service.api.rewards.examples import BODIES, install_openapi
-from proctor_service.api.rewards.idempotency import IdempotencyStore
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler, reward_routes
 from proctor_service.api.rewards.shared_answers import SharedAnswers
 from proctor_service.api.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
-from proctor_service.api.sandboxes.routes import Creation, SandboxHandler, sandbox_routes
+from proctor_service.api.sandboxes.grading import Gradings
+from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.cluster import Identity, Peers, Replicas, base_url
 from proctor_service.errors import StartError
@@ -167,17 +167,21 @@ def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     machine = Machine(settings, backend)
-    ledger: IdempotencyStore[Batch] = _idempotency_store(settings)
     store = _store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
-    handler = RewardHandler(machine, evaluate, queue, ledger, shared)
+    handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
     replicas = _replicas(settings, metrics)
     registry = Registry(
         backend, queue, _bounds(settings, shares), metrics.executed, replicas.identity.new_id
     )
-    creations: IdempotencyStore[Creation] = _idempotency_store(settings)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
-    sandboxes = SandboxHandler(machine, registry, handler, gradings, creations, Fleet(replicas))
+    sandboxes = SandboxHandler(
+        machine,
+        registry,
+        Gradings(machine, registry, handler, gradings),
+        _job_store(settings),
+        Fleet(replicas),
+    )
     turns = FairQueue(
         settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
@@ -260,8 +264,8 @@ def needing(package: str, setting: str, extra: str) -> Iterator[None]:
         raise StartError(message) from None
 
 
-def _idempotency_store(settings: Settings) -> IdempotencyStore[Any]:
-    return IdempotencyStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
+def _job_store(settings: Settings) -> JobStore[Any]:
+    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 def _bounds(settings: Settings, shares: Shares) -> Bounds:

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from scripted_sandboxes import FakeBackend, ScriptedSandbox
 
 from proctor_client import wire
-from proctor_service.api.rewards.streaming import MOST_PIECES, Output
+from proctor_service.api.sandboxes.streaming import MOST_PIECES, Output
 from proctor_service.errors import JudgeFailed, SandboxLost, SandboxUnavailable
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Traits
@@ -735,7 +735,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.parts.sandboxes._gradings
+        gradings = hotel.service.parts.sandboxes._gradings.queue
         hotel.service.until(lambda: gradings.queued == 8 and judge.entered == 1)
         assert sum(guest.snapshots for guest in hotel.inn.guests) == 2
         for each in ids:
@@ -817,7 +817,7 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.parts.sandboxes._gradings
+        gradings = hotel.service.parts.sandboxes._gradings.queue
         hotel.service.until(lambda: gradings.queued == 2 and judge.entered == 1)
         hotel.sigterm()
         answers = [each.result() for each in asked]

@@ -1,12 +1,11 @@
-"""Client connections: work ends with its connection; a stopping service closes connections."""
+"""Client connections: bounds on heads, request ids, and the end of connections in a drain."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
-from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -23,38 +22,12 @@ from proctor_service.api.heads import (
 )
 from proctor_service.errors import Busy, Refusal
 
-T = TypeVar("T")
-
 PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
 MOST_DISCARDED_BYTES = 1024 * 1024
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
-
-
-async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
-    """Return the result of the work; the request's body must be fully read before.
-
-    Raises the errors of the work, and ClientDisconnect if the client disconnects first: the work is
-    then cancelled, and has ended.
-    """
-    doing = asyncio.create_task(work)
-    watching = asyncio.create_task(_gone(receive))
-    try:
-        await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if not doing.done():
-            raise ClientDisconnect
-        return doing.result()
-    finally:
-        for task in (doing, watching):
-            task.cancel()
-        await asyncio.gather(doing, watching, return_exceptions=True)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class LastAnswers:

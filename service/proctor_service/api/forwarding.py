@@ -19,10 +19,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from proctor_service.api.connection import while_connected
 from proctor_service.api.problems import within_stream
-from proctor_service.api.rewards.examples import NDJSON
-from proctor_service.api.rewards.results import encode
+from proctor_service.api.responses import NDJSON, encode, json_response, while_connected
 from proctor_service.cluster import FORWARDED, Question, Replicas
 from proctor_service.errors import SandboxLost
 
@@ -82,7 +80,7 @@ async def _there(replicas: Replicas, sandbox_id: str, request: Request) -> Respo
     except SandboxLost:
         if not _missing_ok(request):
             raise
-        return _nothing_to_stop()
+        return json_response({"stopped": 0})
 
 
 class _PassedOn(Response):
@@ -114,7 +112,7 @@ class _PassedOn(Response):
             await answer.end()
         except SandboxLost as lost:
             if not answer.begun and _missing_ok(self._request):
-                await _nothing_to_stop()(scope, self._request.receive, send)
+                await json_response({"stopped": 0})(scope, self._request.receive, send)
             elif answer.ends_a_line:
                 await answer.go_on(encode({"error": within_stream(lost)}) + b"\n")
                 await answer.end()
@@ -193,7 +191,3 @@ def _missing_ok(request: Request) -> bool:
     """Return True for a stop request that accepts a missing sandbox."""
     asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
     return request.method == "DELETE" and asked
-
-
-def _nothing_to_stop() -> Response:
-    return Response(encode({"stopped": 0}), media_type="application/json")

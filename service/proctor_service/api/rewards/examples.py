@@ -21,8 +21,8 @@ from proctor_client.wire import (
     RolloutRequest,
     SandboxRequest,
 )
+from proctor_service.api.responses import NDJSON
 
-NDJSON = "application/x-ndjson"
 BODIES: tuple[type[BaseModel], ...] = (
     RewardRequest,
     SandboxRequest,

@@ -6,35 +6,28 @@ policy. After that the response is a 200, and a trajectory without a verdict has
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 
 from fastapi import APIRouter
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.requests import Request
+from starlette.responses import Response
 
 from proctor_client.wire import Policy, RolloutRequest, RolloutResponse
-from proctor_service.api.body import parse_rollout_request, read_body
-from proctor_service.api.connection import while_connected
-from proctor_service.api.rewards.batch import CLIENT_GONE
-from proctor_service.api.rewards.examples import NDJSON, rollout_docs
+from proctor_service.api.body import Pacer, parse_body, read_body
+from proctor_service.api.jobs import Job, Work
+from proctor_service.api.responses import NDJSON, Form, Line, job_response
+from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import Machine
-from proctor_service.api.rewards.results import Line
-from proctor_service.api.rewards.slices import Pacer
-from proctor_service.api.rollouts.wire import Part, Planning, rollout_summary, trajectory_line
-from proctor_service.errors import Cancelled, Failure, JudgeFailed
+from proctor_service.api.rollouts.wire import Part, Planning, trajectory_line
+from proctor_service.errors import Failure, JudgeFailed
 from proctor_service.rollout.agent import Play
-from proctor_service.rollout.policy import Ask, Connect
+from proctor_service.rollout.policy import Connect
 from proctor_service.rollout.trajectory import Plan, Trajectory
-from proctor_service.scheduling.deadlines import AT_ONCE
-from proctor_service.scheduling.queue import FairQueue, Reservation, stopping
+from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)
 
@@ -48,116 +41,80 @@ class RolloutContext:
     turns: FairQueue
 
 
-class Rollout:
-    """The running trajectories of one request; must be created in a running event loop.
+class RolloutHandler:
+    """Handler of rollouts: a rollout is a job with a line for each trajectory.
 
-    Supports one reader. `keep`: keep all lines until the end; otherwise a line is dropped once
-    taken.
+    `running`: the unfinished rollouts.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        policy: Policy,
-        context: RolloutContext,
-        places: Reservation,
-        keep: bool,
-    ) -> None:
-        self.more = asyncio.Event()
-        self._parts = parts
+    def __init__(self, machine: Machine, context: RolloutContext) -> None:
+        self.running: set[Job[Line]] = set()
+        self._machine = machine
         self._context = context
-        self._places = places
-        self._keep = keep
-        self._lines: list[bytes | None] = [None] * len(parts)
-        self._fresh: deque[bytes] = deque()
-        self._rewards: list[float | None] = []
-        self._passed = 0
-        self._left = set(range(len(parts)))
-        self._ended_because: str | None = None
-        self._done = asyncio.Event()
-        self._task = asyncio.create_task(self._play_all(policy))
-        # A callback, since a task cancelled before its first step runs no code.
-        self._task.add_done_callback(self._end)
 
-    @property
-    def done(self) -> bool:
-        """True when every trajectory has ended."""
-        return self._done.is_set()
+    async def handle(self, tenant: str, body: bytes | bytearray, keep: bool) -> Job[Line]:
+        """Start the rollout of a request. `keep`: keep the text of each line that a reader took.
 
-    def when_done(self, then: Callable[[], None]) -> None:
-        """Call `then` when the rollout is done."""
-        self._task.add_done_callback(lambda _: then())
+        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
+        """
+        begun = time.monotonic()
+        turns = self._context.turns
+        if turns.draining:
+            raise stopping()
+        request = await parse_body(RolloutRequest, body)
+        deadline = begun + request.deadline_seconds
+        planning = Planning(self._machine, request, tenant, deadline)
+        parts: list[Part] = []
+        pacer = Pacer()
+        for number, task in enumerate(request.tasks):
+            parts += planning.parts(number, task)
+            await pacer.pause()
+        whose = (tenant, request.job)
+        turns.check_size(len(parts))
+        turns.check_deadline(whose, request.priority, deadline)
+        return Job(
+            parts,
+            self._connected(request.policy),
+            _line,
+            self.running,
+            places=turns.reserve(len(parts), whose),
+            once_taken=None if keep else lambda line: replace(line, json=b""),
+        )
 
-    async def wait(self) -> None:
-        """Wait until the rollout is done."""
-        await self._done.wait()
+    async def drain(self) -> None:
+        """Accept no more rollouts, and cancel waiting trajectories."""
+        await self._context.turns.drain()
 
-    def cancel(self, why: str) -> None:
-        """End the rollout: unfinished trajectories get the error `cancelled`."""
-        if self._ended_because is None and not self.done:
-            self._ended_because = why
-            self._task.cancel()
-
-    def handle(self) -> bytes | None:
-        """Return the next finished trajectory not yet taken, else None."""
-        return self._fresh.popleft() if self._fresh else None
-
-    def in_order(self) -> list[bytes]:
-        """Return all trajectories in the order of the request; only with `keep`, and when done."""
-        return [line for line in self._lines if line is not None]
-
-    def summary(self) -> bytes:
-        """Return the summary of the rollout, when done."""
-        return rollout_summary(self._rewards, self._passed)
-
-    async def _play_all(self, policy: Policy) -> None:
-        async with self._context.connect(policy) as ask, asyncio.TaskGroup() as group:
-            for number, part in enumerate(self._parts):
-                group.create_task(self._play(number, part, ask))
-                if number % AT_ONCE == AT_ONCE - 1:
-                    await asyncio.sleep(0)
-
-    async def _play(self, number: int, part: Part, ask: Ask) -> None:
-        plan = part.plan
+    @asynccontextmanager
+    async def _connected(self, policy: Policy) -> AsyncIterator[Work]:
+        """Return a context with a function that plays a trajectory of the policy."""
+        context = self._context
         try:
-            async with self._context.turns.admit(
-                plan.tenant, plan.job, plan.deadline, plan.priority
-            ):
-                trajectory = await self._context.play(plan, ask)
-        except Failure as failure:  # the queue never gave a slot
-            trajectory = Trajectory(failure=failure)
-        try:
-            self._record(number, trajectory)
-        except Exception:  # a trajectory that cannot be encoded must not end the rollout
-            log.exception("a trajectory failed", extra={"rollout_id": plan.rollout_id})
-            message = f"a fault of the service; its log has it under {plan.rollout_id}"
-            self._record(number, Trajectory(failure=JudgeFailed(message)))
+            async with context.connect(policy) as ask:
 
-    def _record(self, number: int, trajectory: Trajectory) -> None:
-        part = self._parts[number]
-        line = trajectory_line(part, trajectory)
-        self._left.discard(number)
-        self._rewards.append(line.reward)
-        self._passed += line.verdict == "passed"
-        if self._keep:
-            self._lines[number] = line.json
-        else:
-            self._fresh.append(line.json)
-        self._places.give_back()
-        self.more.set()
-        _log_end(part.plan, trajectory, line)
+                async def play(part: Part) -> Trajectory:
+                    plan = part.plan
+                    turn = context.turns.admit(plan.tenant, plan.job, plan.deadline, plan.priority)
+                    async with turn:
+                        return await context.play(plan, ask)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
-        failure: Failure = Cancelled(self._ended_because or "it was cancelled")
-        if not task.cancelled() and (error := task.exception()) is not None:
+                yield play
+        except Exception as error:
             log.error("a rollout failed", exc_info=error)
-            failure = JudgeFailed("a fault of the service; its log says how")
-        for number in sorted(self._left):
-            self._record(number, Trajectory(failure=failure))
-        self._places.close()
-        self._parts = ()
-        self._done.set()
-        self.more.set()
+            raise JudgeFailed("a fault of the service; its log says how") from None
+
+
+def _line(part: Part, outcome: Trajectory | BaseException) -> Line:
+    plan = part.plan
+    if isinstance(outcome, Failure):  # the queue never gave a slot, or the rollout was cancelled
+        outcome = Trajectory(failure=outcome)
+    elif isinstance(outcome, BaseException):
+        log.error("a trajectory failed", exc_info=outcome, extra={"rollout_id": plan.rollout_id})
+        message = f"a fault of the service; its log has it under {plan.rollout_id}"
+        outcome = Trajectory(failure=JudgeFailed(message))
+    line = trajectory_line(part, outcome)
+    _log_end(plan, outcome, line)
+    return line
 
 
 def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
@@ -180,92 +137,6 @@ def _log_end(plan: Plan, trajectory: Trajectory, line: Line) -> None:
     )
 
 
-class RolloutHandler:
-    """Handler of rollouts; tracks the running rollouts."""
-
-    def __init__(self, machine: Machine, context: RolloutContext) -> None:
-        self._machine = machine
-        self._context = context
-        self._running: set[Rollout] = set()
-
-    @property
-    def running(self) -> frozenset[Rollout]:
-        """The unfinished rollouts."""
-        return frozenset(self._running)
-
-    async def handle(self, tenant: str, body: bytes | bytearray, keep: bool) -> Rollout:
-        """Start the rollout of a request.
-
-        Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
-        """
-        begun = time.monotonic()
-        if self._context.turns.draining:
-            raise stopping()
-        request = await parse_rollout_request(body)
-        parts = await self._plan(request, tenant, begun + request.deadline_seconds)
-        turns, whose, deadline = self._context.turns, (tenant, request.job), parts[0].plan.deadline
-        turns.check_size(len(parts))
-        turns.check_deadline(whose, request.priority, deadline)
-        places = turns.reserve(len(parts), whose)
-        rollout = Rollout(parts, request.policy, self._context, places, keep)
-        self._running.add(rollout)
-        rollout.when_done(partial(self._running.discard, rollout))
-        return rollout
-
-    async def drain(self) -> None:
-        """Accept no more rollouts, and cancel waiting trajectories."""
-        await self._context.turns.drain()
-
-    async def _plan(self, request: RolloutRequest, tenant: str, deadline: float) -> list[Part]:
-        planning = Planning(self._machine, request, tenant, deadline)
-        parts: list[Part] = []
-        pacer = Pacer()
-        for number, task in enumerate(request.tasks):
-            parts += planning.parts(number, task)
-            await pacer.pause()
-        return parts
-
-
-class RolloutAnswer(StreamingResponse):
-    """A rollout's trajectories, as one JSON object or as a line for each finished trajectory.
-
-    The response watches its connection: a disconnect of the client ends the rollout at once.
-    """
-
-    def __init__(self, rollout: Rollout, by_line: bool) -> None:
-        pieces = _lines(rollout) if by_line else _object(rollout)
-        super().__init__(pieces, media_type=NDJSON if by_line else "application/json")
-        self._rollout = rollout
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send all trajectories, or stop when the client disconnects."""
-        try:
-            with suppress(ClientDisconnect):
-                await while_connected(self.stream_response(send), receive)
-        finally:
-            self._rollout.cancel(CLIENT_GONE)
-
-
-async def _lines(rollout: Rollout) -> AsyncIterator[bytes]:
-    while True:
-        rollout.more.clear()
-        while (line := rollout.handle()) is not None:
-            yield line + b"\n"
-        if rollout.done:
-            break
-        await rollout.more.wait()
-    yield b'{"summary":' + rollout.summary() + b"}\n"
-
-
-async def _object(rollout: Rollout) -> AsyncIterator[bytes]:
-    await rollout.wait()
-    separator = b'{"trajectories":['
-    for line in rollout.in_order():
-        yield separator + line
-        separator = b","
-    yield b'],"summary":' + rollout.summary() + b"}"
-
-
 def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
     """Return the route POST /rollout."""
     routes = APIRouter()
@@ -276,6 +147,8 @@ def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
         body = await read_body(request, max_body_mb)
         by_line = NDJSON in request.headers.get("accept", "")
         tenant: str = request.state.tenant
-        return RolloutAnswer(await handler.handle(tenant, body, keep=not by_line), by_line)
+        job = await handler.handle(tenant, body, keep=not by_line)
+        form = Form("trajectories", ("passed",), by_line, at_once=1, headers_first=True)
+        return job_response(job, form)
 
     return routes

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_client.wire import Policy, PytestGrader, RolloutRequest, RolloutTask, ToolsAgent
-from proctor_service.api.rewards.items import Machine, check_files, test_count
-from proctor_service.api.rewards.results import Line, encode
-from proctor_service.api.sandboxes.wire import LONGEST_TAG_CHARACTERS
+from proctor_service.api.responses import Line, encode
+from proctor_service.api.rewards.items import (
+    Machine,
+    check_files,
+    check_tags,
+    error_body,
+    test_count,
+)
 from proctor_service.errors import InvalidRequest
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.prompts import system_prompt
@@ -52,10 +57,7 @@ class Planning:
             if not asked <= ceiling:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {asked} is above this server's {ceiling}")
-        for number, tag in enumerate(request.tags):
-            if len(tag) > LONGEST_TAG_CHARACTERS:
-                most = f"longer than {LONGEST_TAG_CHARACTERS} characters"
-                raise InvalidRequest(f"tags.{number}: {most}")
+        check_tags(request.tags)
 
     def parts(self, number: int, asked: RolloutTask) -> list[Part]:
         """Return the trajectories of one task. Raises InvalidRequest, naming the field."""
@@ -127,13 +129,6 @@ def _check_policy(policy: Policy, hosts: Sequence[str]) -> None:
 def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
     """Return one trajectory in its wire form."""
     failure = trajectory.failure
-    error = None
-    if failure is not None:
-        error = {
-            "reason": failure.reason,
-            "message": failure.message,
-            "retryable": failure.retryable,
-        }
     body = {
         "task_id": part.task.id,
         "index": part.index,
@@ -141,7 +136,7 @@ def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
         "tools": trajectory.tools,
         "reward": trajectory.reward,
         "verdict": trajectory.verdict,
-        "error": error,
+        "error": None if failure is None else error_body(failure),
         "metrics": trajectory.metrics,
         "metadata": part.task.metadata,
         "sandbox_id": trajectory.sandbox_id,
@@ -149,17 +144,3 @@ def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
     }
     retryable = failure is not None and failure.retryable
     return Line(encode(body), trajectory.reward, trajectory.verdict, retryable)
-
-
-def rollout_summary(rewards: Sequence[float | None], passed: int) -> bytes:
-    """Return the summary of a rollout, as JSON."""
-    judged = [reward for reward in rewards if reward is not None]
-    return encode(
-        {
-            "count": len(rewards),
-            "judged": len(judged),
-            "passed": passed,
-            "errors": len(rewards) - len(judged),
-            "mean_reward": sum(judged) / len(judged) if judged else None,
-        }
-    )
