@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.api.auth import Authenticated
 from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
-from proctor_service.api.connection import EchoedRequestIds, LastAnswers
 from proctor_service.api.forwarding import Fleet
-from proctor_service.api.health import health_routes
+from proctor_service.api.health import Readiness, health_routes, judging_probe
 from proctor_service.api.job_store import JobStore
-from proctor_service.api.problems import CatchAll, install_problems
-from proctor_service.api.readiness import Readiness, judging_probe
+from proctor_service.api.middleware import AnswerHeaders, Guard
+from proctor_service.api.problems import install_problems
 from proctor_service.api.rewards.examples import BODIES, install_openapi
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler, reward_routes
@@ -108,24 +106,20 @@ def build_app(
     app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
     app.include_router(compat_routes(parts.compat))
     app.include_router(
-        health_routes(
-            parts.queue, parts.metrics, lambda: parts.readiness.why_not, settings.metrics_tenants
-        )
+        health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)
     )
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
-        Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
+        Guard, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
     )
-    app.add_middleware(CatchAll)
     if parts.tracing is not None:
         from proctor_service.observability.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
     app.add_middleware(MeasuredApp, metrics=parts.metrics)
-    app.add_middleware(LastAnswers, draining=lambda: parts.queue.draining)
-    app.add_middleware(EchoedRequestIds)
+    app.add_middleware(AnswerHeaders, draining=lambda: parts.queue.draining)
     return app
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proctor_service.api.compat import CompatHandler
+from proctor_service.api.health import Readiness
 from proctor_service.api.jobs import Job
-from proctor_service.api.readiness import Readiness
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.api.rollouts.routes import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler

@@ -1,9 +1,8 @@
-"""Client connections: bounds on heads, request ids, and the end of connections in a drain."""
+"""Client connections: bounds on request heads, and error responses to broken requests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,57 +25,6 @@ PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
 MOST_DISCARDED_BYTES = 1024 * 1024
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
-REQUEST_ID = b"proctor-request-id"
-LONGEST_REQUEST_ID = 128
-
-
-class LastAnswers:
-    """Middleware that closes each connection after its current answer while the service drains.
-
-    At the end no client and no proxy holds an open connection. Otherwise a client could send a
-    request on a connection about to close, and lose the request.
-    """
-
-    def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:
-        self._app = app
-        self._draining = draining
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-
-        async def closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._draining():
-                headers = [*message.get("headers", ()), (b"connection", b"close")]
-                message = {**message, "headers": headers}
-            await send(message)
-
-        await self._app(scope, receive, closing)
-
-
-class EchoedRequestIds:
-    """Middleware that repeats a request's id in the answer's header `Proctor-Request-Id`.
-
-    The header lets a client detect a connection mixed up with another client's. The middleware
-    ignores ids other than 1 to 128 visible ASCII characters.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        named = dict(scope["headers"]).get(REQUEST_ID, b"") if scope["type"] == "http" else b""
-        if not 0 < len(named) <= LONGEST_REQUEST_ID or not all(33 <= byte <= 126 for byte in named):
-            await self._app(scope, receive, send)
-            return
-
-        async def echoing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), (REQUEST_ID, named)]
-                message = {**message, "headers": headers}
-            await send(message)
-
-        await self._app(scope, receive, echoing)
 
 
 class HttpProtocol(HttpToolsProtocol):

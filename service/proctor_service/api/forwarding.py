@@ -54,8 +54,8 @@ class Fleet:
                 here: Handler = super().get_route_handler()
 
                 async def here_or_there(request: Request) -> Response:
-                    sandbox_id = request.path_params.get("sandbox_id")
-                    if sandbox_id is None or replicas.identity.holds(sandbox_id):
+                    sandbox_id = request.path_params["sandbox_id"]
+                    if replicas.identity.holds(sandbox_id):
                         return await here(request)
                     return await _there(replicas, sandbox_id, request)
 

@@ -53,7 +53,8 @@ class Job(Generic[R]):
     the job is done. `places`: queue capacity of the items. `orphan_seconds`: time without readers
     after which the job is cancelled. `known`: results from earlier work. `share`: maps new results
     to the valid results. `once_taken`: maps a result that a reader has taken to its remains.
-    `size_bytes`: memory of the job, besides its results.
+    `size_bytes`: memory of the job, besides its results. The attribute `done` is True when every
+    item has its result.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Job(Generic[R]):
         size_bytes: int = 0,
     ) -> None:
         known = known or {}
+        self.done = False
         self._items = items
         self._opening = opening
         self._opened = False
@@ -89,17 +91,12 @@ class Job(Generic[R]):
         self._orphan_timer: asyncio.TimerHandle | None = None
         self._recorded = asyncio.Event()
         self._more = asyncio.Event()
-        self._done = asyncio.Event()
+        self._ended = asyncio.Event()
         self._then: list[Callable[[], object]] = [partial(running.discard, self)]
         running.add(self)
         self._runner = asyncio.create_task(self._run())
         # A callback, since a task cancelled before its first step runs no code.
         self._runner.add_done_callback(self._end)
-
-    @property
-    def done(self) -> bool:
-        """True when every item has its result."""
-        return self._done.is_set()
 
     @property
     def size_bytes(self) -> int:
@@ -141,10 +138,10 @@ class Job(Generic[R]):
     async def wait(self, seconds: float | None = None) -> bool:
         """Wait until the job is done; return False if the job takes longer than `seconds`."""
         if seconds is None:
-            return await self._done.wait()
+            return await self._ended.wait()
         try:
             async with asyncio.timeout(max(seconds, 0.0)):
-                return await self._done.wait()
+                return await self._ended.wait()
         except TimeoutError:
             return False
 
@@ -265,7 +262,8 @@ class Job(Generic[R]):
         # Results may be kept for an hour; the items are no longer needed.
         self._tasks.clear()
         self._items = ()
-        self._done.set()
+        self.done = True
+        self._ended.set()
         self._more.set()
         for then in self._then:
             then()

@@ -7,7 +7,6 @@ bug. A bug only shows the word `internal`.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,7 +16,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.api.body import describe_errors
 from proctor_service.errors import (
@@ -32,8 +30,6 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.observability.metrics import CLIENT_GONE_STATUS
-
-log = logging.getLogger(__name__)
 
 STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxUnavailable: (503, True),
@@ -144,31 +140,3 @@ def install_problems(app: FastAPI) -> None:
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_validation)
-
-
-class CatchAll:
-    """Middleware of last resort: log an exception without a handler, and answer with a 500."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        except Exception:
-            log.exception("a request failed", extra={"path": scope["path"]})
-            if started:
-                # The answer has begun: only a closed connection tells the client of the failure.
-                raise
-            await internal()(scope, receive, send)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 
@@ -120,7 +120,8 @@ class RewardHandler:
             known=judged,
             share=share,
         )
-        batch.when_done(_log_end(batch, first))
+        fields = {"tenant": first.tenant, "job": first.job, "tags": list(first.tags)}
+        batch.when_done(partial(_log_end, batch, time.monotonic(), fields))
         if name is not None:
             self._store.remember(name, batch)
         return batch
@@ -139,18 +140,11 @@ class RewardHandler:
         return line(entry, outcome, self._machine.traits.degraded)
 
 
-def _log_end(batch: Job[Line], first: Item) -> Callable[[], None]:
-    """Return the function that logs the end of a batch; `first`: its first item."""
-    begun = time.monotonic()
-    fields = {"tenant": first.tenant, "job": first.job, "tags": list(first.tags)}
-
-    def log_end() -> None:
-        verdicts = Counter(each.verdict or "error" for each in batch.results())
-        seconds = round(time.monotonic() - begun, 3)
-        more = {"count": verdicts.total(), "verdicts": dict(verdicts), "seconds": seconds}
-        log.info("judged", extra={**fields, **more})
-
-    return log_end
+def _log_end(batch: Job[Line], begun: float, fields: Mapping[str, object]) -> None:
+    verdicts = Counter(each.verdict or "error" for each in batch.results())
+    seconds = round(time.monotonic() - begun, 3)
+    more = {"count": verdicts.total(), "verdicts": dict(verdicts), "seconds": seconds}
+    log.info("judged", extra={**fields, **more})
 
 
 def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:

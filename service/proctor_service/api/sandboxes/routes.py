@@ -176,9 +176,6 @@ class SandboxHandler:
     async def _body(self, request: Request) -> bytearray:
         return await read_body(request, self._machine.settings.max_body_mb)
 
-    def _sandbox(self, session: Session, status: int) -> Response:
-        return json_response(sandbox_body(session, self._machine.traits.name), status)
-
 
 def order(machine: Machine, asked: wire.SandboxRequest, tenant: str) -> Order:
     """Return the order for a new sandbox. Raises InvalidRequest."""
@@ -258,17 +255,20 @@ register_url_convertor("file", _FilePath())
 
 def sandbox_routes(handler: SandboxHandler) -> APIRouter:
     """Return all routes of /sandboxes."""
-    routes = APIRouter(route_class=handler.fleet.route_class())
+    routes = APIRouter()
     add = routes.add_api_route
-    one = "/sandboxes/{sandbox_id}"
-    file = one + "/files/{path:file}"
     add("/sandboxes", handler.create_sandbox, methods=["POST"], **docs.create())
     add("/sandboxes", handler.list_sandboxes, methods=["GET"], **docs.listing())
     add("/sandboxes", handler.stop_sandboxes, methods=["DELETE"], **docs.stop_tagged())
+    of_one = APIRouter(route_class=handler.fleet.route_class())
+    add = of_one.add_api_route
+    one = "/sandboxes/{sandbox_id}"
+    file = one + "/files/{path:file}"
     add(one, handler.get_sandbox, methods=["GET"], **docs.get())
     add(one, handler.stop_sandbox, methods=["DELETE"], **docs.stop())
     add(one + "/exec", handler.execute, methods=["POST"], **docs.execute())
     add(file, handler.write_file, methods=["PUT"], **docs.write_file())
     add(file, handler.read_file, methods=["GET"], **docs.read_file())
     add(one + "/grade", handler.grade, methods=["POST"], **docs.grade())
+    routes.include_router(of_one)
     return routes
