@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from operator import call
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from proctor_service.errors import Cancelled
@@ -39,7 +40,7 @@ class Result(Protocol):
 
 R = TypeVar("R", bound=Result)
 T = TypeVar("T")
-Work = Callable[[Any], Coroutine[Any, Any, Any]]
+Work = Callable[[Any], Awaitable[Any]]
 """Function that does one item."""
 Share = Callable[[Mapping[int, R]], Awaitable[Mapping[int, R]]]
 """Function from new results to the valid results, by index: another replica may have been first."""
@@ -85,7 +86,7 @@ class Job(Generic[R]):
         self._results: list[R | None] = [known.get(index) for index in range(len(items))]
         self._finished = sorted(known)
         self._unshared: dict[int, R] = {}
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: list[asyncio.Future[Any]] = []
         self._ended_because: str | None = None
         self._readers = 0
         self._orphan_timer: asyncio.TimerHandle | None = None
@@ -194,7 +195,7 @@ class Job(Generic[R]):
                 if self._ended_because is not None:
                     self._record(index, Cancelled(self._ended_because))
                 else:
-                    task = asyncio.create_task(work(item))
+                    task = asyncio.ensure_future(work(item))
                     task.add_done_callback(partial(self._on_done, index))
                     self._tasks.append(task)
                 if index % AT_ONCE == AT_ONCE - 1:
@@ -216,7 +217,7 @@ class Job(Generic[R]):
         for index, result in found.items():
             self._publish(index, valid.get(index, result))
 
-    def _on_done(self, index: int, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, index: int, task: asyncio.Future[Any]) -> None:
         if self.done:  # the event loop ends, and cancels all tasks
             return
         if task.cancelled():
@@ -285,7 +286,7 @@ class Value(Generic[T]):
 
 
 def job_of(
-    do: Callable[[], Coroutine[Any, Any, T]],
+    do: Callable[[], Awaitable[T]],
     running: set[Job[Value[T]]],
     size_bytes: int,
     orphan_seconds: float = 0.0,
@@ -293,7 +294,7 @@ def job_of(
     """Return a job with a single item, the call of `do`."""
     return Job(
         [do],
-        nullcontext(_call),
+        nullcontext(call),
         lambda item, outcome: (
             Value(error=outcome) if isinstance(outcome, BaseException) else Value(outcome)
         ),
@@ -301,10 +302,6 @@ def job_of(
         orphan_seconds=orphan_seconds,
         size_bytes=size_bytes,
     )
-
-
-async def _call(do: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    return await do()
 
 
 def value_of(job: Job[Value[T]]) -> T:

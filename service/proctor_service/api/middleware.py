@@ -28,12 +28,14 @@ ONLY_TENANT = "local"
 """Tenant of all requests while no token is configured."""
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
+ANSWERING = "proctor.answering"
+"""Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
 
 
 class Guard:
     """Middleware that requires a valid token, and answers an unhandled exception with a 500.
 
-    Sets `request.state.tenant`.
+    Sets `request.state.tenant`. Stands inside of `AnswerHeaders`.
     """
 
     def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
@@ -47,13 +49,6 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
             app = self._app
             if scope["path"] not in self._open:
@@ -63,10 +58,10 @@ class Guard:
                     app = of_refusal(Unauthorized(message))
                 else:
                     scope.setdefault("state", {})["tenant"] = tenant
-            await app(scope, receive, noting)
+            await app(scope, receive, send)
         except Exception:
             log.exception("a request failed", extra={"path": scope["path"]})
-            if started:
+            if scope.get(ANSWERING):
                 # The answer has begun: only a closed connection tells the client of the failure.
                 raise
             await internal()(scope, receive, send)
@@ -121,6 +116,7 @@ class AnswerHeaders:
 
         async def heading(message: Message) -> None:
             if message["type"] == "http.response.start":
+                scope[ANSWERING] = True
                 headers = list(message.get("headers", ()))
                 if self._draining():
                     headers.append((b"connection", b"close"))

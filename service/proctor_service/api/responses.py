@@ -12,7 +12,6 @@ import re
 from collections.abc import AsyncGenerator, Collection, Coroutine
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -173,12 +172,14 @@ async def _object(job: Job[Line], form: Form) -> AsyncGenerator[bytes]:
     if form.headers_first:
         yield b""
     await job.wait()
-    separator = b'{"%s":[' % form.field.encode()
-    rest = iter(job.results())
-    while some := list(islice(rest, form.at_once)):
-        yield separator + b",".join(each.json for each in some)
-        separator = b","
-    yield b'],"summary":' + _summary(job.results(), form) + b"}"
+    lines = job.results()
+    piece = b'{"%s":[' % form.field.encode()
+    for start in range(0, len(lines), form.at_once):
+        if start:
+            yield piece
+            piece = b","
+        piece += b",".join(each.json for each in lines[start : start + form.at_once])
+    yield piece + b'],"summary":' + _summary(lines, form) + b"}"
 
 
 def _summary(lines: Collection[Line], form: Form) -> bytes:

@@ -176,7 +176,7 @@ class CompatHandler:
 
     def check_language(self, language: str) -> None:
         """Raise InvalidRequest for a language without an installation."""
-        here = self.machine.traits.languages
+        here = self.machine.backend.traits.languages
         if language not in here:
             raise InvalidRequest(f"language: no {language[:100]!r} here, only: {', '.join(here)}")
 

@@ -33,7 +33,7 @@ from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Limits, Traits
+from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
 
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
@@ -69,11 +69,6 @@ class Machine:
     settings: Settings
     backend: Backend
 
-    @property
-    def traits(self) -> Traits:
-        """The backend's traits; known once the backend is open."""
-        return self.backend.traits
-
     def limits(
         self, asked: WireLimits | None, where: str, otherwise: Limits | None = None
     ) -> Limits:
@@ -93,7 +88,7 @@ class Machine:
         network = bool(otherwise is not None and otherwise.network)
         if asked is not None and asked.network is not None:
             network = asked.network
-        if network and not self.traits.allows_network:
+        if network and not self.backend.traits.allows_network:
             raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
         return Limits(
             cpu_seconds=float(values["cpu_seconds"]),
@@ -107,8 +102,8 @@ class Machine:
 
     def check_language(self, language: str, grader: Grader, where: str) -> None:
         """Raise InvalidRequest if the server or the grader lacks a language other than Python."""
-        here = ", ".join(self.traits.languages)
-        if language not in self.traits.languages:
+        here = ", ".join(self.backend.traits.languages)
+        if language not in self.backend.traits.languages:
             raise InvalidRequest(f"{where}.language: no {language!r} here, only: {here}")
         if grader.kind not in ANY_LANGUAGE_KINDS:
             kinds = ", ".join(ANY_LANGUAGE_KINDS)

@@ -112,7 +112,7 @@ class RewardHandler:
             share = partial(self._shared.store_first, name)
         batch = Job(
             entries,
-            nullcontext(self._judge),
+            nullcontext(lambda entry: self._evaluate(entry.item)),
             self._line,
             self.running,
             places=places,
@@ -126,9 +126,6 @@ class RewardHandler:
             self._store.remember(name, batch)
         return batch
 
-    async def _judge(self, entry: Entry) -> Outcome:
-        return await self._evaluate(entry.item)
-
     def _line(self, entry: Entry, outcome: Outcome | BaseException) -> Line:
         if isinstance(outcome, Cancelled):
             outcome = Outcome(failure=outcome)
@@ -137,7 +134,7 @@ class RewardHandler:
             log.error("an item failed", exc_info=outcome, extra={"evaluation_id": evaluation_id})
             message = f"a fault of the service; its log has it under {evaluation_id}"
             outcome = Outcome(failure=JudgeFailed(message))
-        return line(entry, outcome, self._machine.traits.degraded)
+        return line(entry, outcome, self._machine.backend.traits.degraded)
 
 
 def _log_end(batch: Job[Line], begun: float, fields: Mapping[str, object]) -> None:

@@ -89,7 +89,7 @@ class Planning:
             deadline=self._deadline,
             tags=tuple(request.tags),
             priority=request.priority,
-            shell="bash" if "bash" in self._machine.traits.languages else "sh",
+            shell="bash" if "bash" in self._machine.backend.traits.languages else "sh",
         )
 
     def _messages(self, asked: RolloutTask, where: str) -> Sequence[JsonObject]:

@@ -78,7 +78,7 @@ class SandboxHandler:
             # The creation continues after a disconnect, for the client's retry.
             await while_connected(creation.wait(), request.receive)
             session = value_of(creation)
-        return json_response(sandbox_body(session, self._machine.traits.name), 201)
+        return json_response(sandbox_body(session, self._machine.backend.traits.name), 201)
 
     async def list_sandboxes(
         self,
@@ -90,7 +90,7 @@ class SandboxHandler:
         _check_query(request, "tag", "status")
         others, missing = await self.fleet.elsewhere(request)
         found = self._registry.all(_tenant(request), tag, status)
-        backend = self._machine.traits.name
+        backend = self._machine.backend.traits.name
         listed = [sandbox_body(session, backend) for session in found]
         for other in others:
             listed += other["sandboxes"]
@@ -99,7 +99,7 @@ class SandboxHandler:
     async def get_sandbox(self, request: Request, sandbox_id: str) -> Response:
         """Return a sandbox. This request does not extend its ttl."""
         session = self._registry.find(_tenant(request), sandbox_id)
-        return json_response(sandbox_body(session, self._machine.traits.name))
+        return json_response(sandbox_body(session, self._machine.backend.traits.name))
 
     async def execute(self, request: Request, sandbox_id: str) -> Response:
         """Run a command or Python code, and return its result when it ends."""
