@@ -27,7 +27,7 @@ from proctor_service.api.rewards.examples import BODIES, install_openapi
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler, reward_routes
 from proctor_service.api.rewards.shared_answers import SharedAnswers
-from proctor_service.api.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
+from proctor_service.api.rollouts import RolloutContext, RolloutHandler, rollout_routes
 from proctor_service.api.sandboxes.grading import Gradings
 from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
@@ -46,7 +46,7 @@ from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.metrics import Metrics
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
 from proctor_service.scheduling.deadlines import Deadlines
@@ -81,7 +81,7 @@ See `tracing.py`.
 def build_app(
     settings: Settings, backend: Backend | None = None, judge: Judge | None = None
 ) -> FastAPI:
-    """Return the service as an ASGI app, with the app state (Rooms) in `state.parts`.
+    """Return the service as an ASGI app, with the app state in `state.parts`.
 
     Tests pass their own judge.
     """
@@ -89,8 +89,9 @@ def build_app(
         settings = _fitted(settings)
     probed = backend is None and judge is None and settings.backend == "local"
     backend, judge = backend or _backend(settings), judge or _judge(settings)
-    probe = judging_probe(judge, backend, _probe_limits(settings)) if probed else None
-    parts = _parts(settings, backend, judge, Readiness(probe))
+    machine = Machine(settings, backend)
+    probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
+    parts = _parts(machine, judge, Readiness(probe))
     app = FastAPI(
         title="Proctor",
         version=_version(),
@@ -136,22 +137,12 @@ def _fitted(settings: Settings) -> Settings:
     return fitted
 
 
-def _probe_limits(settings: Settings) -> Limits:
-    return Limits(
-        cpu_seconds=settings.cpu_seconds,
-        wall_seconds=settings.wall_seconds,
-        memory_mb=settings.memory_mb,
-        output_kb=settings.output_kb,
-        processes=settings.processes,
-        disk_mb=settings.disk_mb,
-    )
-
-
-def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readiness) -> AppState:
+def _parts(machine: Machine, judge: Judge, readiness: Readiness) -> AppState:
+    settings, backend = machine.settings, machine.backend
     deadlines = Deadlines()
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     tracing = _tracing(settings)
-    shares = _shares(settings)
+    shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
@@ -160,14 +151,18 @@ def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
-    machine = Machine(settings, backend)
     store = _store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
     handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
     replicas = _replicas(settings, metrics)
-    registry = Registry(
-        backend, queue, _bounds(settings, shares), metrics.executed, replicas.identity.new_id
+    bounds = Bounds(
+        live=settings.stateful_count(),
+        remembered=settings.ended_sandboxes,
+        remembered_seconds=settings.ended_sandbox_seconds,
+        file_bytes=settings.max_file_mb * MEBIBYTE,
+        shares=shares,
     )
+    registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.new_id)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
     sandboxes = SandboxHandler(
         machine,
@@ -216,10 +211,6 @@ def _rollout_context(
     return RolloutContext(tracing.play(play), tracing.connect(connect), turns)
 
 
-def _shares(settings: Settings) -> Shares:
-    return Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
-
-
 def _replicas(settings: Settings, metrics: Metrics) -> Replicas:
     own = settings.advertise_url
     own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
@@ -260,16 +251,6 @@ def needing(package: str, setting: str, extra: str) -> Iterator[None]:
 
 def _job_store(settings: Settings) -> JobStore[Any]:
     return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
-
-
-def _bounds(settings: Settings, shares: Shares) -> Bounds:
-    return Bounds(
-        live=settings.stateful_count(),
-        remembered=settings.ended_sandboxes,
-        remembered_seconds=settings.ended_sandbox_seconds,
-        file_bytes=settings.max_file_mb * MEBIBYTE,
-        shares=shares,
-    )
 
 
 @contextlib.asynccontextmanager

@@ -19,7 +19,7 @@ from proctor_service.api.compat import CompatHandler
 from proctor_service.api.health import Readiness
 from proctor_service.api.jobs import Job
 from proctor_service.api.rewards.routes import RewardHandler
-from proctor_service.api.rollouts.routes import RolloutHandler
+from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
 from proctor_service.cluster import Replicas
 from proctor_service.evaluate import Outcome

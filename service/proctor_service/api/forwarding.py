@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-import httpx
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -103,21 +102,34 @@ class _PassedOn(Response):
             await while_connected(self._pass_on(question, scope, send), upload.what_follows)
 
     async def _pass_on(self, question: Question, scope: Scope, send: Send) -> None:
-        answer = _Answer(send)
+        async def send_piece(body: bytes, more_body: bool = True) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": more_body})
+
+        begun = by_line = False
+        last = b"\n"
         try:
             async with self._replicas.ask(self._holder, question) as response:
-                await answer.begin(response)
+                headers = [
+                    (name.encode(), response.headers[name].encode("latin-1"))
+                    for name in HANDED_BACK
+                    if name in response.headers
+                ]
+                begun = True
+                by_line = response.headers.get("content-type", "").startswith(NDJSON)
+                status = response.status_code
+                start = {"type": "http.response.start", "status": status, "headers": headers}
+                await send(start)
                 async for piece in response.aiter_raw():
-                    await answer.go_on(piece)
-            await answer.end()
+                    last = piece or last
+                    await send_piece(piece)
         except SandboxLost as lost:
-            if not answer.begun and _missing_ok(self._request):
+            if not begun and _missing_ok(self._request):
                 await json_response({"stopped": 0})(scope, self._request.receive, send)
-            elif answer.ends_a_line:
-                await answer.go_on(encode({"error": within_stream(lost)}) + b"\n")
-                await answer.end()
-            else:
+                return
+            if not (by_line and last.endswith(b"\n")):
                 raise  # gives an ordinary error response, or closes the connection
+            await send_piece(encode({"error": within_stream(lost)}) + b"\n")
+        await send_piece(b"", more_body=False)
 
 
 class _Upload:
@@ -142,42 +154,6 @@ class _Upload:
         """Return the message received after the body."""
         await self.read.wait()
         return await self._receive()
-
-
-class _Answer:
-    """An answer being sent to the client."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._by_line = False
-        self._last = b"\n"
-        self.begun = False
-
-    @property
-    def ends_a_line(self) -> bool:
-        """True if another NDJSON line may follow."""
-        return self.begun and self._by_line and self._last.endswith(b"\n")
-
-    async def begin(self, response: httpx.Response) -> None:
-        """Send status and headers."""
-        headers = [
-            (name.encode(), response.headers[name].encode("latin-1"))
-            for name in HANDED_BACK
-            if name in response.headers
-        ]
-        self.begun = True
-        self._by_line = response.headers.get("content-type", "").startswith(NDJSON)
-        start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
-        await self._send(start)
-
-    async def go_on(self, piece: bytes) -> None:
-        """Send a piece of the body."""
-        self._last = piece or self._last
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def end(self) -> None:
-        """Send the end of the body."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:

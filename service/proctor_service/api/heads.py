@@ -2,7 +2,8 @@
 
 The service reads a head before authentication, so the client must not control its cost. A
 connection counts as unfinished from its acceptance until its first head is whole, and again from
-the first byte of each later head. An idle kept-alive connection does not count.
+the first byte of each later head. An idle kept-alive connection does not count. `HttpProtocol` is
+uvicorn's protocol with these bounds.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
 
 from proctor_service.api.problems import problem
-from proctor_service.errors import HeadTooLarge, HeadTooSlow, MalformedRequest, Refusal
+from proctor_service.errors import Busy, HeadTooLarge, HeadTooSlow, MalformedRequest, Refusal
 
 MOST_HEAD_BYTES = 64 * 1024
 MOST_FIELDS = 100
@@ -23,6 +30,12 @@ HEAD_SECONDS = 10.0
 MOST_UNFINISHED = 2048
 """In connections; equals the listening socket's backlog, so a burst evicts no honest client."""
 MOST_UNFINISHED_BYTES = 16 * 1024 * 1024
+PIECE_BYTES = 16 * 1024
+LINGER_SECONDS = 2.0
+MOST_DISCARDED_BYTES = 1024 * 1024
+_FIELD_BYTES = 4  # the colon, a space and the end of the line
+TOO_MANY_BYTES = f"the request's head is longer than {MOST_HEAD_BYTES >> 10} KB"
+TOO_MANY_FIELDS = f"the request's head has more than {MOST_FIELDS} fields"
 _EXPIRED_AT_ONCE = 100  # connections closed in one turn of the loop
 _BETWEEN_TURNS_SECONDS = 0.005
 
@@ -123,30 +136,186 @@ class ServerConfig(uvicorn.Config):
         self.most_connections = most_connections
 
 
-def closing_answer(refusal: Refusal) -> bytes:
-    """Return the bytes of an error response after which the connection is closed."""
-    return _answer(refusal.status, refusal.reason, refusal.message, refusal.retryable)
-
-
 @lru_cache(maxsize=16)
-def _answer(status: int, reason: str, message: str, retryable: bool) -> bytes:
-    """Encode an error response; cached, since a thousand connections may expire at once."""
+def _closing_answer(status: int, reason: str, message: str, retryable: bool) -> bytes:
+    """Return the bytes of an error response after which the connection is closed.
+
+    Cached, since a thousand connections may expire at once.
+    """
     answer = problem(status, reason, message, retryable=retryable)
     answer.headers["connection"] = "close"
     head = b"".join(name + b": " + value + b"\r\n" for name, value in answer.raw_headers)
     return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
 
 
-def too_many_bytes() -> HeadTooLarge:
-    """Return the error for a head with too many bytes."""
-    return HeadTooLarge(f"the request's head is longer than {MOST_HEAD_BYTES >> 10} KB")
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with bounds on heads, and the contract's body in error responses."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(config, ServerConfig), "made by `make_server`"
+        self.unparsed_bytes = 0
+        self._heads = config.heads
+        self._most_connections = config.most_connections
+        self._reads_body = False
+        self._reads_head = False
+        self._progressed = False
+        self._head_bytes = 0
+        self._refusal: Refusal | None = None
+        self._discarded_bytes = 0
+
+    @property
+    def reading_is_paused(self) -> bool:
+        """True while the service itself has paused reading from the connection."""
+        return self.flow.read_paused
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, and start the time limit of its first head."""
+        super().connection_made(transport)
+        self._heads.add(self)
+        if len(self.connections) > self._most_connections:
+            self.refuse(Busy(f"more than {self._most_connections} connections"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._heads.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the received bytes in pieces, with a check of the bounds after each piece."""
+        for start in range(0, len(data), PIECE_BYTES):
+            if self._refusal is not None or self.transport.is_closing():
+                self._discard(len(data) - start)
+                return
+            piece = data if len(data) <= PIECE_BYTES else data[start : start + PIECE_BYTES]
+            self._progressed = False
+            super().data_received(piece)
+            if self._refusal is None and not self.transport.is_closing():
+                self._count(len(piece))
+
+    def _count(self, length: int) -> None:
+        """Count the bytes of unfinished heads and trailers, without whole heads and bodies."""
+        if self._progressed:
+            self._heads.shrink(self)
+        else:
+            self._heads.grow(self, length)
+        if self.unparsed_bytes > MOST_HEAD_BYTES:
+            self.refuse(HeadTooLarge(TOO_MANY_BYTES))
+        elif self._refusal is None and (
+            self._reads_head or not (self._progressed or self._reads_body)
+        ):
+            self._heads.add(self)
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        super().on_message_begin()
+        self._reads_head = True
+        self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request's target. Raises ValueError if too long, to end parsing."""
+        self._head_bytes += len(url)
+        self._check_head()
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head or trailer. Raises ValueError beyond bounds, to end parsing."""
+        self._head_bytes += len(name) + len(value) + _FIELD_BYTES
+        self._check_head()
+        if len(self.headers) >= MOST_FIELDS:
+            self._refusal = HeadTooLarge(TOO_MANY_FIELDS)
+            raise ValueError("too many fields")
+        super().on_header(name, value)
+
+    def _check_head(self) -> None:
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refusal = HeadTooLarge(TOO_MANY_BYTES)
+            raise ValueError("too many bytes")
+
+    def on_headers_complete(self) -> None:
+        """Begin a request. Raises ValueError for a body after `Upgrade`, which is ambiguous.
+
+        The parser would report an empty body, and parse the real body as the next request.
+        """
+        names = {name for name, _ in self.headers}
+        if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
+            raise ValueError("a body behind Upgrade")
+        self._progressed = self._reads_body = True
+        self._reads_head = False
+        self._heads.remove(self)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._progressed = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a request's body."""
+        self._progressed, self._reads_body = True, False
+        super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Start the work for a request; closing the connection ends an answer to HTTP/1.0."""
+        serving: Any = _unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
+        super()._start_asgi_task(cycle, serving)
+
+    def send_400_response(self, msg: str) -> None:
+        """Send the last answer on this connection: parsing has ended, for any reason."""
+        self.refuse(self._refusal or MalformedRequest(msg))
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error, and close the connection.
+
+        If an earlier request is being answered, its answer is the last. Later bytes of the client
+        are discarded for LINGER_SECONDS; otherwise the client would see a reset instead of the
+        answer.
+        """
+        self._refusal = refusal
+        self._heads.remove(self)
+        if self.transport.is_closing():
+            return
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete
+        if answering and not cycle.more_body:
+            cycle.keep_alive = False
+            return
+        if not self.pipeline and not (answering and cycle.response_started):
+            answer = refusal.status, refusal.reason, refusal.message, refusal.retryable
+            self.transport.write(_closing_answer(*answer))
+            if not answering and self.transport.can_write_eof():
+                self.transport.write_eof()
+                self.loop.call_later(LINGER_SECONDS, self.transport.close)
+                return
+        self.transport.close()
+
+    def _discard(self, length: int) -> None:
+        self._discarded_bytes += length
+        if self._discarded_bytes > MOST_DISCARDED_BYTES:
+            self.transport.close()
 
 
-def too_many_fields() -> HeadTooLarge:
-    """Return the error for a head with too many fields."""
-    return HeadTooLarge(f"the request's head has more than {MOST_FIELDS} fields")
+def _unchunked(app: ASGIApp, cycle: RequestResponseCycle) -> ASGIApp:
+    """Wrap an app so answers of unknown length are sent unchunked: HTTP/1.0 has no chunks."""
 
+    async def serving(scope: Scope, receive: Receive, send: Send) -> None:
+        measured = False
 
-def malformed(message: str) -> MalformedRequest:
-    """Return the error for bytes other than valid HTTP."""
-    return MalformedRequest(message)
+        async def sending(message: Message) -> None:
+            nonlocal measured
+            if message["type"] == "http.response.start":
+                measured = any(name == b"content-length" for name, _ in message.get("headers", ()))
+                cycle.chunked_encoding = None if measured else False
+            elif not measured:
+                cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    return serving

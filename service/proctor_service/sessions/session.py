@@ -97,14 +97,26 @@ class SlotLease:
 
         Raises Busy and Draining, both before the command runs.
         """
-        asked = self._queue.clock()
+        queue = self._queue
+        asked = queue.clock()
         async with self._entering:
-            if self._queue.draining and not self._begun:
+            if queue.draining and not self._begun:
                 raise stopping()
             if self._commands == 0:
-                self._held = await self._take()
+                try:
+                    async with AsyncExitStack() as stack:
+                        stack.callback(queue.reserve(1, self._whose, self._begun).close)
+                        deadline = queue.clock() + LONGEST_QUEUE_SECONDS
+                        turn = queue.admit(*self._whose, deadline, self._priority, self._begun)
+                        await stack.enter_async_context(turn)
+                        self._held = stack.pop_all()
+                except DeadlinePassed:
+                    message = f"no core came free within {LONGEST_QUEUE_SECONDS:g} s"
+                    raise Busy(message) from None
+                except Cancelled:  # the queue drains
+                    raise stopping() from None
             self._commands += 1
-        return self._queue.clock() - asked
+        return queue.clock() - asked
 
     async def __aexit__(
         self,
@@ -115,20 +127,6 @@ class SlotLease:
         self._commands -= 1
         if self._commands == 0:
             await self._held.aclose()
-
-    async def _take(self) -> AsyncExitStack:
-        queue = self._queue
-        try:
-            async with AsyncExitStack() as stack:
-                stack.callback(queue.reserve(1, self._whose, self._begun).close)
-                deadline = queue.clock() + LONGEST_QUEUE_SECONDS
-                turn = queue.admit(*self._whose, deadline, self._priority, self._begun)
-                await stack.enter_async_context(turn)
-                return stack.pop_all()
-        except DeadlinePassed:
-            raise Busy(f"no core came free within {LONGEST_QUEUE_SECONDS:g} s") from None
-        except Cancelled:  # the queue drains
-            raise stopping() from None
 
 
 class Session:
