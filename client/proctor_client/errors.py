@@ -42,8 +42,7 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._causes import is_name_or_tls
-from proctor_client._retry_after import retry_after
+from proctor_client._http import is_name_or_tls, retry_after
 
 RETRIED_STATUSES = frozenset({429, 502, 503, 504})
 _QUOTED_CHARACTERS = 120

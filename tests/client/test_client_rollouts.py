@@ -28,12 +28,6 @@ GRADER = {"kind": "asserts", "tests": ["assert f() == 1"]}
 TASKS = [{"id": name, "prompt": f"write {name}", "grader": GRADER} for name in ("one", "two")]
 
 
-@pytest.fixture(params=["threads", "loops"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
-
-
 def shown(error: BaseException) -> str:
     """Everything that a log could show of an exception, but the frames' own variables."""
     return "".join(traceback.format_exception(error)) + repr(error) + repr(vars(error))
@@ -303,9 +297,9 @@ def test_the_key_is_in_the_body_and_nowhere_else(
 
 
 def test_no_repr_shows_the_key() -> None:
-    from proctor_client._clock import Clock
     from proctor_client._flow import Policy, Send
     from proctor_client._rollout_calls import RolloutCalls, rollout_request
+    from proctor_client._runtime import Clock
 
     request = rollout_request(TASKS, POLICY, {})
     calls = RolloutCalls(Policy(), Clock())

@@ -36,7 +36,7 @@ LAST = b'{"result": ' + RESULT.model_dump_json().encode() + b"}\n"
 NOTHING = send(204, b"")
 TASK = {"id": "t", "prompt": "p", "grader": {"kind": "exec"}}
 POLICY = {"base_url": "http://policy.test/v1", "model": "m"}
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 @pytest.fixture

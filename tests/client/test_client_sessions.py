@@ -25,13 +25,7 @@ from proctor_client import (
 )
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 
-WAIT_SECONDS = 20.0
-
-
-@pytest.fixture(params=["threads", "loops"])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    found: Kind = request.param
-    return found
+WAIT_SECONDS = 60.0
 
 
 def running(proctor: FakeProctor) -> int:

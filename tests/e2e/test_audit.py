@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,6 @@ PLANTED: dict[str, Row] = {
     ),
     "no_reference": asserts("bare", None, TESTS),
 }
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def written(path: Path, *rows: Row) -> Path:

@@ -6,22 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 from class_suites import SUITES, Suite
-from harness import Service, running_service
+from harness import Service
 from judging import judge
 from shared_judging import SharedJudge, shared_judge
 
 from proctor_service.judge.analysis.levels import TestSource
-from proctor_service.settings import Settings
 
 HEAD = "import unittest\n"
 MAIN = "\nunittest.main()\n"
 EMPTY = "pass\n"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

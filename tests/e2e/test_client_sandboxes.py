@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from client_blocking import Kind, a_client, a_session
-from harness import WAIT_SECONDS, Service, running_service
+from harness import WAIT_SECONDS, Service
 from policy_server import Act, Asked, calls, fails, hangs, policy_server, says
 
 import proctor_client
@@ -31,17 +31,10 @@ from proctor_client import (
     SandboxTimeoutError,
     wire,
 )
-from proctor_service.settings import Settings
 
 DOUBLE = {"kind": "asserts", "tests": ["assert double(2) == 4", "assert double(5) == 10"]}
 RIGHT = "def double(n):\n    return 2 * n\n"
 API_KEY = "sk-do/not+show=me"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.fixture(params=["threads", "loops"])

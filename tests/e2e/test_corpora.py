@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from shared_data import shared_data
-
-from proctor_service.settings import Settings
 
 Row = dict[str, Any]
 
@@ -20,12 +17,6 @@ Row = dict[str, Any]
 def rows(name: str) -> list[Row]:
     lines = shared_data(name).read_text().splitlines()
     return [json.loads(line) for line in lines]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def judge(service: Service, submissions: list[Row]) -> list[Row]:

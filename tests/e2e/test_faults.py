@@ -7,15 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 
 from proctor_service.sandbox.local import LocalBackend
-from proctor_service.settings import Settings
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
 SQUARE = "def f(x):\n    return x * x  # "
@@ -34,12 +32,6 @@ def judge(service: Service, items: list[dict[str, Any]], **fields: Any) -> list[
         assert answer.status_code == 200, answer.text
         results: list[dict[str, Any]] = answer.json()["results"]
         return results
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def holdings() -> dict[str, int]:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from judging import calls, judge, one, stdio, verdicts
-
-from proctor_service.settings import Settings
 
 EXEC: dict[str, Any] = {"kind": "exec"}
 SUM = "print(sum(map(int, input().split())))"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 # ---------------------------------------------------------------- exec

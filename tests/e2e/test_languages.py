@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +74,6 @@ SAMPLES = {
         "cannot find symbol",
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-from harness import Service, running_service
+from harness import Service
 from judging import judge, one
-
-from proctor_service.settings import Settings
 
 DOUBLE = "def f(x):\n    return 2 * x\n"
 TESTS = """
@@ -85,12 +81,6 @@ def test_raises():
 
 def test_approx(): assert f(0.1) == pytest.approx(0.2)
 """
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def grader(text: str = TESTS, **more: str) -> dict[str, Any]:

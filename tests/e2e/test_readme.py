@@ -6,14 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import Service, running_service
-
-from proctor_service.settings import Settings
+from harness import Service
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/graders.md", "docs/wire.md", "docs/compat.md", "trainers/README.md")
@@ -48,12 +45,6 @@ def examples() -> list[Example]:
             whole = f"{beginning}\n{block}" if goes_on else block
             found.append(Example(f"{page}:{line}", language, whole))
     return found
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.place)

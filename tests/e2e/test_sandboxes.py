@@ -18,20 +18,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Service, running_service
+from harness import WAIT_SECONDS, Service
 
 from proctor_client import wire
 from proctor_service.sandbox.linux import procfs
-from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}
 MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 class Room:

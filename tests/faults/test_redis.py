@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from fleet import Replica, fleet
+from grace import grace_period
 from harness import WAIT_SECONDS, Gate, exec_request
 from redis import Redis
 
@@ -167,7 +168,13 @@ def test_tenants_share_no_answers(redis: RedisServer) -> None:
 
 def test_errors_are_not_shared(redis: RedisServer) -> None:
     gate = Gate()
-    with fleet(2, judge=gate, redis_url=redis.url, grace_seconds=0.2, slots=1) as (first, second):
+    with (
+        grace_period() as grace,
+        fleet(2, judge=gate, redis_url=redis.url, grace_seconds=grace.seconds, slots=1) as (
+            first,
+            second,
+        ),
+    ):
         service = first.service
 
         async def drain() -> list[str]:
@@ -178,6 +185,7 @@ def test_errors_are_not_shared(redis: RedisServer) -> None:
                 )
                 await asyncio.to_thread(service.until, lambda: bool(gate.entered))
                 service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+                grace.end()
                 return said(await asked)
 
         assert asyncio.run(drain()) == ["cancelled", "cancelled"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from grace import grace_period
 from harness import WAIT_SECONDS, Gate, NoBackend, Service, exec_request, running_service
 
 from proctor_service.errors import StartError
@@ -67,16 +68,19 @@ def test_draining_finishes_what_runs_and_refuses_what_comes() -> None:
 
 def test_what_outlasts_the_grace_is_handed_back_as_cancelled() -> None:
     gate = Gate()
-    settings = Settings(slots=1, grace_seconds=0.2)
-    with running_service(settings, judge=gate) as service:
+    with (
+        grace_period() as grace,
+        running_service(Settings(slots=1, grace_seconds=grace.seconds), judge=gate) as service,
+    ):
         body = exec_request("a", "b")
-        answer = asyncio.run(drain_while_it_runs(service, gate, body, lambda: None))
+        answer = asyncio.run(drain_while_it_runs(service, gate, body, grace.end))
         assert outcomes(answer) == ["cancelled", "cancelled"]
         assert gate.cancelled == ["a"]
 
 
 SERVED = """
     import asyncio, sys
+    from grace import grace_period
     from harness import Gate, NoBackend
     from proctor_service.app import build_app, make_server
     from proctor_service.settings import Settings
@@ -86,23 +90,29 @@ SERVED = """
             print("entered", flush=True)
             return await super().__call__(submission, backend)
 
-    backend = NoBackend()
-    server = make_server(build_app(Settings(port=0, slots=1, grace_seconds=GRACE), backend, Told()))
-    startup = server.startup
+    with grace_period() as grace:
+        settings = Settings(port=0, slots=1, grace_seconds=grace.seconds)
+        backend = NoBackend()
+        server = make_server(build_app(settings, backend, Told()))
+        startup = server.startup
 
-    async def told(sockets=None):
-        await startup(sockets)
-        print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+        async def told(sockets=None):
+            await startup(sockets)
+            print(server.servers[0].sockets[0].getsockname()[1], flush=True)
 
-    server.startup = told
-    server.run()
-    print("closed", backend.closed, flush=True)
+        server.startup = told
+        if NO_GRACE:
+            grace.end()
+        server.run()
+        print("closed", backend.closed, flush=True)
 """
 
 
-def serve_and(grace: float, *signals: signal.Signals) -> tuple[int, str, httpx.Response | None]:
+def serve_and(
+    *signals: signal.Signals, no_grace: bool = False
+) -> tuple[int, str, httpx.Response | None]:
     """Serves in a process of its own, asks, sends the signals once it runs."""
-    script = textwrap.dedent(SERVED).replace("GRACE", str(grace))
+    script = textwrap.dedent(SERVED).replace("NO_GRACE", str(no_grace))
     with subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -131,14 +141,14 @@ def serve_and(grace: float, *signals: signal.Signals) -> tuple[int, str, httpx.R
 
 
 def test_a_signal_drains_a_real_process() -> None:
-    code, rest, answer = serve_and(0.2, signal.SIGTERM)
+    code, rest, answer = serve_and(signal.SIGTERM, no_grace=True)
     assert (code, rest) == (0, "closed True\n")
     assert answer is not None
     assert outcomes(answer) == ["cancelled", "cancelled"]
 
 
 def test_a_second_signal_ends_it_at_once() -> None:
-    code, rest, answer = serve_and(3600, signal.SIGINT, signal.SIGTERM)
+    code, rest, answer = serve_and(signal.SIGINT, signal.SIGTERM)
     assert (code, rest, answer) == (0, "closed True\n", None)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cwsandbox import CWSandboxAuthenticationError, SandboxResourceExhaustedError
+from event_loop import until
 
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import failure_of
@@ -84,12 +85,6 @@ def ask(question: Question, **more: Any) -> Maker:
         return maker
 
     return asyncio.run(asked())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110  what is watched has no event
-            await asyncio.sleep(0)
 
 
 def test_it_is_full_when_it_is_open_and_filled_again_after_each_loan() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import Failing, asking
-from harness import Gate, Service, running_service
+from grace import grace_period
+from harness import WAIT_SECONDS, Gate, Service, running_service
 
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.submission import Judgement, Submission
@@ -147,13 +148,14 @@ def test_a_failure_that_stays_is_no_5xx() -> None:
 
 def test_a_service_that_stops_sends_its_client_round() -> None:
     gate = Gate()
-    settings = Settings(slots=1, grace_seconds=0.4)
     with (
-        running_service(settings, judge=gate) as service,
+        grace_period() as grace,
+        running_service(Settings(slots=1, grace_seconds=grace.seconds), judge=gate) as service,
         asking(service, PATH, BODY) as asked,
     ):
         service.until(lambda: bool(gate.entered))
         service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        grace.end()
         assert asked.answer().status_code == 307
 
 
@@ -165,7 +167,7 @@ def patient() -> Iterator[Service]:
 
 def test_a_client_that_goes_away_leaves_nothing_behind(patient: Service) -> None:
     with patient.client() as client, pytest.raises(httpx.ReadTimeout):
-        client.post(PATH, json=BODY, timeout=0.5)
+        client.post(PATH, json=BODY, timeout=httpx.Timeout(WAIT_SECONDS, read=0.5))
     patient.until(lambda: not patient.parts.compat.running and patient.parts.queue.busy == 0)
     assert patient.parts.queue.queued == 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import asking
+from grace import grace_period
 from harness import Service, running_service
 from scripted_sandboxes import FakeBackend
 
@@ -56,7 +57,10 @@ def test_a_failure_of_ours_is_null_and_the_others_stand(
 
 
 def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
-    with running_service(Settings(slots=1, grace_seconds=0.4), backend=inn) as service:
+    with (
+        grace_period() as grace,
+        running_service(Settings(slots=1, grace_seconds=grace.seconds), backend=inn) as service,
+    ):
         service.call(inn.door.clear)
         with asking(service, PATH, BODY) as asked:
             service.until(lambda: inn.coming == 1)
@@ -64,6 +68,7 @@ def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
             service.until(lambda: service.parts.queue.draining)
             with service.client() as client:
                 late = client.post(PATH, json=BODY | {"timeout": 29})
+            grace.end()
             answer = asked.answer()
     for each in (late, answer):
         assert each.status_code == 200

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import Failing, asking
+from grace import grace_period
 from harness import Gate, Service, running_service
 
 from proctor_client import wire
@@ -184,11 +185,13 @@ def test_what_takes_long_is_a_503_and_goes_on(path: str, body: dict[str, Any]) -
 def test_a_service_that_stops_is_a_503(path: str, body: dict[str, Any]) -> None:
     gate = Gate()
     with (
-        running_service(Settings(grace_seconds=0.4), judge=gate) as service,
+        grace_period() as grace,
+        running_service(Settings(grace_seconds=grace.seconds), judge=gate) as service,
         asking(service, path, body) as asked,
     ):
         service.until(lambda: bool(gate.entered))
         service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        grace.end()
         assert asked.answer().status_code == 503
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import httpx
 import pytest
 from compat_clients import Failing, asking
-from harness import Gate, Service, running_service
+from grace import grace_period
+from harness import WAIT_SECONDS, Gate, Service, running_service
 from scripted_sandboxes import FakeBackend
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable
@@ -170,7 +171,7 @@ def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
 def test_a_client_that_goes_away_leaves_nothing_behind(service: Service, inn: FakeBackend) -> None:
     service.call(inn.door.clear)
     with service.client() as client, pytest.raises(httpx.ReadTimeout):
-        client.post("/compat/run_code", json=VERL, timeout=0.5)
+        client.post("/compat/run_code", json=VERL, timeout=httpx.Timeout(WAIT_SECONDS, read=0.5))
     service.until(lambda: inn.coming == 0 and not service.parts.compat.running)
     assert service.parts.queue.busy == 0
 
@@ -195,7 +196,10 @@ def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
 
 
 def test_a_service_that_stops_says_try_again(inn: FakeBackend) -> None:
-    with running_service(Settings(slots=1, grace_seconds=0.4), backend=inn) as service:
+    with (
+        grace_period() as grace,
+        running_service(Settings(slots=1, grace_seconds=grace.seconds), backend=inn) as service,
+    ):
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
@@ -204,6 +208,7 @@ def test_a_service_that_stops_says_try_again(inn: FakeBackend) -> None:
             with service.client() as client:
                 late = client.post("/compat/run_code", json=VERL | {"code": "late"})
                 assert late.status_code == 504
+            grace.end()
             assert asked.answer().status_code == 504
 
 

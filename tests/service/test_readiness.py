@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
+from event_loop import until
 from harness import exec_request, running_service
 
 from proctor_service.api.health import Readiness
@@ -27,12 +27,6 @@ class Sandboxes:
         self.probes += 1
         if self.failures:
             raise self.failures.pop(0)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110  what is watched has no event
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("failure", [SandboxUnavailable("no"), NoSandboxInTime("late"), OSError()])

@@ -2,191 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from harness import WAIT_SECONDS
-from policy_server import completion
+from rollout_world import (
+    CODE,
+    GRADER,
+    LIMITS,
+    REFINE,
+    World,
+    calls,
+    failed,
+    runs,
+    says,
+    submits,
+    tools,
+    well,
+)
 
-from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
+from proctor_client.wire import RefineAgent
 from proctor_service.errors import (
-    DeadlinePassed,
     Failure,
-    FileMissing,
-    FileRefused,
     InvalidTask,
-    JudgeFailed,
-    PolicyUnavailable,
     SandboxEnded,
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.evaluate import Item, NoCode, Outcome
-from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.rollout.agent import Player
-from proctor_service.rollout.policy import ContextExceeded
-from proctor_service.rollout.reply import Reply, read_reply
-from proctor_service.rollout.tools import Workplace
-from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
-from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
-
-GRADER = AssertsGrader(kind="asserts", tests=["assert f() == 1", "assert f() == 2"])
-LIMITS = Limits(1, 1, 64, 64, 8, 8)
-HELLO: list[JsonObject] = [{"role": "user", "content": "Write f."}]
-CODE = "def f(): return 1"
-ALL_TOOLS: list[Tool] = ["execute_code", "bash", "read_file", "write_file", "submit_solution"]
-
-
-def says(text: str | None, reason: str = "stop") -> Reply:
-    return read_reply(json.dumps(completion({"content": text}, reason)).encode(), "")
-
-
-def calls(*wanted: tuple[str, Any], reason: str = "tool_calls") -> Reply:
-    listed = [
-        {
-            "id": f"c{number}",
-            "function": {"name": name, "arguments": a if isinstance(a, str) else json.dumps(a)},
-        }
-        for number, (name, a) in enumerate(wanted)
-    ]
-    message = {"content": None, "tool_calls": listed}
-    return read_reply(json.dumps(completion(message, reason)).encode(), "")
-
-
-def submits(code: str = CODE) -> Reply:
-    return calls(("submit_solution", {"code": code}))
-
-
-def runs(code: str = "1") -> Reply:
-    return calls(("execute_code", {"code": code}))
-
-
-@dataclass
-class World:
-    """All that an agent meets, noting what it does."""
-
-    replies: list[Reply | BaseException | Callable[[], Any]]
-    outcomes: list[Outcome] = field(default_factory=list)
-    execs: list[Ended | BaseException] = field(default_factory=list)
-    files: dict[str, bytes] = field(default_factory=dict)
-    opening: BaseException | None = None
-    heard: list[list[JsonObject]] = field(default_factory=list)
-    offered: list[Sequence[JsonObject]] = field(default_factory=list)
-    judged: list[Item] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
-    opened: int = 0
-    stopped: int = 0
-    events: dict[str, asyncio.Event] = field(default_factory=dict)
-
-    async def ask(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> Reply:
-        self.heard.append(list(messages))
-        self.offered.append(tools)
-        reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        if isinstance(reply, BaseException):
-            raise reply
-        return reply if isinstance(reply, Reply) else await reply()
-
-    async def evaluate(self, item: Item) -> Outcome:
-        self.judged.append(item)
-        if isinstance(item.submission, NoCode):
-            return Outcome(Judgement("no_code", total=item.submission.tests), 0.0)
-        if self.outcomes:
-            return self.outcomes.pop(0)
-        return Outcome(Judgement("passed", passed=2, total=2, sandbox_id="sb_judge"), 1.0)
-
-    async def open_workplace(self, plan: Plan) -> Workplace:
-        if self.opening is not None:
-            raise self.opening
-        self.opened += 1
-        self.files.update({path: text.encode() for path, text in plan.task.files.items()})
-        return Place(self, f"sb_{self.opened}")
-
-    def play(
-        self,
-        agent: Agent,
-        seconds: float = WAIT_SECONDS,
-        files: Mapping[str, str] = {},
-        grader: Any = GRADER,
-    ) -> Trajectory:
-        return asyncio.run(self.played(agent, seconds, files, grader))
-
-    async def played(
-        self, agent: Agent, seconds: float, files: Mapping[str, str] = {}, grader: Any = GRADER
-    ) -> Trajectory:
-        task = Task("t", HELLO, grader, files, test_count=2)
-        plan = Plan(
-            "ro_1",
-            task,
-            agent,
-            LIMITS,
-            "all",
-            "auto",
-            "me",
-            "job",
-            time.monotonic() + seconds,
-            ("x",),
-        )
-        player = Player(self.evaluate, self.open_workplace, lambda plan: contextlib.nullcontext())
-        return await player.play(plan, self.ask)
-
-    @property
-    def told(self) -> str:
-        """The last thing that the policy heard."""
-        return str(self.heard[-1][-1]["content"])
-
-
-@dataclass
-class Place:
-    """A sandbox that does what the world says."""
-
-    world: World
-    id: str
-
-    async def exec(self, command: Command) -> Ended:
-        self.world.commands.append(command)
-        how = self.world.execs.pop(0) if self.world.execs else well()
-        if isinstance(how, BaseException):
-            raise how
-        return how
-
-    async def read_file(self, path: str, max_bytes: int | None = None) -> bytes:
-        if path not in self.world.files:
-            raise FileMissing(f"no such file: {path}")
-        return self.world.files[path]
-
-    async def write_file(self, path: str, data: bytes) -> None:
-        if path == "/":
-            raise FileRefused("it is a directory")
-        self.world.files[path] = data
-
-    async def snapshot(self) -> bytes:
-        return b"a tar archive"
-
-    async def stop(self) -> None:
-        self.world.stopped += 1
-
-
-def well(stdout: bytes = b"fine\n", code: int = 0) -> Ended:
-    return Ended("exited", code, None, stdout, b"", False, Usage())
-
-
-def tools(*names: Tool, **fields: Any) -> ToolsAgent:
-    return ToolsAgent(kind="tools", tools=list(names) or ALL_TOOLS, **fields)
-
-
-REFINE = RefineAgent(kind="refine")
-
-
-def failed(**fields: Any) -> Outcome:
-    return Outcome(Judgement("failed", total=2, message="f() gave 3", **fields), 0.0)
-
+from proctor_service.evaluate import NoCode, Outcome
+from proctor_service.judge.submission import Submission
+from proctor_service.sandbox.interface import Command
 
 # ---------------------------------------------------------------- submit_solution
 
@@ -440,130 +284,3 @@ def test_a_judge_that_fails_is_an_error_though_an_earlier_attempt_had_a_verdict(
     world = World([says("```\none\n```")], outcomes=[failed(), Outcome(failure=lost)])
     found = world.play(REFINE)
     assert (found.failure, found.reward, found.verdict) == (lost, None, None)
-
-
-# ---------------------------------------------------------------- what goes wrong
-
-
-@pytest.mark.parametrize("agent", [REFINE, tools()])
-def test_a_policy_that_fails_is_an_error_without_a_reward(agent: Agent) -> None:
-    down = PolicyUnavailable("policy: down")
-    first = says("```\none\n```") if agent is REFINE else runs()
-    world = World([first, down], outcomes=[failed()])
-    found = world.play(agent)
-    assert (found.failure, found.reward, found.verdict) == (down, None, None)
-    assert found.metrics["turns"] == 1
-    assert world.opened == world.stopped
-
-
-def test_a_conversation_that_outgrew_the_context_is_the_policys_own_doing() -> None:
-    too_long = ContextExceeded("HTTP 400: context length")
-    found = World([runs(), too_long]).play(tools())
-    assert (found.verdict, found.reward, found.failure) == ("no_code", 0.0, None)
-    assert (found.metrics["context_exceeded"], found.metrics["hit_max_turns"]) == (1, 0)
-    found = World([says("```\none\n```"), too_long], outcomes=[failed()]).play(REFINE)
-    assert (found.verdict, found.reward) == ("failed", 0.0)
-    assert found.metrics["context_exceeded"] == 1
-    state = World([runs(), too_long], files={"solution.py": b"x = 1"})
-    assert state.play(tools("execute_code")).reward == 1.0
-
-
-@pytest.mark.parametrize("agent", [REFINE, tools()])
-def test_a_task_that_never_fitted_the_context_says_nothing_of_the_policy(agent: Agent) -> None:
-    found = World([ContextExceeded("HTTP 400: context length")]).play(agent)
-    assert isinstance(found.failure, PolicyUnavailable)
-    assert "context length" in found.failure.message
-    assert found.reward is None
-
-
-async def never() -> Any:
-    await asyncio.Event().wait()
-
-
-@pytest.mark.parametrize("agent", [REFINE, tools()])
-def test_the_deadline_ends_it_without_a_reward(agent: Agent) -> None:
-    first = says("```\none\n```") if agent is REFINE else runs()
-    world = World([first, never], outcomes=[failed()])
-    found = world.play(agent, seconds=0.05)
-    assert isinstance(found.failure, DeadlinePassed)
-    assert found.reward is None
-    assert world.opened == world.stopped
-
-
-@pytest.mark.parametrize("error", [KeyError("x"), TimeoutError("not ours")])
-def test_a_fault_of_ours_is_an_error_and_is_logged(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.ERROR):
-        found = World([runs(), submits()], execs=[error]).play(tools())
-    assert isinstance(found.failure, JudgeFailed)
-    assert "ro_1" in found.failure.message
-    assert found.reward is None
-    assert caplog.records
-
-
-def test_cancelling_it_stops_its_sandbox() -> None:
-    async def cancelled() -> World:
-        asked = asyncio.Event()
-
-        async def hang() -> Any:
-            asked.set()
-            await never()
-
-        world = World([runs(), hang])
-        playing = asyncio.create_task(world.played(tools(), WAIT_SECONDS))
-        await asked.wait()
-        playing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await playing
-        return world
-
-    world = asyncio.run(cancelled())
-    assert (world.opened, world.stopped) == (1, 1)
-
-
-def test_a_stop_goes_on_though_it_is_cancelled() -> None:
-    async def run() -> int:
-        stopping, go_on, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-        class Slow(Place):
-            async def stop(self) -> None:
-                stopping.set()
-                await go_on.wait()
-                await super().stop()
-                stopped.set()
-
-        world = World([runs(), submits()])
-
-        async def open_slow(plan: Plan) -> Workplace:
-            world.opened += 1
-            return Slow(world, "sb_slow")
-
-        world.open_workplace = open_slow  # type: ignore[method-assign]
-        playing = asyncio.create_task(world.played(tools(), WAIT_SECONDS))
-        await stopping.wait()
-        playing.cancel()
-        await asyncio.gather(playing, return_exceptions=True)
-        assert world.stopped == 0
-        go_on.set()
-        async with asyncio.timeout(WAIT_SECONDS):
-            await stopped.wait()
-        return world.stopped
-
-    assert asyncio.run(run()) == 1
-
-
-def test_a_sandbox_that_will_not_stop_costs_no_reward(caplog: pytest.LogCaptureFixture) -> None:
-    class Stubborn(Place):
-        async def stop(self) -> None:
-            raise KeyError("no")
-
-    world = World([runs(), submits()])
-
-    async def open_stubborn(plan: Plan) -> Workplace:
-        return Stubborn(world, "sb_1")
-
-    world.open_workplace = open_stubborn  # type: ignore[method-assign]
-    with caplog.at_level(logging.ERROR):
-        assert world.play(tools()).reward == 1.0
-    assert "not stopped" in caplog.text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import FAR, Clock, run, settle
 
 from proctor_service.errors import SandboxLost
 from proctor_service.scheduling.attempts import MOST_ATTEMPTS, attempted
@@ -14,18 +14,7 @@ from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.exclusive import ExclusiveTurns
 from proctor_service.scheduling.queue import FairQueue, Ticket
 
-FAR = 1e9
 ALONE, OTHER = "alone", "other"
-
-
-class Clock:
-    """A clock that tests turn."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Room:
@@ -54,20 +43,6 @@ class Room:
     async def alone(self, seconds: float = 1.0) -> None:
         async with self.queue.admit("t", ALONE, FAR) as ticket, ticket.alone():
             await self.run(ALONE, seconds)
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def settle() -> None:
-    """Lets everything that can happen now happen."""
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 def room(slots: int) -> Room:

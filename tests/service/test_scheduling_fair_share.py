@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import FAR, Clock, run, settle
 
 from proctor_client.wire import Priority
 from proctor_service.errors import BatchTooLarge, Busy, Cancelled
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.fair_share import Shares
 from proctor_service.scheduling.queue import FairQueue
-
-FAR = 1e9
-
-
-class Clock:
-    """A clock that tests turn."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Crowd:
@@ -71,20 +59,6 @@ class Crowd:
     def among_first(self, count: int) -> Counter[str]:
         """Who was among the first, by the first letter."""
         return Counter(name[0] for name in self.order[:count])
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def settle() -> None:
-    """Lets everything that can happen now happen."""
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 def test_time_is_shared_by_weight() -> None:

@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import FAR, Clock, run, settle
 
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue, SlotTime
 
-FAR = 1e9
-
-
-class Clock:
-    """A clock that tests turn."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
 
 def make(slots: int = 1, max_queued: int = 100, clock: Clock | None = None) -> FairQueue:
     return FairQueue(slots, max_queued, Deadlines(), clock or Clock())
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def settle() -> None:
-    """Lets everything that can happen now happen."""
-    for _ in range(50):
-        await asyncio.sleep(0)
 
 
 class Crowd:

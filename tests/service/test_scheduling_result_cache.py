@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import FAR, run, settle
 
 from proctor_service.errors import DeadlinePassed, SandboxLost
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.result_cache import Cache
 
-FAR = 1e9
-
 
 def make(entries: int = 100, max_bytes: int = 1000) -> Cache[str]:
     return Cache[str](entries, max_bytes, len, Deadlines())
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(20):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 class Work:

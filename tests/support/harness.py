@@ -20,7 +20,7 @@ from proctor_service.lifecycle import AppState
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
 from proctor_service.settings import Settings
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 """For what must happen; a test that waits this long has failed."""
 
 

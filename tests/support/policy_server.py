@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
-WAIT_SECONDS = 20.0  # not the harness's: trainers' tests have no service beside them
+WAIT_SECONDS = 60.0  # not the harness's: trainers' tests have no service beside them
 
 
 @dataclass(frozen=True)

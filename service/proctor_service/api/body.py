@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from proctor_client.wire import (
     StdioCase,
     Submission,
 )
-from proctor_service.errors import AmbiguousKey, InvalidRequest, TooLarge
+from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -44,6 +44,8 @@ LONG_LISTS: Mapping[type[BaseModel], tuple[str, type[BaseModel]]] = {
 CASES: Mapping[str, type[BaseModel]] = {"calls": Call, "stdio": StdioCase}
 DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
+SILENT_SECONDS = 60.0
+"""Longest wait for the next bytes of a body; a client without a connection sends none, for ever."""
 MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
 LONGEST_KEY = 255
@@ -63,7 +65,10 @@ class RequestName:
 
 
 async def read_body(request: Request, max_mb: int) -> bytearray:
-    """Return the whole body. Raises TooLarge if the body is longer than `max_mb`.
+    """Return the whole body.
+
+    Raises TooLarge if the body is longer than `max_mb`, and BodyTooSlow after SILENT_SECONDS
+    without a byte.
 
     The rest of a too large body is read and discarded, within bounds: most clients send the whole
     body before they read, and would otherwise see a connection reset instead of the answer.
@@ -75,8 +80,9 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
+    chunks = aiter(request.stream())
     try:
-        async for chunk in request.stream():
+        while (chunk := await _next(chunks)) is not None:
             if len(body) + len(chunk) > most:
                 body = bytearray()
                 await _discard(request, most * DISCARDED_TIMES)
@@ -85,6 +91,16 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     return body
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next bytes of a body, or None at the end. Raises BodyTooSlow."""
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            return await anext(chunks, None)
+    except TimeoutError:
+        message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
+        raise BodyTooSlow(message) from None
 
 
 async def _discard(request: Request, most: int) -> None:

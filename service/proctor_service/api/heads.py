@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,24 +33,13 @@ MOST_UNFINISHED_BYTES = 16 * 1024 * 1024
 PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
 MOST_DISCARDED_BYTES = 1024 * 1024
+MOST_PIPELINED = 32
+"""Requests behind the answered request of a connection; parsing more would hold up the loop."""
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
 TOO_MANY_BYTES = f"the request's head is longer than {MOST_HEAD_BYTES >> 10} KB"
 TOO_MANY_FIELDS = f"the request's head has more than {MOST_FIELDS} fields"
 _EXPIRED_AT_ONCE = 100  # connections closed in one turn of the loop
 _BETWEEN_TURNS_SECONDS = 0.005
-
-
-class Unfinished(Protocol):
-    """A connection with an unfinished request head."""
-
-    unparsed_bytes: int
-
-    @property
-    def reading_is_paused(self) -> bool:
-        """True while the service itself has paused reading from the connection."""
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Answer with an error if possible, and close the connection."""
 
 
 class HeadQueue:
@@ -63,14 +52,14 @@ class HeadQueue:
     def __init__(self, most: int) -> None:
         self._most = most
         self._seconds = HEAD_SECONDS
-        self._deadlines: dict[Unfinished, float] = {}
+        self._deadlines: dict[HttpProtocol, float] = {}
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def add(self, connection: Unfinished) -> None:
+    def add(self, connection: HttpProtocol) -> None:
         """Start the time limit of a connection's head, unless already running."""
         if connection in self._deadlines:
             return
@@ -81,7 +70,7 @@ class HeadQueue:
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._expire)
 
-    def grow(self, connection: Unfinished, count: int) -> None:
+    def grow(self, connection: HttpProtocol, count: int) -> None:
         """Count `count` more bytes of a connection's head."""
         connection.unparsed_bytes += count
         self._bytes += count
@@ -89,12 +78,12 @@ class HeadQueue:
             oldest = next((each for each in self._deadlines if each.unparsed_bytes), connection)
             self._refuse(oldest, "too many requests are unfinished")
 
-    def shrink(self, connection: Unfinished) -> None:
+    def shrink(self, connection: HttpProtocol) -> None:
         """Stop counting a connection's bytes: the parser has consumed them."""
         self._bytes -= connection.unparsed_bytes
         connection.unparsed_bytes = 0
 
-    def remove(self, connection: Unfinished) -> None:
+    def remove(self, connection: HttpProtocol) -> None:
         """Forget a connection: its head is whole, or the connection is closed."""
         self.shrink(connection)
         self._deadlines.pop(connection, None)
@@ -122,7 +111,7 @@ class HeadQueue:
             wait = max(first - loop.time(), _BETWEEN_TURNS_SECONDS)
             self._timer = loop.call_later(wait, self._expire)
 
-    def _refuse(self, connection: Unfinished, why: str) -> None:
+    def _refuse(self, connection: HttpProtocol, why: str) -> None:
         self.remove(connection)
         connection.refuse(HeadTooSlow(why))
 
@@ -167,6 +156,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._reads_head = False
         self._progressed = False
         self._head_bytes = 0
+        self._fields = 0
+        self._running: RequestResponseCycle | None = None
         self._refusal: Refusal | None = None
         self._discarded_bytes = 0
 
@@ -183,9 +174,15 @@ class HttpProtocol(HttpToolsProtocol):
             self.refuse(Busy(f"more than {self._most_connections} connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and end the running request's work.
+
+        uvicorn tells only the newest request, and pipelined requests may follow the running one.
+        """
         self._heads.remove(self)
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse the received bytes in pieces, with a check of the bounds after each piece."""
@@ -198,6 +195,18 @@ class HttpProtocol(HttpToolsProtocol):
             super().data_received(piece)
             if self._refusal is None and not self.transport.is_closing():
                 self._count(len(piece))
+        self._keep_alive_for_a_while()
+
+    def _keep_alive_for_a_while(self) -> None:
+        """Limit the time of an answered connection; uvicorn ends the limit at any further byte.
+
+        A body that comes after its answer, such as a 401, would leave the connection open for ever.
+        """
+        answered = self.cycle is not None and self.cycle.response_complete
+        if answered and self.timeout_keep_alive_task is None and not self.transport.is_closing():
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def _count(self, length: int) -> None:
         """Count the bytes of unfinished heads and trailers, without whole heads and bodies."""
@@ -216,24 +225,28 @@ class HttpProtocol(HttpToolsProtocol):
         """Begin a head."""
         super().on_message_begin()
         self._reads_head = True
-        self._head_bytes = 0
+        self._head_bytes = self._fields = 0
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the request's target. Raises ValueError if too long, to end parsing."""
-        self._head_bytes += len(url)
-        self._check_head()
+        self._add_head_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head or trailer. Raises ValueError beyond bounds, to end parsing."""
-        self._head_bytes += len(name) + len(value) + _FIELD_BYTES
-        self._check_head()
-        if len(self.headers) >= MOST_FIELDS:
+        """Take a field of the head. Raises ValueError beyond bounds, to end parsing.
+
+        A field of a trailer counts, and is ignored: proxies check only the head.
+        """
+        self._add_head_bytes(len(name) + len(value) + _FIELD_BYTES)
+        self._fields += 1
+        if self._fields > MOST_FIELDS:
             self._refusal = HeadTooLarge(TOO_MANY_FIELDS)
             raise ValueError("too many fields")
-        super().on_header(name, value)
+        if self._reads_head:
+            super().on_header(name, value)
 
-    def _check_head(self) -> None:
+    def _add_head_bytes(self, count: int) -> None:
+        self._head_bytes += count
         if self._head_bytes > MOST_HEAD_BYTES:
             self._refusal = HeadTooLarge(TOO_MANY_BYTES)
             raise ValueError("too many bytes")
@@ -241,8 +254,11 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin a request. Raises ValueError for a body after `Upgrade`, which is ambiguous.
 
-        The parser would report an empty body, and parse the real body as the next request.
+        The parser would report an empty body, and parse the real body as the next request. Raises
+        ValueError for too many pipelined requests, too: the last answer then closes the connection.
         """
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise ValueError("too many pipelined requests")
         names = {name for name, _ in self.headers}
         if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
             raise ValueError("a body behind Upgrade")
@@ -263,6 +279,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Start the work for a request; closing the connection ends an answer to HTTP/1.0."""
+        self._running = cycle
         serving: Any = _unchunked(app, cycle) if cycle.scope["http_version"] == "1.0" else app
         super()._start_asgi_task(cycle, serving)
 

@@ -40,14 +40,6 @@ METRICS_ANSWERS: Answers = {
 }
 OPEN: dict[str, Any] = {"security": []}
 """OpenAPI mark of a route that needs no token."""
-CAPACITY = {
-    "slots": 3,
-    "busy": 2,
-    "queued": 120,
-    "max_queued": 20000,
-    "draining": False,
-    "recent_rewards_per_second": 187.5,
-}
 
 
 Probe = Callable[[], Awaitable[None]]
@@ -154,14 +146,14 @@ def health_routes(
     """Return the monitoring routes. `operators`: tenants that see all tenants' jobs."""
     routes = APIRouter()
 
-    @routes.get("/healthz", responses=answers({"status": "ok", "reason": None}), openapi_extra=OPEN)
+    @routes.get("/healthz", responses=answers(Health), openapi_extra=OPEN)
     async def healthz() -> Health:
         """Report that the process is alive."""
         return Health(status="ok")
 
     @routes.get(
         "/readyz",
-        responses=answers({"status": "ready", "reason": None}, 503),
+        responses=answers(Health, 503, example={"status": "ready", "reason": None}),
         response_model=Health,
         openapi_extra=OPEN,
     )
@@ -176,7 +168,7 @@ def health_routes(
             return _not_ready("busy", "the queue is full")
         return Health(status="ready")
 
-    @routes.get("/capacity", responses=answers(CAPACITY, 401))
+    @routes.get("/capacity", responses=answers(Capacity, 401))
     async def capacity() -> Capacity:
         """Return the capacity of the service, for a trainer to choose its batch size."""
         return Capacity(

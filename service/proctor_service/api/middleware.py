@@ -82,7 +82,7 @@ class Guard:
             scheme, _, text = authorizations[0].partition(" ") if authorizations else ("", "", "")
             if len(authorizations) != 1 or scheme.lower() != "bearer":
                 return None
-            token = text.strip().encode("latin-1")  # the received bytes, which are UTF-8
+            token = text.strip(" \t").encode("latin-1")  # the received bytes, which are UTF-8
         shown = _digest(token)
         tenant = None
         for each, digest in self._digests.items():  # no early exit: equal time for all tenants

@@ -28,14 +28,15 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
         at = f"{where}{_line_of(text, tenant)}"
         if not isinstance(token, str) or not token.strip():
             raise StartError(f"{at}: tenant {tenant!r} has no JSON string for a non-empty token")
+        token = token.strip()  # a header has no space around a token
+        if not token.isprintable():
+            raise StartError(f"{at}: tenant {tenant!r} has a token that no header can carry")
         if tenant in tokens:
             raise StartError(f"{at}: tenant {tenant!r} stands there twice")
-        if token.strip() in tenants:
-            raise StartError(
-                f"{at}: tenants {tenants[token.strip()]!r} and {tenant!r} have one token"
-            )
+        if token in tenants:
+            raise StartError(f"{at}: tenants {tenants[token]!r} and {tenant!r} have one token")
         tokens[tenant] = token
-        tenants[token.strip()] = tenant
+        tenants[token] = tenant
     return tokens
 
 

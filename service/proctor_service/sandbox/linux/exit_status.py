@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from proctor_service.sandbox.interface import Ending, Limits
 
+SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -43,7 +45,7 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     if evidence.stopped_for in ("output_limit", "memory_limit"):
         return None
     if evidence.out_of_memory_kills and not evidence.at_memory_limit:
-        return "its surroundings ran out of memory before it reached its own limit"
+        return SHORT_OF_MEMORY
     status = evidence.status
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (

@@ -284,7 +284,8 @@ def remove_tree(directory: Path) -> None:
     for child in [*directory.glob("*/"), directory]:
         with contextlib.suppress(OSError):
             for pid in (child / "cgroup.procs").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
+                if pid != "0":  # of another PID namespace; 0 would kill this process's own group
+                    os.kill(int(pid), signal.SIGKILL)
         with contextlib.suppress(OSError):
             child.rmdir()
 

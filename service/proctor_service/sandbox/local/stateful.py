@@ -22,7 +22,7 @@ from functools import partial
 from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
 from proctor_service.sandbox.file_operations import check_file_operation
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
-from proctor_service.sandbox.linux.exit_status import OVER, Evidence, outside_cause
+from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import Execution, Pipes
 from proctor_service.sandbox.local.memory import MemoryLimit
@@ -161,6 +161,9 @@ class LocalStatefulSandbox:
         cpu_base = 0.0 if self._running else await self._cpu_total()
         if self._sandbox.is_over or self._listener is None or self._listener.done():
             raise await self._over()
+        if self._is_short_of_memory():
+            self._sandbox.on_lost(SHORT_OF_MEMORY)
+            raise await self._over()
         number = next(self._numbers)
         pipes = Pipes()
         execution = make(number, pipes)
@@ -216,16 +219,18 @@ class LocalStatefulSandbox:
             self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
+    def _is_short_of_memory(self) -> bool:
+        """Return True if the surroundings ran out of memory and a background process was killed."""
+        kills = 0 if self._running else self._sandbox.out_of_memory_kills()
+        return kills > 0 and not self._sandbox.at_memory_limit()
+
     def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
-        kills = 0
-        if status != 0:
-            kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+        kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+        at_memory_limit = self._sandbox.at_memory_limit()
+        if status == 0 and at_memory_limit:
+            kills = 0  # the command got along without the killed process
         return Evidence(
-            status,
-            execution.stopped_for,
-            kills,
-            cpu_seconds,
-            at_memory_limit=self._sandbox.at_memory_limit(),
+            status, execution.stopped_for, kills, cpu_seconds, at_memory_limit=at_memory_limit
         )
 
     async def _listen(self) -> None:

@@ -1,0 +1,35 @@
+"""Fixtures that several files of this folder share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from sandbox_server import ServerUnderTest, serving
+from values_runtime import Pairs
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[ServerUnderTest]:
+    with serving(max_file_mb=1, max_wall_seconds=100) as hotel:
+        yield hotel
+
+
+@pytest.fixture
+def hotel(shared_server: ServerUnderTest) -> Iterator[ServerUnderTest]:
+    yield shared_server
+    for each in shared_server.client.get("/sandboxes").json()["sandboxes"]:
+        shared_server.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")
+
+
+@pytest.fixture
+def sandbox(hotel: ServerUnderTest) -> str:
+    found: str = hotel.create()["id"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Iterator[Pairs]:
+    both = Pairs()
+    yield both
+    both.close()

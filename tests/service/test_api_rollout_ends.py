@@ -1,0 +1,234 @@
+"""POST /rollout over a real connection, with a real policy server: errors, ends and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from grace import grace_period
+from harness import Gate, NoBackend, running_service
+from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
+from rollout_requests import CODE, KEY, NDJSON, Row, ask, reasons, request, task
+
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.observability.logs import configure_logging
+from proctor_service.sandbox.interface import Backend
+from proctor_service.settings import Settings
+
+# ---------------------------------------------------------------- errors and ends
+
+
+def test_an_endpoint_that_fails_is_an_error_in_each_trajectory_and_never_a_reward() -> None:
+    def script(asked: Asked) -> Act:
+        return fails(500) if asked.task == "Write b." else says(CODE)
+
+    with (
+        policy_server(script) as server,
+        running_service(Settings(policy_attempts=1)) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url, task("a"), task("b"), task("c")))
+        metrics = client.get("/metrics").text
+    assert reasons(answer) == ["passed", "policy_unavailable", "passed"]
+    failed = answer["trajectories"][1]
+    assert (failed["reward"], failed["verdict"]) == (None, None)
+    assert failed["error"]["retryable"] is True
+    assert failed["error"]["message"].startswith("policy: HTTP 500")
+    assert answer["summary"] == {
+        "count": 3,
+        "judged": 2,
+        "passed": 2,
+        "errors": 1,
+        "mean_reward": 1.0,
+    }
+    assert 'proctor_trajectories_total{outcome="passed"} 2.0' in metrics
+    assert 'proctor_trajectories_total{outcome="policy_unavailable"} 1.0' in metrics
+    assert 'proctor_policy_seconds_count{outcome="answered"} 2.0' in metrics
+    assert 'proctor_policy_seconds_count{outcome="failed"} 1.0' in metrics
+    assert "proctor_trajectory_turns_sum 2.0" in metrics
+
+
+def test_so_many_at_once_and_the_others_after_them() -> None:
+    at_once: list[int] = []
+    under_way = 0
+    lock = threading.Lock()
+    enough = threading.Event()
+
+    def act(handler: Any) -> None:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            at_once.append(under_way)
+            if under_way == 3:
+                enough.set()
+        assert enough.wait(20)
+        with lock:
+            under_way -= 1
+        handler.send_json(completion({"content": CODE}))
+
+    with (
+        policy_server(lambda asked: act) as server,
+        running_service(Settings(max_rollouts=3)) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url, trajectories_per_task=30))
+    assert reasons(answer) == ["passed"] * 30
+    assert max(at_once) == 3
+
+
+def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
+    with (
+        policy_server(lambda asked: hangs) as server,
+        running_service(Settings(max_rollouts=1)) as service,
+        service.client() as client,
+    ):
+        body = request(server.url, trajectories_per_task=3, deadline_seconds=2)
+        answer = ask(client, body)
+        assert service.parts.rollouts.running == frozenset()
+    assert reasons(answer) == ["deadline"] * 3
+    assert len(server.received) == 1
+
+
+@pytest.mark.parametrize("headers", [{}, NDJSON])
+def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) -> None:
+    gate = Gate()
+
+    def script(asked: Asked) -> Act:
+        return hangs if asked.task == "Write a." else says("```\nb\n```")
+
+    with (
+        policy_server(script) as server,
+        running_service(Settings(max_rollouts=4), judge=gate) as service,
+        service.client() as client,
+    ):
+        body = request(server.url, task("a"), task("b"), trajectories_per_task=50)
+        body["tasks"] = body["tasks"][::-1]
+        with client.stream("POST", "/rollout", json=body, headers=headers):
+            server.wait_for(4)
+            service.until(lambda: len(gate.entered) == 4)
+        service.until(lambda: not service.parts.rollouts.running)
+        assert len(gate.cancelled) == 4
+        assert service.parts.queue.busy == 0
+        service.call(gate.open)
+        assert reasons(ask(client, request(server.url, task("b")))) == ["passed"]
+    assert len(server.received) == 5
+
+
+def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
+    gate, backend = Gate(), NoBackend()
+
+    def script(asked: Asked) -> Act:
+        return hangs if asked.task == "Write slow." else says("```\nquick\n```")
+
+    with (
+        grace_period() as grace,
+        policy_server(script) as server,
+        running_service(
+            Settings(max_rollouts=2, grace_seconds=grace.seconds), judge=gate, backend=backend
+        ) as service,
+    ):
+
+        async def drained() -> tuple[httpx.Response, httpx.Response]:
+            with service.client() as client:
+                body = request(server.url, task("slow"), task("quick"), task("late"))
+                asked = asyncio.create_task(asyncio.to_thread(client.post, "/rollout", json=body))
+                await asyncio.to_thread(service.until, lambda: bool(gate.entered))
+                await asyncio.to_thread(server.wait_for, 2)
+                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+                await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
+                service.call(gate.open)
+                late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
+                grace.end()
+                return await asked, late
+
+        answer, late = asyncio.run(drained())
+    assert (late.status_code, late.json()["error"]["reason"]) == (503, "draining")
+    assert reasons(answer.json()) == ["cancelled", "passed", "cancelled"]
+    assert all(
+        each["reward"] is None and each["error"]["retryable"]
+        for each in answer.json()["trajectories"][::2]
+    )
+    assert backend.closed
+
+
+class Broken:
+    """A judge that breaks."""
+
+    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+        raise KeyError("secret")
+
+
+def test_a_bug_of_ours_is_an_error_that_tells_nothing() -> None:
+    with (
+        policy_server(lambda asked: says(CODE)) as server,
+        running_service(judge=Broken()) as service,
+        service.client() as client,
+    ):
+        answer = ask(client, request(server.url))
+    assert reasons(answer) == ["judge_failed"]
+    assert "secret" not in json.dumps(answer)
+
+
+# ---------------------------------------------------------------- what gets out
+
+
+def logged(
+    capsys: pytest.CaptureFixture[str], level: str, script: Any, body: Row
+) -> tuple[list[Row], str]:
+    """The lines that the service logs while it answers, and all the client gets to see."""
+    root = logging.getLogger()
+    before, root_level = root.handlers[:], root.level
+    try:
+        configure_logging(level, "json")
+        with (
+            policy_server(script) as server,
+            running_service(Settings(policy_attempts=1)) as service,
+            service.client() as client,
+        ):
+            body["policy"]["base_url"] = server.url
+            text = client.post("/rollout", json=body).text + client.get("/metrics").text
+    finally:
+        root.handlers[:] = before
+        root.setLevel(root_level)
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()], text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        lambda asked: says(f"{CODE}\n{KEY}"),
+        lambda asked: fails(401, f"Incorrect API key provided: {KEY}", **{"X-Echo": KEY}),
+        lambda asked: calls((KEY, KEY)),
+    ],
+)
+def test_the_key_is_nowhere_even_at_debug(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, script: Any
+) -> None:
+    monkeypatch.setenv("OPENAI_LOG", "debug")
+    lines, text = logged(capsys, "debug", script, request("", policy={"api_key": KEY}))
+    assert lines
+    assert KEY not in json.dumps(lines)
+    assert KEY not in text
+
+
+def test_a_line_for_each_trajectory_and_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    def script(asked: Asked) -> Act:
+        return fails(500) if asked.task == "b hidden" else says(f"{CODE} hidden")
+
+    body = request("", task("a", prompt="a hidden"), task("b", prompt="b hidden"), job="run-1")
+    lines, _ = logged(capsys, "info", script, body)
+    ended = [line for line in lines if line["message"] == "a trajectory ended"]
+    first, second = sorted(ended, key=lambda line: str(line["task_id"]))
+    assert first["rollout_id"].startswith("ro_")
+    assert (first["task_id"], first["job"], first["turns"]) == ("a", "run-1", 1)
+    assert (first["verdict"], first["reward"], first["error"]) == ("passed", 1.0, None)
+    assert first["duration_seconds"] > 0
+    assert (second["verdict"], second["reward"]) == (None, None)
+    assert second["error"] == "policy_unavailable"
+    assert not any("hidden" in json.dumps(line) for line in lines)

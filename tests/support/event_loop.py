@@ -1,0 +1,76 @@
+"""Tests in an event loop: bounded in time, step by step, with a clock that tests turn."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Awaitable, Callable
+
+from harness import WAIT_SECONDS
+
+FAR = 1e9
+"""A deadline that no test reaches."""
+
+
+class Clock:
+    """A clock that tests turn."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self.now
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop that skips waiting: where only timers are left, the next timer runs at once."""
+
+    def __init__(self) -> None:
+        self._skipped_seconds = 0.0
+        super().__init__(_SkippingSelector(self.skip))
+
+    def time(self) -> float:
+        """Return the monotonic time plus all that was skipped."""
+        return super().time() + self._skipped_seconds
+
+    def skip(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._skipped_seconds += seconds
+
+
+class _SkippingSelector(selectors.DefaultSelector):
+    def __init__(self, skip: Callable[[float], None]) -> None:
+        super().__init__()
+        self._skip = skip
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout <= 0:
+            return super().select(timeout)
+        found = super().select(0)
+        if not found:
+            self._skip(timeout)
+        return found
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    """Run a test in a loop of its own, for a bounded time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def settle() -> None:
+    """Let everything that can happen now happen."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds, looking at every turn of the loop."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not condition():  # noqa: ASYNC110  what is watched has no event
+            await asyncio.sleep(0)
