@@ -140,12 +140,24 @@ async def name_any_request(tenant: str, key: str, body: bytes | bytearray) -> Re
 
 
 async def parse_body(model: type[M], body: bytes | bytearray) -> M:
-    """Return the request. Raises InvalidRequest, naming the field."""
-    data = await _decode(body)
+    """Return the request. Raises InvalidRequest for other bytes than its JSON, naming the field."""
+    try:
+        text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
+        sliced = len(body) > SLICED_BODY_BYTES
+        data = await SlicedJson(text).decode() if sliced else json.loads(text)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column {error.colno}"
+        raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
     if model in LONG_LISTS:
         if not isinstance(data, dict):
             raise InvalidRequest("the body is not a JSON object")
-        if len(body) > SLICED_BODY_BYTES:
+        if sliced:
             data = await _validate_long_fields(data, *LONG_LISTS[model])
     try:
         return model.model_validate(data)
@@ -222,24 +234,6 @@ def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
             found.append(line)
     more = len(found) - MOST_ERRORS
     return "; ".join(found[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
-
-
-async def _decode(body: bytes | bytearray) -> Any:
-    """Return the JSON value. Raises InvalidRequest for bad JSON, bad UTF-8, or deep nesting."""
-    try:
-        text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
-        if len(body) <= SLICED_BODY_BYTES:
-            return json.loads(text)
-        return await SlicedJson(text).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        at = f"line {error.lineno} column {error.colno}"
-        raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
-    except ValueError as error:  # an integer with more digits than Python converts
-        raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
 
 
 class Pacer:

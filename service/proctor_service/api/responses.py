@@ -133,8 +133,8 @@ class StreamedResponse(Response):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """Form of a job's response: a JSON object with `field`, or NDJSON `by_line`.
+class AnswerFormat:
+    """Format of a job's response: a JSON object with `field`, or NDJSON `by_line`.
 
     `counted`: the verdicts counted in the summary. `at_once`: the most results in a piece.
     `headers_first`: send the headers at once.
@@ -147,14 +147,14 @@ class Form:
     headers_first: bool
 
 
-def job_response(job: Job[Line], form: Form) -> StreamedResponse:
+def job_response(job: Job[Line], form: AnswerFormat) -> StreamedResponse:
     """Return the response with the results of a job, which is left when the client disconnects."""
     if form.by_line:
         return StreamedResponse(_lines(job, form), NDJSON, job.reading())
     return StreamedResponse(_object(job, form), "application/json", job.reading())
 
 
-async def _lines(job: Job[Line], form: Form) -> AsyncGenerator[bytes]:
+async def _lines(job: Job[Line], form: AnswerFormat) -> AsyncGenerator[bytes]:
     yield b""  # sends the headers
     sent = 0
     while True:
@@ -168,7 +168,7 @@ async def _lines(job: Job[Line], form: Form) -> AsyncGenerator[bytes]:
     yield b'{"summary":' + _summary(job.results(), form) + b"}\n"
 
 
-async def _object(job: Job[Line], form: Form) -> AsyncGenerator[bytes]:
+async def _object(job: Job[Line], form: AnswerFormat) -> AsyncGenerator[bytes]:
     if form.headers_first:
         yield b""
     await job.wait()
@@ -182,7 +182,7 @@ async def _object(job: Job[Line], form: Form) -> AsyncGenerator[bytes]:
     yield piece + b'],"summary":' + _summary(lines, form) + b"}"
 
 
-def _summary(lines: Collection[Line], form: Form) -> bytes:
+def _summary(lines: Collection[Line], form: AnswerFormat) -> bytes:
     rewards = [each.reward for each in lines if each.reward is not None]
     verdicts = [each.verdict for each in lines]
     return encode(

@@ -29,7 +29,7 @@ from proctor_client.wire import (
 )
 from proctor_service.api.body import Pacer, parse_body, read_body
 from proctor_service.api.jobs import Job, Work
-from proctor_service.api.responses import NDJSON, Form, Line, encode, job_response
+from proctor_service.api.responses import NDJSON, AnswerFormat, Line, encode, job_response
 from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import (
     Machine,
@@ -284,7 +284,7 @@ def rollout_routes(handler: RolloutHandler, max_body_mb: int) -> APIRouter:
         by_line = NDJSON in request.headers.get("accept", "")
         tenant: str = request.state.tenant
         job = await handler.handle(tenant, body, keep=not by_line)
-        form = Form("trajectories", ("passed",), by_line, at_once=1, headers_first=True)
+        form = AnswerFormat("trajectories", ("passed",), by_line, at_once=1, headers_first=True)
         return job_response(job, form)
 
     return routes

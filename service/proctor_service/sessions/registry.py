@@ -99,7 +99,7 @@ class Registry:
             message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
         if message:
             raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
-        lease = SlotLease(self._queue, tenant, order.job, order.priority, order.begun)
+        lease = SlotLease(self._queue, (tenant, order.job), order.priority, order.begun)
         gone = self._holding.discard
         session = Session(self._new_id(), order, self._backend, lease, self._on_end, gone)
         self._all[session.id] = session

@@ -35,6 +35,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.sandbox.interface import Backend, Ending, Limits, StatefulSandbox
+from proctor_service.scheduling.capacity import Whose
 from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)
@@ -72,42 +73,37 @@ class Order:
     begun: bool = False
 
 
+@dataclass(slots=True)
 class SlotLease:
-    """Context for each command: the first waits for the ticket, the last returns the ticket."""
+    """Context for each command: the first waits for the ticket, the last returns the ticket.
 
-    def __init__(
-        self,
-        queue: FairQueue,
-        tenant: str,
-        job: str,
-        priority: Priority = "training",
-        begun: bool = False,
-    ) -> None:
-        """Create the lease. `begun`: the commands belong to begun work, which survives a drain."""
-        self._queue = queue
-        self._begun = begun
-        self._whose = (tenant, job)
-        self._priority = priority
-        self._entering = asyncio.Lock()
-        self._commands = 0
-        self._held = AsyncExitStack()
+    `begun`: the commands belong to begun work, which survives a drain.
+    """
+
+    queue: FairQueue
+    whose: Whose
+    priority: Priority
+    begun: bool
+    _entering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _commands: int = 0
+    _held: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def __aenter__(self) -> float:
         """Wait for the ticket, and return the seconds of the wait.
 
         Raises Busy and Draining, both before the command runs.
         """
-        queue = self._queue
+        queue = self.queue
         asked = queue.clock()
         async with self._entering:
-            if queue.draining and not self._begun:
+            if queue.draining and not self.begun:
                 raise stopping()
             if self._commands == 0:
                 try:
                     async with AsyncExitStack() as stack:
-                        stack.callback(queue.reserve(1, self._whose, self._begun).close)
+                        stack.callback(queue.reserve(1, self.whose, self.begun).close)
                         deadline = queue.clock() + LONGEST_QUEUE_SECONDS
-                        turn = queue.admit(*self._whose, deadline, self._priority, self._begun)
+                        turn = queue.admit(*self.whose, deadline, self.priority, self.begun)
                         await stack.enter_async_context(turn)
                         self._held = stack.pop_all()
                 except DeadlinePassed:

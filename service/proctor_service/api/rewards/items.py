@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
@@ -112,36 +112,33 @@ class Machine:
             )
 
 
+@dataclass(slots=True)
 class Translation:
     """Converter of one request.
 
-    Most submissions share the request's grader and limits, so results for these are cached here.
+    Most submissions share the request's grader and limits, so results for these are cached here, by
+    identity: the request keeps these objects alive for as long as the converter lives.
     """
 
-    def __init__(
-        self, machine: Machine, request: RewardRequest, tenant: str, deadline: float
-    ) -> None:
-        self._machine = machine
-        self._request = request
-        self._tenant = tenant
-        self._deadline = deadline
-        self._tags = tuple(request.tags)
-        # By identity: the request keeps these objects alive for as long as this object lives.
-        self._limits: dict[int, Limits] = {}
-        self._checked_graders: set[int] = set()
-        self._digests: dict[int, bytes] = {}
+    machine: Machine
+    request: RewardRequest
+    tenant: str
+    deadline: float
+    _limits: dict[int, Limits] = field(default_factory=dict)
+    _checked_graders: set[int] = field(default_factory=set)
+    _digests: dict[int, bytes] = field(default_factory=dict)
 
     async def entries(self) -> list[Entry]:
         """Return the items for all submissions. Raises InvalidRequest, naming the field."""
         found: list[Entry] = []
         pacer = Pacer()
-        for index, submission in enumerate(self._request.submissions):
+        for index, submission in enumerate(self.request.submissions):
             found.append(self._entry(index, submission))
             await pacer.pause()
         return found
 
     def _entry(self, index: int, asked: WireSubmission) -> Entry:
-        request, where = self._request, f"submissions.{index}"
+        request, where = self.request, f"submissions.{index}"
         grader = asked.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
@@ -150,14 +147,14 @@ class Translation:
             check_files(grader.files, at)
             self._checked_graders.add(id(grader))
         if asked.language != "python":
-            self._machine.check_language(asked.language, grader, where)
+            self.machine.check_language(asked.language, grader, where)
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
         limits = self._limits.get(id(wanted))
         if limits is None:
             at = f"{where}.limits" if asked.limits else "limits"
-            limits = self._limits[id(wanted)] = self._machine.limits(wanted, at)
+            limits = self._limits[id(wanted)] = self.machine.limits(wanted, at)
         source = extract(completion_text(asked, where), request.extract, asked.language)
         submission: Submission | NoCode
         key = None
@@ -170,11 +167,11 @@ class Translation:
         item = Item(
             evaluation_id=f"ev_{uuid.uuid4().hex}",
             submission=submission,
-            tenant=self._tenant,
+            tenant=self.tenant,
             job=request.job,
-            deadline=self._deadline,
+            deadline=self.deadline,
             cache_key=key,
-            tags=self._tags,
+            tags=tuple(request.tags),
             priority=request.priority,
         )
         return Entry(index, asked.id, asked.group, item)
@@ -188,7 +185,7 @@ class Translation:
         """
         key = hashlib.blake2b(digest_size=20)
         small = (
-            self._tenant,
+            self.tenant,
             submission.language,
             submission.scoring,
             submission.limits,

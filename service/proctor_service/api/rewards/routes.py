@@ -21,7 +21,7 @@ from proctor_client.wire import RewardRequest, RewardResponse
 from proctor_service.api.body import RequestName, key_of, name_any_request, parse_body, read_body
 from proctor_service.api.job_store import JobStore
 from proctor_service.api.jobs import Job
-from proctor_service.api.responses import NDJSON, Form, Line, job_response
+from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.api.rewards.examples import reward_docs
 from proctor_service.api.rewards.items import Entry, Machine, Translation, line
 from proctor_service.api.rewards.shared_answers import SharedAnswers
@@ -155,7 +155,9 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         tenant: str = request.state.tenant
         batch = await handler.handle(tenant, body, key_of(request.headers))
         by_line = NDJSON in request.headers.get("accept", "")
-        form = Form("results", ("passed", "no_code"), by_line, SENT_AT_ONCE, headers_first=by_line)
+        form = AnswerFormat(
+            "results", ("passed", "no_code"), by_line, SENT_AT_ONCE, headers_first=by_line
+        )
         return job_response(batch, form)
 
     return routes
