@@ -91,7 +91,7 @@ class Job(Generic[R]):
         self._readers = 0
         self._orphan_timer: asyncio.TimerHandle | None = None
         self._recorded = asyncio.Event()
-        self._more = asyncio.Event()
+        self._more: asyncio.Event | None = None  # made by a reader that waits for a result
         self._ended = asyncio.Event()
         self._then: list[Callable[[], object]] = [partial(running.discard, self)]
         running.add(self)
@@ -148,6 +148,8 @@ class Job(Generic[R]):
 
     async def progress(self) -> None:
         """Wait for the next result, or until the job is done."""
+        if self._more is None:
+            self._more = asyncio.Event()
         await self._more.wait()
 
     @contextmanager
@@ -245,8 +247,12 @@ class Job(Generic[R]):
         self._finished.append(index)
         if len(self._finished) == len(self._results):
             self._recorded.set()
-        self._more.set()
-        self._more = asyncio.Event()
+        self._wake_readers()
+
+    def _wake_readers(self) -> None:
+        if self._more is not None:
+            self._more.set()
+            self._more = None
 
     def _end(self, runner: asyncio.Task[None]) -> None:
         """Give all items a result, if the opening failed or was cancelled; end the job."""
@@ -265,7 +271,7 @@ class Job(Generic[R]):
         self._items = ()
         self.done = True
         self._ended.set()
-        self._more.set()
+        self._wake_readers()
         for then in self._then:
             then()
         self._then.clear()
