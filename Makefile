@@ -13,7 +13,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults image bench fuzz clean
+.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -37,6 +37,9 @@ serve: $(VENV)/.service ## run the service on 127.0.0.1:8080
 
 demo: $(VENV)/.service ## judge a few toy completions against a service of its own
 	$(BIN)/python -m proctor_trainers.demo
+
+test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; within 2 min
+	$(BIN)/python -m pytest -m "not slow or smoke"
 
 test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
 	$(BIN)/python -m pytest

@@ -1,7 +1,8 @@
-"""Imports of the helper modules in `support/`, and a fixture for tests that press Ctrl-C."""
+"""Imports of the helper modules in `support/`, the selection of `make test-fast`, and Ctrl-C in tests."""
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,44 @@ import pytest
 
 _TESTS = Path(__file__).parent
 sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
+
+from fast_selection import SLOW_FOLDERS  # noqa: E402  found by the path above
+
+_RUNNING = pytest.StashKey[pytest.Item]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(_TESTS).parts[0] in SLOW_FOLDERS:
+            item.add_marker("slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    item.config.stash[_RUNNING] = item
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _real_sandboxes_are_slow(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fails a test that starts real sandboxes without the marker `slow`."""
+    if importlib.util.find_spec("proctor_service") is None:  # in a trainer's environment
+        yield
+        return
+    from proctor_service.errors import StartError
+    from proctor_service.sandbox.local import LocalBackend
+
+    open_backend = LocalBackend.open
+
+    async def checked(backend: LocalBackend) -> None:
+        test = pytestconfig.stash[_RUNNING]
+        if test.get_closest_marker("slow") is None:
+            raise StartError(f"{test.name} starts real sandboxes: mark it slow")
+        await open_backend(backend)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalBackend, "open", checked)
+        yield
 
 
 @pytest.fixture

@@ -38,6 +38,7 @@ def wrong(service: Service, scenario: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_fork_has_connections_locks_and_sandboxes_of_its_own(
     service: Service, scenario: str
@@ -45,6 +46,7 @@ def test_a_fork_has_connections_locks_and_sandboxes_of_its_own(
     assert wrong(service, scenario) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver", "loader", "ray"])
 def test_clients_and_reward_functions_go_along_to_workers(service: Service, method: str) -> None:
     assert wrong(service, method) == []

@@ -10,6 +10,7 @@ from harness import Service
 from judging import JSON, calls, one, verdicts
 
 
+@pytest.mark.smoke
 def test_calls_verdicts(service: Service) -> None:
     found = {
         "def f(x): return x * 2": "passed",

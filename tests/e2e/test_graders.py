@@ -76,6 +76,7 @@ def test_exec_does_not_believe_a_forged_end(service: Service) -> None:
         assert one(service, text, EXEC)["reward"] == 0.0
 
 
+@pytest.mark.smoke
 def test_exec_verdicts(service: Service) -> None:
     found = {
         "assert 1 == 2": "failed",
@@ -107,6 +108,7 @@ def test_a_message_shows_the_traceback_of_the_program_alone(service: Service) ->
 # ---------------------------------------------------------------- stdio
 
 
+@pytest.mark.smoke
 def test_stdio_verdicts(service: Service) -> None:
     grader = stdio(("2 3\n", "5\n"))
     found = {
@@ -222,6 +224,7 @@ def test_files_are_there_in_their_folders(service: Service) -> None:
 # ---------------------------------------------------------------- command
 
 
+@pytest.mark.smoke
 def test_command_verdicts(service: Service) -> None:
     argv = ["sh", "-c", "exec python3 solution.py"]
     grader = {"kind": "command", "argv": argv}

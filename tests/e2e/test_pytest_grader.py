@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from harness import Service
 from judging import judge, one
 
@@ -87,6 +88,7 @@ def grader(text: str = TESTS, **more: str) -> dict[str, Any]:
     return {"kind": "pytest", "files": {"test_it.py": text, **more}}
 
 
+@pytest.mark.smoke
 def test_whatever_pytest_can_run(service: Service) -> None:
     right = one(service, DOUBLE, grader(EVERYTHING))
     assert (right["verdict"], right["reward"], right["integrity"]) == ("passed", 1.0, "in_process")

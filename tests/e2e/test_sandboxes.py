@@ -75,6 +75,7 @@ def room(client: httpx.Client) -> Iterator[Room]:
     opened.stop()
 
 
+@pytest.mark.smoke
 def test_files_environment_and_processes_stay_between_calls(room: Room) -> None:
     room.python("open('n', 'w').write('7')\nimport os\nos.environ['WHO'] = 'me'")
     assert room.python("import os; print(open('n').read(), os.environ['WHO'])").stdout == "7 me\n"
@@ -267,6 +268,7 @@ PYTEST = {
 }
 
 
+@pytest.mark.smoke
 def test_an_agent_mends_its_solution_and_is_judged_by_the_last_state(room: Room) -> None:
     assert room.grade(ASSERTS).verdict == "no_code"
     room.shell("mkdir lib; echo 'FACTOR = 3' > lib/factor.py")

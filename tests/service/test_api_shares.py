@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 from functools import partial
 from typing import Any
@@ -120,6 +121,7 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
         assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
     with running_service(Settings(slots=1), judge=None) as service:
         asked_of_policy = 0
@@ -150,6 +152,8 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
     [
         {"tenant_weights": {"a": 0.0}},
         {"tenant_weights": {"a": -1.0}},
+        {"tenant_weights": {"a": math.inf}},
+        {"tenant_weights": {"a": 1e-320}},
         {"tenant_slots": {"a": 0}},
         {"tenant_sandboxes": {"a": -1}},
         {"trace_share": 1.5},

@@ -72,6 +72,7 @@ def test_who_is_full_or_slow_is_not_broken() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.slow
 def test_a_real_service_is_ready_and_again_after_its_sandbox_was_lost() -> None:
     with running_service(judge=None) as service, service.client() as client:
         assert client.get("/readyz").status_code == 200
@@ -83,6 +84,7 @@ def test_a_real_service_is_ready_and_again_after_its_sandbox_was_lost() -> None:
         assert result["verdict"] == "passed"
 
 
+@pytest.mark.slow
 def test_a_service_whose_sandboxes_break_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(self: LocalBackend, *arguments: object) -> None:
         raise SandboxUnavailable("forkservers die")

@@ -113,6 +113,7 @@ def test_the_open_routes_tell_nothing(client: httpx.Client) -> None:
 SECRETS = (RED, BLUE, "redis-password-0123", "policy-key-0123456789", "aviato-key-0123456789")
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_logs_metrics_errors_or_docs() -> None:
     process = Process()
     shown: list[str] = []

@@ -47,6 +47,7 @@ def service(collector: Receiver) -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.slow
 def test_one_trace_leads_from_the_clients_call_to_the_sandbox(
     service: Service, collector: Receiver
 ) -> None:
@@ -75,6 +76,7 @@ def test_one_trace_leads_from_the_clients_call_to_the_sandbox(
     assert request.attributes["http.response.status_code"] == "200"
 
 
+@pytest.mark.slow
 def test_a_rollout_is_one_trace_too(service: Service, collector: Receiver) -> None:
     solution = calls(("submit_solution", {"code": "def double(n):\n    return 2 * n"}))
     with (
@@ -95,6 +97,7 @@ def test_a_rollout_is_one_trace_too(service: Service, collector: Receiver) -> No
     assert len(evaluate) == 1
 
 
+@pytest.mark.slow
 def test_no_span_holds_a_secret_a_text_or_a_path(service: Service, collector: Receiver) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with service.client(headers=headers) as client:
@@ -211,6 +214,7 @@ def test_nothing_of_it_is_loaded_when_it_is_off() -> None:
     assert ran.stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_a_client_without_a_span_sends_nothing(service: Service) -> None:
     seen: list[httpx.Headers] = []
 

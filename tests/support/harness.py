@@ -8,11 +8,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import httpx
+import pytest
+import uvicorn.server
 from fastapi import FastAPI
 
+from proctor_service import server as server_module
 from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
@@ -22,6 +26,7 @@ from proctor_service.settings import Settings
 
 WAIT_SECONDS = 60.0
 """For what must happen; a test that waits this long has failed."""
+_PAUSE_SECONDS = 0.005
 
 
 class NoBackend:
@@ -145,9 +150,22 @@ def running_service(
     try:
         yield service
     finally:
-        server.should_exit = True
-        thread.join(WAIT_SECONDS)
+        with _quick_shutdown():
+            server.should_exit = True
+            thread.join(WAIT_SECONDS)
         assert not thread.is_alive(), "the service did not stop"
+
+
+@contextmanager
+def _quick_shutdown() -> Iterator[None]:
+    """Spares each test the pauses of a shutdown: those for late requests, and uvicorn's own."""
+    quick = ModuleType("asyncio")
+    quick.__dict__.update(asyncio.__dict__)
+    quick.__dict__["sleep"] = lambda seconds: asyncio.sleep(min(seconds, _PAUSE_SECONDS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server_module, "LAST_REQUESTS_SECONDS", 0.0)
+        patch.setattr(uvicorn.server, "asyncio", quick)
+        yield
 
 
 class Gate:

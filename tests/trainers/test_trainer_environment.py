@@ -56,6 +56,7 @@ def active(service: Service) -> int:
 # ---------------------------------------------------------------- tools and rewards
 
 
+@pytest.mark.slow
 def test_the_tools_keep_their_state(factory: EnvironmentFactory) -> None:
     environment = begun(factory)
     assert environment.write_file("data/n.txt", "41") == "Wrote 2 bytes."
@@ -67,6 +68,7 @@ def test_the_tools_keep_their_state(factory: EnvironmentFactory) -> None:
     assert environment.get_reward() == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "worth"),
     [
@@ -88,6 +90,7 @@ def test_the_reward_is_what_the_final_state_is_worth(
     assert active(service) == 0
 
 
+@pytest.mark.slow
 def test_a_submission_ends_the_task(factory: EnvironmentFactory) -> None:
     environment = begun(factory)
     assert environment.submit_solution(WRONG) == "Submitted."
@@ -97,6 +100,7 @@ def test_a_submission_ends_the_task(factory: EnvironmentFactory) -> None:
     assert environment.get_reward() == 0.0
 
 
+@pytest.mark.slow
 def test_files_limits_and_scoring_of_a_task(service: Service) -> None:
     def task(row: Any) -> dict[str, Any]:
         tests = ["assert f(2) == 4", "assert f(0) == 1"]
@@ -115,6 +119,7 @@ def test_files_limits_and_scoring_of_a_task(service: Service) -> None:
         assert environment.get_reward() == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "arguments", "told"),
     [
@@ -166,6 +171,7 @@ def test_a_wrong_token_ends_the_training_at_the_first_reward() -> None:
             environment.get_reward()
 
 
+@pytest.mark.slow
 def test_a_rollout_after_a_failure_is_judged_again(
     factory: EnvironmentFactory, service: Service
 ) -> None:
@@ -180,6 +186,7 @@ def test_a_rollout_after_a_failure_is_judged_again(
     assert environment.get_reward() == 1.0
 
 
+@pytest.mark.slow
 def test_broken_tests_are_no_reward(factory: EnvironmentFactory) -> None:
     rows: list[dict[str, Any]] = [
         {"tests": ["assert f( =="]},
@@ -192,10 +199,12 @@ def test_broken_tests_are_no_reward(factory: EnvironmentFactory) -> None:
         assert environment.get_reward() is None
 
 
+@pytest.mark.slow
 def test_an_environment_that_was_never_reset_has_no_reward(factory: EnvironmentFactory) -> None:
     assert factory().get_reward() is None
 
 
+@pytest.mark.slow
 def test_a_data_set_that_says_nothing_of_judging_ends_the_training_at_once(
     factory: EnvironmentFactory,
 ) -> None:
@@ -235,6 +244,7 @@ def test_the_ends_that_are_a_policys_own_are_those_of_the_service() -> None:
 # ---------------------------------------------------------------- sandboxes come and go
 
 
+@pytest.mark.slow
 def test_a_sandbox_is_made_when_it_is_needed_and_gone_when_the_next_rollout_begins(
     factory: EnvironmentFactory, service: Service
 ) -> None:
@@ -260,6 +270,7 @@ raise KeyboardInterrupt
 """
 
 
+@pytest.mark.slow
 def test_an_interrupted_process_leaves_no_sandbox(service: Service) -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -277,6 +288,7 @@ def test_an_interrupted_process_leaves_no_sandbox(service: Service) -> None:
 # ---------------------------------------------------------------- as TRL takes it
 
 
+@pytest.mark.slow
 def test_every_public_method_is_a_tool_with_types_and_a_docstring(
     factory: EnvironmentFactory,
 ) -> None:
@@ -291,6 +303,7 @@ def test_every_public_method_is_a_tool_with_types_and_a_docstring(
             assert f"    {name}: " in described.partition("Args:")[2]
 
 
+@pytest.mark.slow
 def test_a_factory_gives_the_tools_that_were_asked_for(service: Service) -> None:
     with environment_factory(service.url, tools=["bash"], name="shell") as factory:
         environment = factory()

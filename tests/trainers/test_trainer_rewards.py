@@ -466,6 +466,7 @@ def service() -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.slow
 def test_rewards_of_the_real_service(service: Service) -> None:
     completions = [
         "<answer>\ndef f(n):\n    return n\n</answer>",
@@ -480,6 +481,7 @@ def test_rewards_of_the_real_service(service: Service) -> None:
         assert reward(["p"] * 4, completions, tests=broken) == [1.0, 0.0, 0.0, None]
 
 
+@pytest.mark.slow
 def test_a_request_that_the_service_refuses_is_asked_in_halves(service: Service) -> None:
     def task(row: Any) -> dict[str, Any]:
         limits = {"memory_mb": 1 << 30} if row["odd"] else {}

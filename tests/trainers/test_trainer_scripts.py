@@ -81,6 +81,7 @@ def test_a_wrong_argument_is_told() -> None:
     assert "--steps: it must be 1 or more" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_at_a_service(service: Service) -> None:
     done = run("-m", "proctor_trainers.demo", "--url", service.url)
     assert done.returncode == 0, done.stderr
@@ -93,6 +94,7 @@ def test_the_demo_at_a_service(service: Service) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_demo_at_a_service_of_its_own() -> None:
     done = run("-m", "proctor_trainers.demo")
     assert done.returncode == 0, done.stderr

@@ -161,7 +161,7 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     smaps_rollup gives the exact sum, in which shared pages are divided among their holders. The
     cheap sum is final where smaps_rollup is unreadable.
     """
-    resident = sum(_resident_bytes(pid) for pid in pids)
+    resident = sum(resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
         return False
     shares = [_proportional_bytes(pid) for pid in pids]
@@ -170,14 +170,31 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     return sum(share or 0 for share in shares) > limit_mb * (1 << 20)
 
 
-def _resident_bytes(pid: int) -> int:
-    words = read(f"/proc/{pid}/statm").split()
+def memory_directory(pid: int) -> str:
+    """Return the /proc directory that shows a process's memory.
+
+    Usually the process's own; a first thread that has exited shows no memory, and others may live.
+    """
+    own = f"/proc/{pid}"
+    if not _has_no_memory(own):
+        return own
+    others = (f"{own}/task/{thread}" for thread in threads(pid))
+    return next((each for each in others if not _has_no_memory(each)), own)
+
+
+def _has_no_memory(directory: str) -> bool:
+    return read(f"{directory}/statm").startswith(b"0 ")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 once the process is gone."""
+    words = read(f"{memory_directory(pid)}/statm").split()
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
 
 def _proportional_bytes(pid: int) -> int | None:
     """Return the proportional set size; None if unreadable, 0 once the process is gone."""
-    for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read(f"{memory_directory(pid)}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
-    return None if _resident_bytes(pid) else 0
+    return None if resident_bytes(pid) else 0
