@@ -35,7 +35,7 @@ ANSWERING = "proctor.answering"
 class Guard:
     """Middleware that requires a valid token, and answers an unhandled exception with a 500.
 
-    Sets `request.state.tenant`. Stands inside of `AnswerHeaders`.
+    The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`.
     """
 
     def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
