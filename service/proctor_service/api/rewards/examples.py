@@ -27,8 +27,8 @@ from proctor_client.wire import (
     SandboxRequest,
     example_of,
 )
+from proctor_service.api.responses import NDJSON
 
-NDJSON = "application/x-ndjson"
 BODIES: tuple[type[BaseModel], ...] = (
     RewardRequest,
     SandboxRequest,

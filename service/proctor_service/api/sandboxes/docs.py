@@ -7,8 +7,8 @@ from typing import Any
 from starlette.responses import Response
 
 from proctor_client import wire
+from proctor_service.api.responses import NDJSON
 from proctor_service.api.rewards.examples import (
-    NDJSON,
     Answers,
     answers,
     body_of,
