@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
 from pydantic import SecretStr
 
 from proctor_service import server as serving
@@ -30,8 +30,8 @@ def service() -> Iterator[Service]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """A service that waits for a head a quarter of a second, and for at most four at once."""
-    monkeypatch.setattr(heads, "HEAD_SECONDS", 0.25)
+    """A service that waits for a head one second, and for at most four at once."""
+    monkeypatch.setattr(heads, "HEAD_SECONDS", 1.0)
     monkeypatch.setattr(serving, "MOST_UNFINISHED", 4)
     with running_service() as running:
         yield running
@@ -187,7 +187,7 @@ def test_a_head_that_does_not_come_is_a_408(impatient: Service, sent: bytes) -> 
 def test_a_later_head_that_does_not_come_is_a_408(impatient: Service, sent: bytes) -> None:
     with connect(impatient) as connection:
         connection.sendall(HEALTHZ)
-        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert one_answer(connection).startswith(b"HTTP/1.1 200 ")
         connection.sendall(sent)
         assert_refused(everything(connection), 408)
 
@@ -196,7 +196,7 @@ def test_an_idle_connection_and_a_slow_body_are_left_alone(impatient: Service) -
     body = json.dumps(exec_request("x")).encode()
     with connect(impatient) as idle, connect(impatient) as slow, connect(impatient) as silent:
         idle.sendall(HEALTHZ)
-        assert idle.recv(65536).startswith(b"HTTP/1.1 200 ")
+        assert one_answer(idle).startswith(b"HTTP/1.1 200 ")
         slow.sendall(START + b"Content-Length: %d\r\n\r\n" % len(body) + body[:5])
         assert_refused(everything(silent), 408)  # as much time has passed for the others
         idle.sendall(LAST_HEALTHZ)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
 
 from proctor_client import wire
 from proctor_service.api import body as bodies
@@ -147,7 +147,7 @@ def test_a_body_that_is_too_large_is_a_413_though_it_never_ends(
     address = httpx.URL(service.url)
     with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
         connection.sendall(b"POST /reward HTTP/1.1\r\nHost: proctor\r\n" + sent)
-        answer = connection.recv(65536)
+        answer = one_answer(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 413 ")
     assert json.loads(body)["error"]["reason"] == "invalid_request"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -207,6 +208,18 @@ def free_ports(count: int) -> list[int]:
     for probe in probes:
         probe.close()
     return ports
+
+
+def one_answer(connection: socket.socket) -> bytes:
+    """The next answer with a Content-Length, however many pieces it comes in."""
+    answer = b""
+    while piece := connection.recv(65536):
+        answer += piece
+        head, _, body = answer.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is not None and len(body) >= int(length[1]):
+            break
+    return answer
 
 
 def exec_request(*sources: str, **fields: Any) -> dict[str, Any]:
