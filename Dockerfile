@@ -1,14 +1,16 @@
 # The service in an image. `make image` builds it with buildah or docker.
 #
 # Build arguments:
-#   BASE_IMAGE  a Linux with Python 3.11 or later, venv and pip; both stages stand on it. A company's
-#               certificate or package mirror belongs into that image (its pip.conf), not here.
+#   BASE_IMAGE  a Debian or Ubuntu with Python 3.11 or later, venv and pip; both stages stand on it. A
+#               company's certificate or package mirror belongs into that image (its pip.conf and
+#               sources.list), not here.
 #   EXTRAS      extras of proctor-service, in brackets: "[aviato]".
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
 ARG EXTRAS=""
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+RUN apt-get -qq update && apt-get -qq install --no-install-recommends tini
 WORKDIR /src
 COPY constraints.txt ./
 # What builds the wheels is pinned too; pip's isolated builds would fetch the newest.
@@ -22,7 +24,8 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /wheels ./cli
 RUN python3 -m venv --without-pip /app \
  && /build/bin/pip --python /app/bin/python install --quiet --no-compile -c constraints.txt \
       /wheels/proctor_client-*.whl "$(ls /wheels/proctor_service-*.whl)${EXTRAS}" \
- && /app/bin/python -m compileall -q --invalidation-mode unchecked-hash /app/lib
+ && /app/bin/python -m compileall -q --invalidation-mode unchecked-hash /app/lib \
+ && cp /usr/bin/tini-static /app/bin/tini
 
 FROM ${BASE_IMAGE}
 COPY --from=build /app /app
@@ -36,6 +39,6 @@ USER 10001:10001
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["/app/bin/python", "-I", "-c", \
   "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"PROCTOR_PORT\"]}/healthz', timeout=2)"]
-# No shell in between: SIGTERM reaches the service, which then drains.
-ENTRYPOINT ["/app/bin/proctor"]
+# tini passes SIGTERM on to the service, which then drains, and reaps orphans of the pid namespace.
+ENTRYPOINT ["/app/bin/tini", "--", "/app/bin/proctor"]
 CMD ["serve"]

@@ -13,7 +13,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint format test-deploy test-faults image bench fuzz clean
+.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -80,6 +80,9 @@ lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	MYPYPATH=client:service:trainers:tests/support:tests:bench $(BIN)/mypy $(CODE)
+
+generate: $(VENV)/.tools ## generate the client for threads from the client for event loops
+	$(BIN)/python client/generate.py
 
 format: $(VENV)/.tools ## let ruff put the code in form
 	$(BIN)/ruff check --fix $(CODE)

@@ -11,9 +11,9 @@ from pydantic import BaseModel
 
 from proctor_client import wire
 from proctor_client._answers import handed_back, parse_model, parse_reward_response
-from proctor_client._clock import Clock
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
 from proctor_client._requests import checked, encode, plain
+from proctor_client._runtime import Clock
 from proctor_client.errors import InvalidRequestError
 
 # The service ends a batch at its deadline; the grace covers the last results and the transfer.

@@ -1,17 +1,94 @@
-"""Connections of a client, opened on first use, for one process and one event loop."""
+"""Address and limits of a client, and its connections: opened on first use, by process and loop."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from typing import Any, Self
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar
 
 import httpx
+from pydantic import SecretStr
 
-from proctor_client._connection import Address, limits
-from proctor_client._process import PerProcess
+from proctor_client._flow import Policy
+from proctor_client._runtime import Clock, PerProcess
+from proctor_client._version import __version__
 from proctor_client.errors import ClientClosedError, ProctorConnectionError
+
+H = TypeVar("H", httpx.Client, httpx.AsyncClient)
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+USER_AGENT = f"proctor-client/{__version__}"
+
+Token: TypeAlias = str | SecretStr | None
+
+
+class ClientOptions(TypedDict, total=False):
+    """Constructor arguments except the address and the token."""
+
+    timeout_seconds: float
+    connect_timeout_seconds: float
+    max_attempts: int
+    retry_budget_seconds: float
+    transport: Any
+    clock: Clock | None
+
+
+class Address:
+    """URL of the service and its access token. The repr hides the token.
+
+    Raises ValueError for a URL without an http(s) scheme or a host, for a URL with a user name or
+    password, and for a token with characters other than visible ASCII. White space around the
+    token, such as the last newline of a file, is removed.
+    """
+
+    def __init__(self, url: str, token: Token) -> None:
+        self.url = httpx.URL(url)
+        if self.url.scheme not in ("http", "https") or not self.url.host:
+            raise ValueError("url: it must begin with http:// or https:// and name a host")
+        if self.url.userinfo:
+            # httpx would send user info as Basic auth, without the token, and show it in errors.
+            raise ValueError("url: it must hold no user name or password; use `token`")
+        if isinstance(token, SecretStr):
+            token = token.get_secret_value()
+        self.token = (token or "").strip()
+        if not all("!" <= character <= "~" for character in self.token):
+            # Checked here, because the errors of the HTTP library would print the whole header.
+            raise ValueError("token: it must be visible ASCII characters without spaces")
+
+    @classmethod
+    def from_env(cls) -> Address:
+        """Read the address from PROCTOR_URL and the token from PROCTOR_TOKEN; both are optional."""
+        return cls(os.environ.get("PROCTOR_URL") or DEFAULT_URL, os.environ.get("PROCTOR_TOKEN"))
+
+    def __repr__(self) -> str:
+        return f"{str(self.url)!r}, token={'set' if self.token else None}"
+
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers of every request."""
+        headers = {"User-Agent": USER_AGENT}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+
+def policy_of(address: Address, **fields: Any) -> Policy:
+    """Build the retry policy from `fields`. Raises ValueError for a value out of range."""
+    policy = Policy(**fields, secret=address.token, url=str(address.url))
+    if policy.max_attempts < 1:
+        raise ValueError("max_attempts: it must be 1 or more")
+    if policy.retry_budget_seconds < 0:
+        raise ValueError("retry_budget_seconds: it must be 0 or more")
+    if policy.timeout_seconds <= 0 or policy.connect_timeout_seconds <= 0:
+        raise ValueError("timeout_seconds, connect_timeout_seconds: they must be above 0")
+    return policy
+
+
+def limits() -> httpx.Limits:
+    """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s."""
+    return httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4.0)
 
 
 class Connector:
@@ -65,16 +142,25 @@ class Connector:
         return self
 
 
-class _Service:
-    """State of the service as seen by this client.
+class _Opened(Generic[H]):
+    """One process's connections, by event loop; None stands for all threads."""
 
-    `has_answered` is true if the service ever answered this client, here or in the process from
-    which this process was forked. `inherited` keeps exchanges of a parent process alive, so that
-    they are not finalized here.
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.http_by_loop: dict[asyncio.AbstractEventLoop | None, H] = {}
+
+
+class _Connections(Generic[H]):
+    """Connections of a client, and its view of the service.
+
+    A copy keeps address and token, and opens its own connections. `has_answered` is true if the
+    service ever answered this client, here or in the process from which this process was forked.
+    `inherited` keeps exchanges of a parent process alive, so that they are not finalized here.
     """
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
+        self._opened: PerProcess[_Opened[H]] = PerProcess(_Opened)
         self.url = str(connector.address.url)
         self.has_answered = False
         self.is_closed = False
@@ -85,77 +171,77 @@ class _Service:
         if self.is_closed:
             raise ClientClosedError("this client is closed")
 
+    def http(self) -> H:
+        """Return the connections of this process and loop. Raises ClientClosedError."""
+        loop, opened = self._loop(), self._opened.get()
+        with opened.lock:
+            self.check_open()
+            known = opened.http_by_loop
+            for gone in [each for each in known if each is not None and each.is_closed()]:
+                del known[gone]
+            if loop not in known:
+                known[loop] = self._open()
+            return known[loop]
+
+    def renew(self, http: H) -> None:
+        """Replace these connections for later calls. Calls in progress finish undisturbed."""
+        loop, opened = self._loop(), self._opened.get()
+        with opened.lock:
+            if opened.http_by_loop.get(loop) is http:
+                del opened.http_by_loop[loop]
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._connector,)
 
+    @abstractmethod
+    def _open(self) -> H:
+        """Open connections. Raises ProctorConnectionError."""
 
-class Connections(_Service):
-    """Connections for threads. A copy keeps address and token, and opens its own connections."""
+    @abstractmethod
+    def _loop(self) -> asyncio.AbstractEventLoop | None:
+        """Return the running event loop, or None for threads."""
+
+    def _end(self) -> dict[asyncio.AbstractEventLoop | None, H]:
+        """Mark the client as closed, and return this process's connections for their closing."""
+        opened = self._opened.get()
+        with opened.lock:
+            self.is_closed = True
+            known, opened.http_by_loop = opened.http_by_loop, {}
+            return known
+
+
+class Connections(_Connections[httpx.Client]):
+    """Connections for threads, which share them."""
 
     def __init__(self, connector: Connector) -> None:
         super().__init__(connector)
-        self._http = PerProcess(connector.client)
-        self._http.get()  # created here, so that its imports cannot run while another thread forks
-
-    def http(self) -> httpx.Client:
-        """Return this process's connections. Raises ClientClosedError."""
-        self.check_open()
-        return self._http.get()
-
-    def renew(self, http: httpx.Client) -> None:
-        """Replace these connections for later calls. Calls in progress finish undisturbed."""
-        self._http.renew(http)
+        self.http()  # opened here, so that its imports cannot run while another thread forks
 
     def close(self) -> None:
         """Close this process's connections."""
-        self.is_closed = True
-        http = self._http.peek()
-        if http is not None:
+        for http in self._end().values():
             http.close()
 
+    def _open(self) -> httpx.Client:
+        return self._connector.client()
 
-class _Loops:
-    """One process's connections, by event loop."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.http_by_loop: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+    def _loop(self) -> None:
+        return None
 
 
-class AsyncConnections(_Service):
+class AsyncConnections(_Connections[httpx.AsyncClient]):
     """Connections for event loops, separate for each loop: in another loop they fail or hang."""
-
-    def __init__(self, connector: Connector) -> None:
-        super().__init__(connector)
-        self._loops = PerProcess(_Loops)
-
-    def http(self) -> httpx.AsyncClient:
-        """Return this process's connections for the running loop. Raises ClientClosedError."""
-        loop, loops = asyncio.get_running_loop(), self._loops.get()
-        with loops.lock:
-            self.check_open()
-            known = loops.http_by_loop
-            for gone in [each for each in known if each.is_closed()]:
-                del known[gone]
-            if loop not in known:
-                known[loop] = self._connector.async_client()
-            return known[loop]
-
-    def renew(self, http: httpx.AsyncClient) -> None:
-        """Replace these connections for later calls, as Connections.renew."""
-        loop, loops = asyncio.get_running_loop(), self._loops.get()
-        with loops.lock:
-            if loops.http_by_loop.get(loop) is http:
-                del loops.http_by_loop[loop]
 
     async def aclose(self) -> None:
         """Close this loop's connections, and have this process's other loops close theirs."""
-        loops = self._loops.get()
-        with loops.lock:
-            self.is_closed = True
-            clients, loops.http_by_loop = loops.http_by_loop, {}
-        for loop, http in clients.items():
+        for loop, http in self._end().items():
             if loop is asyncio.get_running_loop():
                 await http.aclose()
-            elif loop.is_running():
+            elif loop is not None and loop.is_running():
                 asyncio.run_coroutine_threadsafe(http.aclose(), loop)
+
+    def _open(self) -> httpx.AsyncClient:
+        return self._connector.async_client()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()

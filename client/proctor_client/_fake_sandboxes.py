@@ -12,8 +12,8 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._clock import Clock
 from proctor_client._fake_answers import Judged, Lines, Plain, as_json, as_line, problem, result_of
+from proctor_client._runtime import Clock
 from proctor_client.errors import from_validation
 from proctor_client.stats import Counts, outcome_of
 

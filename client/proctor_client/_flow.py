@@ -29,7 +29,7 @@ from proctor_client._answers import (
     is_back,
     parse_line,
 )
-from proctor_client._clock import Clock
+from proctor_client._runtime import Clock
 from proctor_client.errors import (
     ProctorConnectionError,
     ProctorError,
@@ -244,7 +244,7 @@ def lines_flow(
                 return
             yield Emit(item)
         if chunk is None:
-            raise _ended_early(policy)
+            raise _ended_early(policy, retryable=False)
 
 
 def _answered(
@@ -267,22 +267,19 @@ def stream_flow(
     patience = Patience(call, policy, clock)
     seen: set[int] = set()
     while True:
-        reply = yield _send(call, policy, patience, streams=True)
-        failure = _failure(reply, call, policy, clock)
-        if failure is None:
-            back: dict[int, wire.Result] = {}
-            ended = yield from _read_results(seen, back, count, policy, patience)
-            if isinstance(ended, wire.Summary):
-                wait = patience.if_any(handed_back(back.values()))
-                if wait is None:
-                    for result in back.values():
-                        yield Emit(result)
-                    yield Emit(ended)
-                    return
-                yield Sleep(wait)
-                continue
-            failure = ended
-        yield Sleep(patience.wait_after(failure))
+        yield from _answered(call, policy, clock, patience, streams=True)
+        back: dict[int, wire.Result] = {}
+        ended = yield from _read_results(seen, back, count, policy, patience)
+        if isinstance(ended, ProctorError):
+            yield Sleep(patience.wait_after(ended))
+            continue
+        wait = patience.if_any(handed_back(back.values()))
+        if wait is None:
+            break
+        yield Sleep(wait)
+    for result in back.values():
+        yield Emit(result)
+    yield Emit(ended)
 
 
 def _read_results(
@@ -318,7 +315,7 @@ def _read_results(
             patience.note_progress()
             yield Emit(item)
         if chunk is None:
-            return ProctorConnectionError(f"{policy.url}: the stream ended early", retryable=True)
+            return _ended_early(policy, retryable=True)
 
 
 def _send(call: Call, policy: Policy, patience: Patience, *, streams: bool) -> Send:
@@ -349,5 +346,5 @@ def _failure(reply: Reply, call: Call, policy: Policy, clock: Clock) -> ProctorE
     return from_answer(reply.status, reply.body, reply.headers, now=now, secrets=secrets)
 
 
-def _ended_early(policy: Policy, *, retryable: bool = False) -> ProctorError:
+def _ended_early(policy: Policy, *, retryable: bool) -> ProctorError:
     return ProctorConnectionError(f"{policy.url}: the stream ended early", retryable=retryable)

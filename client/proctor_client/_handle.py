@@ -14,7 +14,7 @@ from typing import Any
 
 from proctor_client import wire
 from proctor_client._flow import Flow
-from proctor_client._process import PerProcess
+from proctor_client._runtime import PerProcess
 from proctor_client._sandbox_calls import SandboxCalls, check_id, followed
 from proctor_client.stats import Counts, Outcome, outcome_of
 

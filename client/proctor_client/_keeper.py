@@ -8,8 +8,8 @@ from typing import Generic, TypeVar, cast
 
 from proctor_client import wire
 from proctor_client._handle import Handle, Observer
-from proctor_client._process import PerProcess
 from proctor_client._requests import strings
+from proctor_client._runtime import PerProcess
 from proctor_client._sandbox_calls import SandboxOptions
 from proctor_client.reporting import Reporter, session_metrics
 from proctor_client.stats import Counts, Outcome, SessionStats, together
@@ -30,7 +30,6 @@ class Keeper(Observer, Generic[H]):
         self._is_closed = False
         self._has_reported_end = False
         self._last_told: tuple[int | None, SessionStats] = None, SessionStats()
-        self._finished_count = 0
 
     @property
     def stats(self) -> SessionStats:
@@ -78,11 +77,6 @@ class Keeper(Observer, Generic[H]):
         own = strings("tags", options.get("tags", ()))
         tags = list(dict.fromkeys([*self._tags, *own]))
         return cast(SandboxOptions, {**self._defaults, **options, "tags": tags})
-
-    def _next_number(self) -> int:
-        """Return the number of the next finished execution. Callers prevent concurrent calls."""
-        self._finished_count += 1
-        return self._finished_count
 
     def _end(self) -> list[H]:
         """Close the session to new sandboxes, and return the sandboxes to stop."""

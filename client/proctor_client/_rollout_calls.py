@@ -11,9 +11,9 @@ from pydantic import BaseModel
 from proctor_client import wire
 from proctor_client._answers import TrajectoryLines, parse_rollout_response
 from proctor_client._calls import GRACE_SECONDS
-from proctor_client._clock import Clock
 from proctor_client._flow import Call, Flow, Policy, answer_flow, lines_flow
 from proctor_client._requests import checked, encode, plain
+from proctor_client._runtime import Clock
 from proctor_client.errors import InvalidRequestError
 
 AnyTask: TypeAlias = wire.RolloutTask | Mapping[str, Any]

@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 
 from proctor_client import wire
 from proctor_client._answers import parse_exec_line, parse_model
-from proctor_client._clock import Clock
 from proctor_client._flow import Call, Emit, Flow, Policy, Reply, answer_flow, lines_flow
 from proctor_client._requests import checked, encode, strings
+from proctor_client._runtime import Clock
 from proctor_client.errors import (
     InvalidRequestError,
     ProctorError,

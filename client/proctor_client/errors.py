@@ -42,10 +42,9 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._causes import is_name_or_tls
-from proctor_client._retry_after import retry_after
+from proctor_client._http import is_name_or_tls, retry_after
 
-RETRIED_STATUSES = frozenset({429, 502, 503, 504})
+RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
 _QUOTED_CHARACTERS = 120
 _LISTED_FIELDS = 5
 
@@ -263,8 +262,8 @@ def from_problem(
 ) -> ProctorError:
     """Return the exception for a problem reported by the service; `status` is None within a stream.
 
-    A 4xx other than 429 is never retryable, even if the body says otherwise, because the same
-    request would get the same answer. A lost sandbox is never retryable either. If the header and
+    A 4xx other than 408 and 429 is never retryable, even if the body says otherwise, because the
+    same request would get the same answer. A lost sandbox is never retryable either. If the header and
     the body both ask for a wait, the longer wait holds.
     """
     kind = CLASS_BY_REASON.get(problem.reason, ProctorError)
@@ -321,6 +320,8 @@ def from_validation(cause: ValidationError) -> InvalidRequestError:
 def surely_unbegun(error: ProctorError) -> bool:
     """Return True if the request was never sent, or if the service itself turned it away."""
     if error.status_code is not None:
+        if error.status_code == 408:  # the request was not whole
+            return isinstance(error, InvalidRequestError)
         refused = isinstance(error, BusyError | QuotaExceededError | DrainingError)
         return refused and error.status_code in (429, 503)
     return isinstance(

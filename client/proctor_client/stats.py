@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from proctor_client import wire
-from proctor_client._process import PerProcess
+from proctor_client._runtime import PerProcess
 
 Outcome: TypeAlias = Literal["success", "failure", "error"]
 

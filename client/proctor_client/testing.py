@@ -31,8 +31,7 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._clock import Clock
-from proctor_client._connection import ClientOptions
+from proctor_client._connections import ClientOptions
 from proctor_client._fake_answers import (
     Judged,
     Lines,
@@ -49,6 +48,7 @@ from proctor_client._fake_answers import (
 )
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
 from proctor_client._flow import REQUEST_ID
+from proctor_client._runtime import Clock
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.errors import from_validation

@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
-from proctor_service.api.auth import Authenticated
 from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
-from proctor_service.api.connection import EchoedRequestIds, LastAnswers
 from proctor_service.api.forwarding import Fleet
-from proctor_service.api.health import health_routes
-from proctor_service.api.problems import CatchAll, install_problems
-from proctor_service.api.readiness import Readiness, judging_probe
-from proctor_service.api.rewards.batch import Batch
+from proctor_service.api.health import Readiness, health_routes, judging_probe
+from proctor_service.api.job_store import JobStore
+from proctor_service.api.middleware import AnswerHeaders, Guard
+from proctor_service.api.problems import install_problems
 from proctor_service.api.rewards.examples import BODIES, install_openapi
-from proctor_service.api.rewards.idempotency import IdempotencyStore
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler, reward_routes
 from proctor_service.api.rewards.shared_answers import SharedAnswers
-from proctor_service.api.rollouts.routes import RolloutContext, RolloutHandler, rollout_routes
-from proctor_service.api.sandboxes.routes import Creation, SandboxHandler, sandbox_routes
+from proctor_service.api.rollouts import RolloutContext, RolloutHandler, rollout_routes
+from proctor_service.api.sandboxes.grading import Gradings
+from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.cluster import Identity, Peers, Replicas, base_url
 from proctor_service.errors import StartError
@@ -48,7 +46,7 @@ from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.metrics import Metrics
 from proctor_service.rollout.agent import Player
 from proctor_service.rollout.policy import Policies
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
 from proctor_service.scheduling.deadlines import Deadlines
@@ -83,7 +81,7 @@ See `tracing.py`.
 def build_app(
     settings: Settings, backend: Backend | None = None, judge: Judge | None = None
 ) -> FastAPI:
-    """Return the service as an ASGI app, with the app state (Rooms) in `state.parts`.
+    """Return the service as an ASGI app, with the app state in `state.parts`.
 
     Tests pass their own judge.
     """
@@ -91,8 +89,9 @@ def build_app(
         settings = _fitted(settings)
     probed = backend is None and judge is None and settings.backend == "local"
     backend, judge = backend or _backend(settings), judge or _judge(settings)
-    probe = judging_probe(judge, backend, _probe_limits(settings)) if probed else None
-    parts = _parts(settings, backend, judge, Readiness(probe))
+    machine = Machine(settings, backend)
+    probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
+    parts = _parts(machine, judge, Readiness(probe))
     app = FastAPI(
         title="Proctor",
         version=_version(),
@@ -108,24 +107,20 @@ def build_app(
     app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
     app.include_router(compat_routes(parts.compat))
     app.include_router(
-        health_routes(
-            parts.queue, parts.metrics, lambda: parts.readiness.why_not, settings.metrics_tenants
-        )
+        health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)
     )
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
     # Requests pass the middleware in reverse order: the last added comes first.
     app.add_middleware(
-        Authenticated, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
+        Guard, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
     )
-    app.add_middleware(CatchAll)
     if parts.tracing is not None:
         from proctor_service.observability.tracing import TracedApp
 
         app.add_middleware(TracedApp, tracing=parts.tracing)
     app.add_middleware(MeasuredApp, metrics=parts.metrics)
-    app.add_middleware(LastAnswers, draining=lambda: parts.queue.draining)
-    app.add_middleware(EchoedRequestIds)
+    app.add_middleware(AnswerHeaders, draining=lambda: parts.queue.draining)
     return app
 
 
@@ -142,22 +137,12 @@ def _fitted(settings: Settings) -> Settings:
     return fitted
 
 
-def _probe_limits(settings: Settings) -> Limits:
-    return Limits(
-        cpu_seconds=settings.cpu_seconds,
-        wall_seconds=settings.wall_seconds,
-        memory_mb=settings.memory_mb,
-        output_kb=settings.output_kb,
-        processes=settings.processes,
-        disk_mb=settings.disk_mb,
-    )
-
-
-def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readiness) -> AppState:
+def _parts(machine: Machine, judge: Judge, readiness: Readiness) -> AppState:
+    settings, backend = machine.settings, machine.backend
     deadlines = Deadlines()
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     tracing = _tracing(settings)
-    shares = _shares(settings)
+    shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
         settings.cache_entries, settings.cache_mb * MEBIBYTE, outcome_bytes, deadlines
@@ -166,18 +151,26 @@ def _parts(settings: Settings, backend: Backend, judge: Judge, readiness: Readin
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
-    machine = Machine(settings, backend)
-    ledger: IdempotencyStore[Batch] = _idempotency_store(settings)
     store = _store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
-    handler = RewardHandler(machine, evaluate, queue, ledger, shared)
+    handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
     replicas = _replicas(settings, metrics)
-    registry = Registry(
-        backend, queue, _bounds(settings, shares), metrics.executed, replicas.identity.new_id
+    bounds = Bounds(
+        live=settings.stateful_count(),
+        remembered=settings.ended_sandboxes,
+        remembered_seconds=settings.ended_sandbox_seconds,
+        file_bytes=settings.max_file_mb * MEBIBYTE,
+        shares=shares,
     )
-    creations: IdempotencyStore[Creation] = _idempotency_store(settings)
+    registry = Registry(backend, queue, bounds, metrics.executed, replicas.identity.new_id)
     gradings = FairQueue(2 * queue.slots, settings.max_queued, deadlines)
-    sandboxes = SandboxHandler(machine, registry, handler, gradings, creations, Fleet(replicas))
+    sandboxes = SandboxHandler(
+        machine,
+        registry,
+        Gradings(machine, registry, handler, gradings),
+        _job_store(settings),
+        Fleet(replicas),
+    )
     turns = FairQueue(
         settings.max_rollouts, settings.max_queued, deadlines, shares=replace(shares, slots={})
     )
@@ -218,10 +211,6 @@ def _rollout_context(
     return RolloutContext(tracing.play(play), tracing.connect(connect), turns)
 
 
-def _shares(settings: Settings) -> Shares:
-    return Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
-
-
 def _replicas(settings: Settings, metrics: Metrics) -> Replicas:
     own = settings.advertise_url
     own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
@@ -260,18 +249,8 @@ def needing(package: str, setting: str, extra: str) -> Iterator[None]:
         raise StartError(message) from None
 
 
-def _idempotency_store(settings: Settings) -> IdempotencyStore[Any]:
-    return IdempotencyStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
-
-
-def _bounds(settings: Settings, shares: Shares) -> Bounds:
-    return Bounds(
-        live=settings.stateful_count(),
-        remembered=settings.ended_sandboxes,
-        remembered_seconds=settings.ended_sandbox_seconds,
-        file_bytes=settings.max_file_mb * MEBIBYTE,
-        shares=shares,
-    )
+def _job_store(settings: Settings) -> JobStore[Any]:
+    return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
 
 @contextlib.asynccontextmanager

@@ -85,6 +85,12 @@ class HeadTooSlow(Refusal):
     status, reason, retryable = 408, "invalid_request", True
 
 
+class BodyTooSlow(Refusal):
+    """No byte of the request's body came for a long time."""
+
+    status, reason, retryable = 408, "invalid_request", True
+
+
 class TooLarge(Refusal):
     """The body exceeds the limit."""
 

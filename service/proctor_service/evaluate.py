@@ -6,18 +6,16 @@ either a judgement with its reward or the failure.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proctor_client.wire import CacheResult, Priority
-from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed
-from proctor_service.judge.submission import Judgement, Submission, reward
+from proctor_client.wire import CacheResult, Priority, Scoring
+from proctor_service.errors import Failure, JudgeFailed
+from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)
@@ -92,28 +90,30 @@ class Evaluator:
 
         Only a cancellation raises.
         """
-        outcome = await self._find_out(item)
+        submission = item.submission
+        if isinstance(submission, NoCode):
+            judgement = Judgement("no_code", total=submission.tests, message=submission.message)
+            outcome = Outcome(judgement, 0.0)
+        else:
+            work = partial(self._in_turn, item, submission)
+            try:
+                outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
+                if how != "miss":
+                    outcome = replace(outcome, cache=how, queue_seconds=0.0)
+            except Failure as failure:
+                outcome = Outcome(failure=failure)
         if log.isEnabledFor(logging.DEBUG):  # up to thousands of lines per second
             _log_details(item, outcome)
         return outcome
 
-    async def _find_out(self, item: Item) -> Outcome:
-        if isinstance(item.submission, NoCode):
-            nothing = item.submission
-            return Outcome(Judgement("no_code", total=nothing.tests, message=nothing.message), 0.0)
-        work = partial(self._in_turn, item, item.submission)
-        try:
-            outcome, how = await self._cache.once(item.cache_key, item.deadline, work)
-        except Failure as failure:
-            return Outcome(failure=failure)
-        return outcome if how == "miss" else replace(outcome, cache=how, queue_seconds=0.0)
-
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
+        """Wait for a ticket, judge the submission before the deadline, and compute the reward."""
         try:
+            judge = partial(self._judge, submission, self._backend)
             whose = (item.tenant, item.job)
             turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun)
             async with turn as ticket:
-                judgement = await self._by_deadline(item, submission, ticket)
+                judgement = await attempted(judge, ticket, item.evaluation_id, item.deadline)
             if judgement.unreported:
                 log.warning(
                     "a program ended without a report: %s",
@@ -129,16 +129,21 @@ class Evaluator:
             message = f"a fault of the service; its log has it under {item.evaluation_id}"
             raise JudgeFailed(message) from error
 
-    async def _by_deadline(self, item: Item, submission: Submission, ticket: Ticket) -> Judgement:
-        """Judge the submission before the deadline; retries share the same time."""
-        try:
-            async with asyncio.timeout_at(item.deadline) as limit:
-                judge = partial(self._judge, submission, self._backend)
-                return await attempted(judge, ticket, item.evaluation_id)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise DeadlinePassed("the deadline passed while it was judged") from None
+
+def reward(judgement: Judgement, scoring: Scoring) -> float:
+    """Return the reward of a judgement: the only place where a verdict becomes a number.
+
+    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
+
+    A grader without countable tests (`exec`, `command`) counts as one test.
+    """
+    if judgement.verdict == "passed":
+        return 1.0
+    if scoring == "all" or judgement.total == 0:
+        return 0.0
+    # A verdict other than `passed` never earns the full reward, even if each test passed before
+    # the program's failure.
+    return min(judgement.passed, judgement.total - 1) / judgement.total
 
 
 def _log_details(item: Item, outcome: Outcome) -> None:

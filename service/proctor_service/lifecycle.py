@@ -13,13 +13,13 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from proctor_service.api.compat import CompatHandler, Work
-from proctor_service.api.readiness import Readiness
-from proctor_service.api.rewards.batch import Batch
+from proctor_service.api.compat import CompatHandler
+from proctor_service.api.health import Readiness
+from proctor_service.api.jobs import Job
 from proctor_service.api.rewards.routes import RewardHandler
-from proctor_service.api.rollouts.routes import Rollout, RolloutHandler
+from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
 from proctor_service.cluster import Replicas
 from proctor_service.evaluate import Outcome
@@ -89,8 +89,8 @@ class AppState:
         await self.rollouts.drain()
         if not await self._work_ends(grace - answering):
             log.warning("cancelling what still runs", extra={"busy": self.queue.busy})
-            for work in self._at_work():
-                work.cancel(DRAINING)
+            for job in self._running():
+                job.cancel(DRAINING)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(answering / 2):
                     await self.registry.close()
@@ -113,14 +113,14 @@ class AppState:
             await self.tracing.close()
         log.info("closed")
 
-    def _at_work(self) -> list[Batch | Rollout | Work]:
+    def _running(self) -> list[Job[Any]]:
         return [*self.handler.running, *self.rollouts.running, *self.compat.running]
 
     async def _work_ends(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                for work in self._at_work():
-                    await work.wait()
+                for job in self._running():
+                    await job.wait()
                 await self.registry.idle()
                 await self.replicas.drain()
         except TimeoutError:

@@ -10,8 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from proctor_service.api.connection import HttpProtocol
-from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, ServerConfig
+from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, ServerConfig
 from proctor_service.errors import StartError
 from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.sandbox.open_files import allowed_open_files

@@ -113,7 +113,7 @@ def test_no_wait_when_more_is_asked_for_than_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [down(), refusal(429), refusal(502), refusal(503), refusal(504)]
+    "failure", [down(), refusal(408), refusal(429), refusal(502), refusal(503), refusal(504)]
 )
 def test_one_key_over_all_attempts(failure: Reply) -> None:
     sends = ask([failure, failure, failure, FINE], FakeClock())

@@ -297,9 +297,9 @@ def test_the_key_is_in_the_body_and_nowhere_else(
 
 
 def test_no_repr_shows_the_key() -> None:
-    from proctor_client._clock import Clock
     from proctor_client._flow import Policy, Send
     from proctor_client._rollout_calls import RolloutCalls, rollout_request
+    from proctor_client._runtime import Clock
 
     request = rollout_request(TASKS, POLICY, {})
     calls = RolloutCalls(Policy(), Clock())

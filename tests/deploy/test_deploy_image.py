@@ -57,7 +57,7 @@ def test_the_byte_code_is_made_beforehand(image: Image) -> None:
 def test_it_runs_as_nobody_in_particular_and_without_a_shell(image: Image) -> None:
     context = pod_of(render(DEPLOY / "overlays" / "prod"))["securityContext"]
     assert image.config["User"] == f"{context['runAsUser']}:{context['runAsGroup']}"
-    assert image.config["Entrypoint"] == ["/app/bin/proctor"]
+    assert image.config["Entrypoint"] == ["/app/bin/tini", "--", "/app/bin/proctor"]
     assert image.config["Cmd"] == ["serve"]
     assert image.config["Healthcheck"]["Test"][0] == "CMD"
     first = (image.root / "app/bin/proctor").read_text().splitlines()[0]

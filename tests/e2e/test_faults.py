@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness import Service
 
+from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.local import LocalBackend
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -35,11 +36,11 @@ def judge(service: Service, items: list[dict[str, Any]], **fields: Any) -> list[
 
 
 def holdings() -> dict[str, int]:
-    """What this process and this machine hold of what a sandbox is made of."""
-    cgroups = sum(1 for _ in Path("/sys/fs/cgroup").glob("**/slot-*"))
+    """What this process holds of what a sandbox is made of; other services may run beside it."""
+    cgroups = sum(1 for _ in Path("/sys/fs/cgroup").glob(f"**/proctor-{os.getpid()}-*/slot-*"))
     return {
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
-        "processes": sum(path.name.isdigit() for path in Path("/proc").iterdir()),
+        "processes": len(procfs.tree(os.getpid())),
         "mounts": len(Path("/proc/self/mountinfo").read_text().splitlines()),
         "cgroups": cgroups,
     }
@@ -112,8 +113,6 @@ def test_no_process_outlives_the_service(how: signal.Signals) -> None:
 
 def _children_when_there(pid: int) -> list[int]:
     """The descendants of a service, once its sandboxes are made."""
-    from proctor_service.sandbox.linux import procfs
-
     deadline = _Patience()
     while True:
         descendants = procfs.tree(pid)[1:]

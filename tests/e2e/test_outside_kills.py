@@ -130,6 +130,11 @@ OWN_ACTS = {
         "fcntl.fcntl(read, 10, 9)\nflags = fcntl.fcntl(read, fcntl.F_GETFL)\n"
         "fcntl.fcntl(read, fcntl.F_SETFL, flags | os.O_ASYNC)\nos.write(write, b'x')\nwhile True: pass"
     ),
+    "first_thread": (
+        "import ctypes, os, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 0)"
+    ),
     "timer": (
         "import ctypes\nlibc = ctypes.CDLL(None)\n"
         "event = (ctypes.c_int * 16)(0, 0, 9, 0)\ntimer = ctypes.c_void_p()\n"
@@ -224,3 +229,33 @@ def test_memory_that_the_surroundings_lack_is_nobodys_limit() -> None:
         ]
         results = judged(service.url, greedy)
         assert [result["verdict"] for result in results] == ["memory_limit"] * len(greedy)
+
+
+CHILD_HOLDS = """
+import os, time
+if os.fork() == 0:
+    {before}
+    b = bytearray(400 << 20)
+    for i in range(0, len(b), 4096): b[i] = 1
+    os._exit(0)
+{after}
+"""
+WAITS_FOR_CHILD = CHILD_HOLDS.format(before="pass", after="os.wait()")
+LEAVES_CHILD = CHILD_HOLDS.format(before="os.setsid(); time.sleep(0.5)", after="")
+
+
+def test_a_command_whose_child_the_surroundings_killed_has_no_result() -> None:
+    with surroundings_of(300) as group, ServiceProcess(PROCTOR_SLOTS="1").within(group) as service:
+        body = {"code": WAITS_FOR_CHILD, "memory_limit_MB": 512}
+        answer = httpx.post(
+            f"{service.url}/compat/run_code", json=body, timeout=60, trust_env=False
+        )
+        assert answer.status_code == 504, answer.text
+        assert "sandbox_lost" in answer.text
+        with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as client:
+            made = client.post("/sandboxes", json={"limits": {"memory_mb": 512}}).json()
+            path = f"/sandboxes/{made['id']}/exec"
+            assert client.post(path, json={"code": LEAVES_CHILD}).json()["exit_code"] == 0
+            threading.Event().wait(10)
+            answer = client.post(path, json={"code": "1"})
+        assert answer.json()["error"]["reason"] == "sandbox_lost", answer.text

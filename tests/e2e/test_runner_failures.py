@@ -43,7 +43,7 @@ BREAKS = {
     "a decoder": ("codec/decoding", "decode", calls(([WORD], 2))),
     "pytest, options": ("guest/same_process/pytest_run", "_options", PYTEST),
     "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
-    "pytest, start": ("guest/same_process/test_files", "speak_of", PYTEST),
+    "pytest, start": ("guest/same_process/comparison_policy", "speak_of", PYTEST),
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
@@ -87,7 +87,7 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
         finally:
             await backend.close()
 
-    broken = broken_inside(tmp_path, "guest/session/snapshot_restore", "restore", always=True)
+    broken = broken_inside(tmp_path, "guest/session/file_operations", "restore", always=True)
     with broken, pytest.raises(RunnerFailed, match=TEXT):
         asyncio.run(judged(Settings()))
 

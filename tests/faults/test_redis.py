@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from harness import WAIT_SECONDS, Gate, exec_request
 from redis import Redis
 
 from fault_rig.programs import RedisServer, redis_server
-from proctor_service.api.rewards.batch import Batch
+from proctor_service.api.jobs import Job
 from proctor_service.cluster import redis_store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
@@ -149,7 +150,7 @@ def test_two_bodies_with_one_key_never_get_each_others_results(redis: RedisServe
         assert asyncio.run(both()) == [["a0", "a1"], ["b0", "b1"]]
 
 
-def _has_any(batch: Batch) -> bool:
+def _has_any(batch: Job[Any]) -> bool:
     return bool(batch.finished(0, 1))
 
 

@@ -16,9 +16,9 @@ from fuzzing import Tally, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proctor_service.api.body import SlicedJson
 from proctor_service.api.compat.packed_tests import unpacked
 from proctor_service.api.compat.slime import grader_of
-from proctor_service.api.rewards.slices import SlicedJson
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import extract
 

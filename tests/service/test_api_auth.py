@@ -93,3 +93,10 @@ def test_without_a_token_only_loopback_is_listened_on() -> None:
     with pytest.raises(ValidationError, match="PROCTOR_TOKENS"):
         Settings(host="0.0.0.0")
     Settings(host="0.0.0.0", tokens=TOKENS)
+
+
+def test_space_around_a_configured_token_is_no_part_of_it() -> None:
+    tokens = SecretStr(json.dumps({"red": " red-token\n", "blue": "voilà"}))
+    with running_service(Settings(tokens=tokens)) as service, service.client() as client:
+        for token in ("red-token", "voilà"):
+            assert client.get("/capacity", headers=bearer(token)).status_code == 200

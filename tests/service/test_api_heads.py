@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Service, exec_request, one_answer, running_service
+from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
+from pydantic import SecretStr
 
 from proctor_service import server as serving
+from proctor_service.api import body as bodies
 from proctor_service.api import heads
+from proctor_service.settings import Settings
 
 START = b"POST /reward HTTP/1.1\r\nHost: proctor\r\n"
 HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: proctor\r\n\r\n"
@@ -116,6 +119,55 @@ def test_requests_sent_in_a_row_are_all_answered(service: Service) -> None:
     with connect(service) as connection:
         connection.sendall((reward + HEALTHZ) * 5 + LAST_HEALTHZ)
         assert everything(connection).count(b"HTTP/1.1 200 ") == 11
+
+
+def test_a_flood_of_requests_in_a_row_is_cut(service: Service) -> None:
+    with connect(service) as connection:
+        send_until_closed(connection, b"GET / HTTP/1.1\r\n\r\n" * 50_000)
+        answers = everything(connection).count(b"HTTP/1.1 404 ")
+    assert 0 < answers <= heads.MOST_PIPELINED + 1
+    assert not service.call(lambda: service.server.server_state.tasks)
+
+
+def test_work_ends_with_its_connection_though_requests_wait_behind_it() -> None:
+    gate = Gate()
+    body = json.dumps(exec_request("held")).encode()
+    with running_service(judge=gate) as service:
+        with connect(service) as connection:
+            connection.sendall(START + b"Content-Length: %d\r\n\r\n" % len(body) + body + HEALTHZ)
+            service.until(lambda: gate.entered == ["held"])
+        service.until(lambda: gate.cancelled == ["held"])
+
+
+def test_a_trailer_adds_no_field_to_the_head() -> None:
+    settings = Settings(tokens=SecretStr('{"us": "secret"}'))
+    with running_service(settings) as service, connect(service) as connection:
+        connection.sendall(
+            b"GET /capacity HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"0\r\nAuthorization: Bearer secret\r\n\r\n"
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+
+
+def test_a_connection_ends_though_a_body_comes_after_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving, "KEEP_ALIVE_SECONDS", 1)
+    settings = Settings(tokens=SecretStr('{"us": "secret"}'))
+    with running_service(settings) as service, connect(service) as connection:
+        connection.sendall(START + b"Content-Length: 2\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        connection.sendall(b"{}")
+        assert everything(connection) == b""
+
+
+def test_a_body_that_does_not_come_is_a_408(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.25)
+    with connect(service) as connection:
+        connection.sendall(START + b"Content-Length: 10\r\n\r\n{")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(service: Service) -> None:

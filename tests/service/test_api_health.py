@@ -15,9 +15,8 @@ from proctor_client import wire
 from proctor_service.app import build_app
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.metrics import Metrics
+from proctor_service.observability.metrics import KEPT_SECONDS, MOST_JOBS, JobTable, Metrics
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.job_counts import KEPT_SECONDS, MOST_JOBS, JobTable
 from proctor_service.settings import Settings
 
 

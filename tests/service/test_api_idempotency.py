@@ -8,11 +8,12 @@ from typing import Any
 import httpx
 from harness import Gate, Service, exec_request, running_service
 
-from proctor_service.api.rewards.idempotency import IdempotencyStore, name_request
+from proctor_service.api.body import name_request
+from proctor_service.api.job_store import JobStore
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.attempts import MOST_ATTEMPTS
+from proctor_service.scheduling.queue import MOST_ATTEMPTS
 from proctor_service.settings import Settings
 
 KEY = {"Idempotency-Key": "k1"}
@@ -141,12 +142,13 @@ class Finished:
     def when_done(self, then: Any) -> None:
         then()
 
+    def cancel(self, why: str) -> None:
+        """Done already."""
+
 
 def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
     now = [0.0]
-    ledger: IdempotencyStore[Any] = IdempotencyStore(
-        keep_seconds=10, max_bytes=5000, clock=lambda: now[0]
-    )
+    ledger: JobStore[Any] = JobStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
     names = [name_request("t", str(number), b"body") for number in range(4)]
     batches: list[Any] = [Finished(1500) for _ in names]
     for name, batch in zip(names[:3], batches, strict=False):

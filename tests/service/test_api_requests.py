@@ -15,7 +15,7 @@ from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, runni
 
 from proctor_client import wire
 from proctor_service.api import body as bodies
-from proctor_service.api.rewards.results import encode
+from proctor_service.api.responses import encode
 from proctor_service.errors import InvalidRequest
 from proctor_service.settings import Settings
 
@@ -160,19 +160,19 @@ def test_large_bodies_are_parsed_in_slices_to_the_same_value(
     whole = exec_request(*[f"x\ud800 {number}" for number in range(300)], tags=["a"])
     texts = [json.dumps(whole), json.dumps(whole, indent=3), "\ufeff" + json.dumps(whole)]
     for text in texts:
-        parsed = asyncio.run(bodies.parse_reward_request(text.encode()))
+        parsed = asyncio.run(bodies.parse_body(wire.RewardRequest, text.encode()))
         assert parsed == wire.RewardRequest.model_validate(whole)
     calls = {"kind": "calls", "entry_point": "f", "cases": [{"args": [1], "expected": [[2.5]]}]}
     cases = {**whole, "grader": calls}
-    parsed = asyncio.run(bodies.parse_reward_request(json.dumps(cases).encode()))
+    parsed = asyncio.run(bodies.parse_body(wire.RewardRequest, json.dumps(cases).encode()))
     assert parsed == wire.RewardRequest.model_validate(cases)
     for field, value in (("expectd", 1), ("args", 1)):
         calls["cases"] = [{"expected": 1}, {"expected": 1, field: value}]
         with pytest.raises(InvalidRequest, match=rf"^grader\.cases\.1\.{field}: "):
-            asyncio.run(bodies.parse_reward_request(json.dumps(cases).encode()))
+            asyncio.run(bodies.parse_body(wire.RewardRequest, json.dumps(cases).encode()))
     for broken in ("{", "{}x", '{"a" 1}', '{"a": 1,}', '{"submissions": [1 2]}', "[", '{"a": 1'):
         with pytest.raises(InvalidRequest):
-            asyncio.run(bodies.parse_reward_request(broken.encode()))
+            asyncio.run(bodies.parse_body(wire.RewardRequest, broken.encode()))
 
 
 @pytest.mark.parametrize(

@@ -325,7 +325,7 @@ def test_large_requests_are_parsed_in_slices_to_the_same_value(
     monkeypatch.setattr(bodies, "SLICED_BODY_BYTES", 0)
     whole = request(URL, *[task(f"t\ud800 {number}") for number in range(300)], agent=TOOLS)
     for text in (json.dumps(whole), json.dumps(whole, indent=3)):
-        parsed = asyncio.run(bodies.parse_rollout_request(text.encode()))
+        parsed = asyncio.run(bodies.parse_body(wire.RolloutRequest, text.encode()))
         assert parsed == wire.RolloutRequest.model_validate(whole)
 
 

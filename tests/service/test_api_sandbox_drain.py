@@ -46,7 +46,7 @@ def test_a_draining_service_hands_back_what_waits_to_be_graded() -> None:
             for each in ids
         ]
         parts = hotel.service.parts
-        gradings = parts.sandboxes._gradings
+        gradings = parts.sandboxes._gradings.queue
         hotel.service.until(
             lambda: (gradings.queued, parts.queue.queued, judge.entered) == (2, 1, 1)
         )

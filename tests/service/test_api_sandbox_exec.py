@@ -13,7 +13,7 @@ import pytest
 from sandbox_server import NDJSON, ServerUnderTest, asking, problem, serving
 
 from proctor_client import wire
-from proctor_service.api.rewards.streaming import MOST_PIECES, Output
+from proctor_service.api.sandboxes.streaming import MOST_PIECES, Output
 from proctor_service.errors import SandboxLost, SandboxUnavailable
 
 

@@ -67,7 +67,7 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
             pool.submit(hotel.client.post, f"/sandboxes/{each}/grade", json={"grader": EXEC_GRADER})
             for each in ids
         ]
-        gradings = hotel.service.parts.sandboxes._gradings
+        gradings = hotel.service.parts.sandboxes._gradings.queue
         hotel.service.until(lambda: gradings.queued == 8 and judge.entered == 1)
         assert sum(guest.snapshots for guest in hotel.inn.guests) == 2
         for each in ids:

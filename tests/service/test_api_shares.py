@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 from functools import partial
 from typing import Any
@@ -151,6 +152,8 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
     [
         {"tenant_weights": {"a": 0.0}},
         {"tenant_weights": {"a": -1.0}},
+        {"tenant_weights": {"a": math.inf}},
+        {"tenant_weights": {"a": 1e-320}},
         {"tenant_slots": {"a": 0}},
         {"tenant_sandboxes": {"a": -1}},
         {"trace_share": 1.5},

@@ -21,7 +21,8 @@ MAY_IMPORT = {
     "sessions": {"errors", "scheduling", "sandbox.interface"},
     "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
     "cluster": {"errors"},
-    "rollout": {"errors", "evaluate", "judge.extract", "judge.submission", "sandbox.interface"},
+    "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
+                "sandbox.interface"},
     "observability": {"errors", "scheduling", "evaluate", "judge", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "scheduling", "evaluate", "judge", "observability.metrics",
             "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface"},
@@ -82,7 +83,10 @@ def test_the_guest_needs_the_standard_library_alone() -> None:
         *files_of("guest"),
         *files_of("codec"),
         *files_of("sandbox/aviato/guest"),
-        *(sandbox / "linux" / f"{name}.py" for name in ("kernel", "procfs", "turn_clock")),
+        *(
+            sandbox / "linux" / f"{name}.py"
+            for name in ("kernel", "procfs", "syscalls", "turn_clock")
+        ),
         *(sandbox / "local" / f"{name}.py" for name in ("isolation", "fork_server", "zygote")),
     ]
     tools = {"pytest", "numpy"}

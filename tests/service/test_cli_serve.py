@@ -110,6 +110,8 @@ def test_serve_says_what_is_wrong(
         ('{"a": "hush",\n\n "a": "quiet"}', " line 3: tenant 'a' stands there twice"),
         ('{"a": "hush", "b": ""}', " line 1: tenant 'b' has no JSON string"),
         ('{"a": "hush", "b": {"c": "d"}}', " line 1: tenant 'b' has no JSON string"),
+        ('{"a": "hu\\nsh"}', " line 1: tenant 'a' has a token that no header can carry"),
+        ('{"a": "\\ud800"}', " line 1: tenant 'a' has a token that no header can carry"),
         ('[["a", "hush"]]', ": not a JSON object"),
         ("[" * 100_000, ": nested too deeply"),
     ],

@@ -114,7 +114,7 @@ def test_what_takes_longer_than_its_client_waits_is_asked_for_again_and_goes_on(
         assert answer.status_code == 307
         assert answer.headers["location"] == "test_program?hold_seconds=0.2"
         with asking(service, path, BODY, follow_redirects=True) as asked:
-            service.until(lambda: not service.parts.compat._pending._kept)
+            service.until(lambda: not service.parts.compat._pending)
             service.call(gate.open)
             assert asked.answer().json()["results"] == [1, 1, 1]
     assert len(gate.entered) == 3

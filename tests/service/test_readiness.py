@@ -8,7 +8,7 @@ import pytest
 from event_loop import until
 from harness import exec_request, running_service
 
-from proctor_service.api.readiness import Readiness
+from proctor_service.api.health import Readiness
 from proctor_service.errors import NoSandboxInTime, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.local import LocalBackend
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai.types.chat.chat_completion import Choice
 from policy_server import completion
 
-from proctor_service.api.rewards.results import encode
+from proctor_service.api.responses import encode
 from proctor_service.errors import PolicyUnavailable
 from proctor_service.rollout.reply import LEAST_RANDOM_KEY, Reply, read_reply, scrubbed
 

@@ -9,10 +9,9 @@ import pytest
 from event_loop import FAR, Clock, run, settle
 
 from proctor_service.errors import SandboxLost
-from proctor_service.scheduling.attempts import MOST_ATTEMPTS, attempted
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.exclusive import ExclusiveTurns
-from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.queue import MOST_ATTEMPTS, FairQueue, Ticket, attempted
 
 ALONE, OTHER = "alone", "other"
 
@@ -173,5 +172,26 @@ def test_a_waiter_that_leaves_during_the_turn_of_another_disturbs_nothing() -> N
         assert turns.holds_up()
         turns.end()
         assert not turns.holds_up()
+
+    run(scene)
+
+
+def test_a_turn_that_lasts_long_is_shared() -> None:
+    async def scene() -> None:
+        resumed: list[bool] = []
+        turns = ExclusiveTurns(
+            Clock(), lambda: resumed.append(turns.holds_up()), 10.0, longest_alone_seconds=0.001
+        )
+        turns.join()
+        later = turns.join()
+        assert turns.begin()
+        assert turns.holds_up()
+        while not resumed:  # noqa: ASYNC110  a timer has no event
+            await asyncio.sleep(0.001)
+        assert resumed == [False]
+        assert not turns.begin()
+        turns.end()
+        assert turns.begin()
+        assert later.done()
 
     run(scene)

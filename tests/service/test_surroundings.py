@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor_service.sandbox.local.available_memory import available_below, available_memory_mb
+from proctor_service.sandbox.memory_room import available_below, available_memory_mb
 
 MEBIBYTE = 1 << 20
 V1 = {

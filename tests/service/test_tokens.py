@@ -15,7 +15,7 @@ from scripted_sandboxes import FakeBackend
 from starlette.routing import Route
 
 from fault_rig.processes import Process
-from proctor_service.api.auth import OPEN_PATHS
+from proctor_service.api.middleware import OPEN_PATHS
 from proctor_service.app import build_app
 from proctor_service.settings import Settings
 

@@ -2,17 +2,23 @@
 
 pydantic's own JSON parser rejects lone surrogates, but a model may write them; the standard
 library's parser accepts them, at the same speed. A large body is parsed and validated in slices,
-because a C parser holds the interpreter lock even in another thread.
+with a pause for the event loop after each slice, because a C parser holds the interpreter lock even
+in another thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from proctor_client.wire import (
@@ -24,22 +30,45 @@ from proctor_client.wire import (
     StdioCase,
     Submission,
 )
-from proctor_service.api.rewards.slices import Pacer, SlicedJson
-from proctor_service.errors import InvalidRequest, TooLarge
+from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
 
 M = TypeVar("M", bound=BaseModel)
 
 SLICED_BODY_BYTES = 512 * 1024
 MOST_ERRORS = 5
 MOST_LISTED = MAX_SUBMISSIONS
-CASES: tuple[tuple[str, type[BaseModel]], ...] = (("calls", Call), ("stdio", StdioCase))
+LONG_LISTS: Mapping[type[BaseModel], tuple[str, type[BaseModel]]] = {
+    RewardRequest: ("submissions", Submission),
+    RolloutRequest: ("tasks", RolloutTask),
+}
+CASES: Mapping[str, type[BaseModel]] = {"calls": Call, "stdio": StdioCase}
 DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
+SILENT_SECONDS = 60.0
+"""Longest wait for the next bytes of a body; a client without a connection sends none, for ever."""
 MEBIBYTE = 1024 * 1024
+KEY_HEADER = "idempotency-key"
+LONGEST_KEY = 255
+HASHED_IN_THREAD_BYTES = MEBIBYTE
+SLICE_SECONDS = 0.005
+LONG_FIELDS = frozenset({"submissions", "grader", "cases", "tasks"})
+_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestName:
+    """Identity of a request: tenant and key. The fingerprint of the body must match as well."""
+
+    tenant: str
+    key: str
+    fingerprint: bytes
 
 
 async def read_body(request: Request, max_mb: int) -> bytearray:
-    """Return the whole body. Raises TooLarge if the body is longer than `max_mb`.
+    """Return the whole body.
+
+    Raises TooLarge if the body is longer than `max_mb`, and BodyTooSlow after SILENT_SECONDS
+    without a byte.
 
     The rest of a too large body is read and discarded, within bounds: most clients send the whole
     body before they read, and would otherwise see a connection reset instead of the answer.
@@ -51,8 +80,9 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
         await _discard(request, most * DISCARDED_TIMES)
         raise TooLarge(f"the body is {int(declared[:20])} bytes; at most {max_mb} MB are taken")
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
+    chunks = aiter(request.stream())
     try:
-        async for chunk in request.stream():
+        while (chunk := await _next(chunks)) is not None:
             if len(body) + len(chunk) > most:
                 body = bytearray()
                 await _discard(request, most * DISCARDED_TIMES)
@@ -61,6 +91,16 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     return body
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    """Return the next bytes of a body, or None at the end. Raises BodyTooSlow."""
+    try:
+        async with asyncio.timeout(SILENT_SECONDS):
+            return await anext(chunks, None)
+    except TimeoutError:
+        message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
+        raise BodyTooSlow(message) from None
 
 
 async def _discard(request: Request, most: int) -> None:
@@ -77,55 +117,68 @@ async def _discard(request: Request, most: int) -> None:
         return
 
 
+def key_of(headers: Headers) -> str | None:
+    """Return the Idempotency-Key of a request, if any. Raises AmbiguousKey for several keys."""
+    keys = headers.getlist(KEY_HEADER)
+    if len(keys) > 1:
+        raise AmbiguousKey(f"{KEY_HEADER}: the request has {len(keys)} of them")
+    return keys[0] if keys else None
+
+
+def name_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
+    """Return the name of a request with a key. Raises InvalidRequest for an invalid key."""
+    if not key or len(key) > LONGEST_KEY:
+        raise InvalidRequest(f"{KEY_HEADER}: a key has 1 to {LONGEST_KEY} characters")
+    return RequestName(tenant, key, hashlib.blake2b(body, digest_size=20).digest())
+
+
+async def name_any_request(tenant: str, key: str, body: bytes | bytearray) -> RequestName:
+    """Return the name of a request, as `name_request`; a thread hashes a large body."""
+    if len(body) < HASHED_IN_THREAD_BYTES:
+        return name_request(tenant, key, body)
+    return await asyncio.to_thread(name_request, tenant, key, body)
+
+
 async def parse_body(model: type[M], body: bytes | bytearray) -> M:
-    """Return the request of any other route. Raises InvalidRequest, naming the field."""
+    """Return the request. Raises InvalidRequest for other bytes than its JSON, naming the field."""
     try:
-        return model.model_validate(await _decode(body))
+        text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
+        sliced = len(body) > SLICED_BODY_BYTES
+        data = await SlicedJson(text).decode() if sliced else json.loads(text)
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno} column {error.colno}"
+        raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
+    except RecursionError:
+        raise InvalidRequest("the body is nested too deeply") from None
+    except ValueError as error:  # an integer with more digits than Python converts
+        raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
+    if model in LONG_LISTS:
+        if not isinstance(data, dict):
+            raise InvalidRequest("the body is not a JSON object")
+        if sliced:
+            data = await _validate_long_fields(data, *LONG_LISTS[model])
+    try:
+        return model.model_validate(data)
     except ValidationError as error:
         raise _invalid(error) from None
 
 
-async def parse_reward_request(body: bytes | bytearray) -> RewardRequest:
-    """Return the request of POST /reward. Raises InvalidRequest, naming the field."""
-    data = await _decode(body)
-    if not isinstance(data, dict):
-        raise InvalidRequest("the body is not a JSON object")
-    if len(body) > SLICED_BODY_BYTES:
-        data = await _validate_long_fields(data)
-    try:
-        return RewardRequest.model_validate(data)
-    except ValidationError as error:
-        raise _invalid(error) from None
-
-
-async def parse_rollout_request(body: bytes | bytearray) -> RolloutRequest:
-    """Return the request of POST /rollout. Raises InvalidRequest, naming the field."""
-    data = await _decode(body)
-    if not isinstance(data, dict):
-        raise InvalidRequest("the body is not a JSON object")
-    tasks = data.get("tasks")
-    if isinstance(tasks, list) and len(body) > SLICED_BODY_BYTES:
-        data = {**data, "tasks": await _validate_each(RolloutTask, tasks, ("tasks",), Pacer())}
-    try:
-        return RolloutRequest.model_validate(data)
-    except ValidationError as error:
-        raise _invalid(error) from None
-
-
-async def _validate_long_fields(data: dict[str, Any]) -> dict[str, Any]:
+async def _validate_long_fields(
+    data: dict[str, Any], field: str, model: type[BaseModel]
+) -> dict[str, Any]:
     """Validate the items of long lists in steps; pydantic then accepts these models unchecked."""
     pacer = Pacer()
     grader = data.get("grader")
     if isinstance(grader, dict):
-        case = next((model for kind, model in CASES if grader.get("kind") == kind), None)
-        cases = grader.get("cases")
+        case, cases = CASES.get(str(grader.get("kind"))), grader.get("cases")
         if case is not None and isinstance(cases, list):
             cases = await _validate_each(case, cases, ("grader", "cases"), pacer)
             data = {**data, "grader": {**grader, "cases": cases}}
-    submissions = data.get("submissions")
-    if isinstance(submissions, list):
-        each = await _validate_each(Submission, submissions, ("submissions",), pacer)
-        data = {**data, "submissions": each}
+    values = data.get(field)
+    if isinstance(values, list):
+        data = {**data, field: await _validate_each(model, values, (field,), pacer)}
     return data
 
 
@@ -183,19 +236,96 @@ def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
     return "; ".join(found[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
 
 
-async def _decode(body: bytes | bytearray) -> Any:
-    """Return the JSON value. Raises InvalidRequest for bad JSON, bad UTF-8, or deep nesting."""
-    try:
-        text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
-        if len(body) <= SLICED_BODY_BYTES:
-            return json.loads(text)
-        return await SlicedJson(text).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        at = f"line {error.lineno} column {error.colno}"
-        raise InvalidRequest(f"the body is not JSON: {error.msg} at {at}") from None
-    except RecursionError:
-        raise InvalidRequest("the body is nested too deeply") from None
-    except ValueError as error:  # an integer with more digits than Python converts
-        raise InvalidRequest(f"the body is not JSON that is taken here: {error}") from None
+class Pacer:
+    """Timer that yields to the event loop when a slice of work has taken long enough."""
+
+    def __init__(self, seconds: float = SLICE_SECONDS) -> None:
+        self._seconds = seconds
+        self._until = time.perf_counter() + seconds
+
+    async def pause(self) -> None:
+        """Yield to the event loop if the slice's time is used up."""
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + self._seconds
+
+
+class SlicedJson:
+    """Decoder of a JSON text, with regular pauses.
+
+    The long fields of a request are split down to single submissions and cases; each other value is
+    one piece, decoded at the speed of C.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._decoder = json.JSONDecoder()
+        self._pacer = Pacer()
+
+    async def decode(self) -> Any:
+        """Return the whole value. Raises json.JSONDecodeError, ValueError and RecursionError."""
+        value = await self._pieces()
+        if self._peek():
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+        return value
+
+    async def _pieces(self) -> Any:
+        match self._peek():
+            case "{":
+                return await self._object()
+            case "[":
+                return await self._list()
+            case _:
+                return self._value()
+
+    async def _object(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        self._at += 1
+        if self._skip("}"):
+            return found
+        while True:
+            if self._peek() != '"':
+                raise json.JSONDecodeError("Expecting property name", self._text, self._at)
+            name = self._value()
+            self._expect(":")
+            found[name] = await self._pieces() if name in LONG_FIELDS else self._value()
+            await self._pacer.pause()
+            if self._skip("}"):
+                return found
+            self._expect(",")
+
+    async def _list(self) -> list[Any]:
+        found: list[Any] = []
+        self._at += 1
+        if self._skip("]"):
+            return found
+        while True:
+            self._peek()
+            found.append(self._value())
+            await self._pacer.pause()
+            if self._skip("]"):
+                return found
+            self._expect(",")
+
+    def _value(self) -> Any:
+        self._peek()
+        value, self._at = self._decoder.raw_decode(self._text, self._at)
+        return value
+
+    def _peek(self) -> str:
+        """Return the next character after white space; empty at the end."""
+        space = _WHITE_SPACE.match(self._text, self._at)
+        assert space is not None, "the pattern matches the empty string"
+        self._at = space.end()
+        return self._text[self._at : self._at + 1]
+
+    def _skip(self, character: str) -> bool:
+        if self._peek() != character:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, character: str) -> None:
+        if not self._skip(character):
+            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)

@@ -13,16 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-import httpx
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from proctor_service.api.connection import while_connected
 from proctor_service.api.problems import within_stream
-from proctor_service.api.rewards.examples import NDJSON
-from proctor_service.api.rewards.results import encode
+from proctor_service.api.responses import NDJSON, encode, json_response, while_connected
 from proctor_service.cluster import FORWARDED, Question, Replicas
 from proctor_service.errors import SandboxLost
 
@@ -56,8 +53,8 @@ class Fleet:
                 here: Handler = super().get_route_handler()
 
                 async def here_or_there(request: Request) -> Response:
-                    sandbox_id = request.path_params.get("sandbox_id")
-                    if sandbox_id is None or replicas.identity.holds(sandbox_id):
+                    sandbox_id = request.path_params["sandbox_id"]
+                    if replicas.identity.holds(sandbox_id):
                         return await here(request)
                     return await _there(replicas, sandbox_id, request)
 
@@ -82,7 +79,7 @@ async def _there(replicas: Replicas, sandbox_id: str, request: Request) -> Respo
     except SandboxLost:
         if not _missing_ok(request):
             raise
-        return _nothing_to_stop()
+        return json_response({"stopped": 0})
 
 
 class _PassedOn(Response):
@@ -105,21 +102,34 @@ class _PassedOn(Response):
             await while_connected(self._pass_on(question, scope, send), upload.what_follows)
 
     async def _pass_on(self, question: Question, scope: Scope, send: Send) -> None:
-        answer = _Answer(send)
+        async def send_piece(body: bytes, more_body: bool = True) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": more_body})
+
+        begun = by_line = False
+        last = b"\n"
         try:
             async with self._replicas.ask(self._holder, question) as response:
-                await answer.begin(response)
+                headers = [
+                    (name.encode(), response.headers[name].encode("latin-1"))
+                    for name in HANDED_BACK
+                    if name in response.headers
+                ]
+                begun = True
+                by_line = response.headers.get("content-type", "").startswith(NDJSON)
+                status = response.status_code
+                start = {"type": "http.response.start", "status": status, "headers": headers}
+                await send(start)
                 async for piece in response.aiter_raw():
-                    await answer.go_on(piece)
-            await answer.end()
+                    last = piece or last
+                    await send_piece(piece)
         except SandboxLost as lost:
-            if not answer.begun and _missing_ok(self._request):
-                await _nothing_to_stop()(scope, self._request.receive, send)
-            elif answer.ends_a_line:
-                await answer.go_on(encode({"error": within_stream(lost)}) + b"\n")
-                await answer.end()
-            else:
+            if not begun and _missing_ok(self._request):
+                await json_response({"stopped": 0})(scope, self._request.receive, send)
+                return
+            if not (by_line and last.endswith(b"\n")):
                 raise  # gives an ordinary error response, or closes the connection
+            await send_piece(encode({"error": within_stream(lost)}) + b"\n")
+        await send_piece(b"", more_body=False)
 
 
 class _Upload:
@@ -146,42 +156,6 @@ class _Upload:
         return await self._receive()
 
 
-class _Answer:
-    """An answer being sent to the client."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._by_line = False
-        self._last = b"\n"
-        self.begun = False
-
-    @property
-    def ends_a_line(self) -> bool:
-        """True if another NDJSON line may follow."""
-        return self.begun and self._by_line and self._last.endswith(b"\n")
-
-    async def begin(self, response: httpx.Response) -> None:
-        """Send status and headers."""
-        headers = [
-            (name.encode(), response.headers[name].encode("latin-1"))
-            for name in HANDED_BACK
-            if name in response.headers
-        ]
-        self.begun = True
-        self._by_line = response.headers.get("content-type", "").startswith(NDJSON)
-        start = {"type": "http.response.start", "status": response.status_code, "headers": headers}
-        await self._send(start)
-
-    async def go_on(self, piece: bytes) -> None:
-        """Send a piece of the body."""
-        self._last = piece or self._last
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-
-    async def end(self) -> None:
-        """Send the end of the body."""
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
 def _question(request: Request, body: AsyncIterator[bytes] | None) -> Question:
     query: bytes = request.scope["query_string"]
     target: bytes = request.scope["raw_path"] + (b"?" + query if query else b"")
@@ -193,7 +167,3 @@ def _missing_ok(request: Request) -> bool:
     """Return True for a stop request that accepts a missing sandbox."""
     asked = request.query_params.get("missing_ok", "").lower() in TRUTHS
     return request.method == "DELETE" and asked
-
-
-def _nothing_to_stop() -> Response:
-    return Response(encode({"stopped": 0}), media_type="application/json")

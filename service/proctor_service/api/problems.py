@@ -7,7 +7,6 @@ bug. A bug only shows the word `internal`.
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,7 +16,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.api.body import describe_errors
 from proctor_service.errors import (
@@ -32,8 +30,6 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.observability.metrics import CLIENT_GONE_STATUS
-
-log = logging.getLogger(__name__)
 
 STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxUnavailable: (503, True),
@@ -87,12 +83,6 @@ def of_refusal(refusal: Refusal) -> Response:
     )
 
 
-def of_failure(failure: Failure) -> Response:
-    """Return the error response for a failure of the whole request."""
-    status, retryable = STATUS_BY_FAILURE.get(type(failure), (500, failure.retryable))
-    return problem(status, failure.reason, failure.message, retryable=retryable)
-
-
 def within_stream(error: Refusal | Failure) -> dict[str, str | bool]:
     """Return an error in the middle of a stream: reason, message, and whether to retry."""
     retryable = error.retryable
@@ -106,69 +96,29 @@ def internal() -> Response:
     return problem(500, "internal", "the service failed; its log says how", retryable=True)
 
 
-async def _on_refusal(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal), "registered for refusals"
-    return of_refusal(error)
-
-
-async def _on_failure(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Failure), "registered for failures"
-    return of_failure(error)
-
-
-async def _on_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=CLIENT_GONE_STATUS)  # the client is gone
-
-
-async def _on_http(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException), "registered for the router's own errors"
-    path = request.url.path
-    if error.status_code == NotFound.status:
-        return of_refusal(NotFound(f"no such route: {request.method} {path}"))
-    known = REASON_BY_STATUS.get(error.status_code)
-    reason = known or ("internal" if error.status_code >= 500 else InvalidRequest.reason)
-    message = f"{HTTPStatus(error.status_code).phrase}: {request.method} {path}"
-    headers = dict(error.headers or {})
-    return problem(error.status_code, reason, message, headers=headers)
-
-
-async def _on_validation(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError), "registered for FastAPI's validation"
-    return of_refusal(InvalidRequest(describe_errors(error.errors())))
+async def _on_error(request: Request, error: Exception) -> Response:
+    """Return the response to an exception from a route or from the router."""
+    match error:
+        case Refusal():
+            return of_refusal(error)
+        case Failure():
+            status, retryable = STATUS_BY_FAILURE.get(type(error), (500, error.retryable))
+            return problem(status, error.reason, error.message, retryable=retryable)
+        case ClientDisconnect():
+            return Response(status_code=CLIENT_GONE_STATUS)
+        case RequestValidationError():
+            return of_refusal(InvalidRequest(describe_errors(error.errors())))
+        case HTTPException(status_code=NotFound.status):
+            return of_refusal(NotFound(f"no such route: {request.method} {request.url.path}"))
+        case HTTPException(status_code=status):
+            known = REASON_BY_STATUS.get(status)
+            reason = known or ("internal" if status >= 500 else InvalidRequest.reason)
+            message = f"{HTTPStatus(status).phrase}: {request.method} {request.url.path}"
+            return problem(status, reason, message, headers=dict(error.headers or {}))
+    raise error
 
 
 def install_problems(app: FastAPI) -> None:
     """Give every error of the app the contract's body."""
-    app.add_exception_handler(Refusal, _on_refusal)
-    app.add_exception_handler(Failure, _on_failure)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-
-
-class CatchAll:
-    """Middleware of last resort: log an exception without a handler, and answer with a 500."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noting)
-        except Exception:
-            log.exception("a request failed", extra={"path": scope["path"]})
-            if started:
-                # The answer has begun: only a closed connection tells the client of the failure.
-                raise
-            await internal()(scope, receive, send)
+    for kind in (Refusal, Failure, ClientDisconnect, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _on_error)

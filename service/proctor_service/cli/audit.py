@@ -6,11 +6,10 @@ cache is off, since a flaky test shows only in repeated runs.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, wire
@@ -30,18 +29,20 @@ from proctor_service.cli.console import (
     aside,
     friendly,
     plain,
+    print_list,
     progress,
     screen,
     service_version,
+    write_json,
 )
 from proctor_service.cli.datasets import DatasetError, Format, Task, load_tasks
 from proctor_service.cli.judging import Attempt, judged
 from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
 from proctor_service.cli.reports import report as report_of
-from proctor_service.cli.target import connected
-from proctor_service.cli.times import check_plotting, plot_times
+from proctor_service.cli.target import AllowDegraded, Url, connected
 
 JOB = "audit"
+INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
 _ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
 
 
@@ -53,12 +54,7 @@ def audit(
     repeat: Annotated[
         int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
     ] = 3,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The service; default: PROCTOR_URL, or the local one, or one of its own."
-        ),
-    ] = None,
+    url: Url = None,
     json_path: Annotated[
         Path | None, typer.Option("--json", help="Write a report with every result here.")
     ] = None,
@@ -72,10 +68,7 @@ def audit(
         float, typer.Option("--slow", min=0.0, help="A reference above so many seconds is slow.")
     ] = 1.0,
     show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
-    allow_degraded: Annotated[
-        bool,
-        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Find errors in a data set: failing references, and flaky or vacuous tests.
 
@@ -97,7 +90,7 @@ def audit(
         out = screen()
         _show(out, examined, reports, repeat, time.monotonic() - started, show)
         if json_path is not None:
-            _write(json_path, _report(dataset, form, repeat, slow_seconds, examined, reports))
+            write_json(json_path, _report(dataset, form, repeat, slow_seconds, examined, reports))
         if plot is not None:
             seconds = [each.seconds for each in examined]
             plot_times(seconds, slow_seconds, f"{dataset.name}, {repeat} runs each", plot)
@@ -140,21 +133,15 @@ def _examine(
     with progress(console) as bar:
         line = bar.add_task("references", total=len(references) + len(tries))
         extract: wire.Extract = "auto" if form == "jsonl" else "none"
-        for attempt, result in _judged(client, references, extract):
+        for attempt, result in judged(client, references, extract=extract, job=JOB, cache=False):
             examined[attempt.task.place].reference.append(result)
             bar.update(line, advance=1)
         bar.update(line, description="probes")
-        for attempt, result in _judged(client, tries, "none"):
+        for attempt, result in judged(client, tries, extract="none", job=JOB, cache=False):
             probe: Check = checks[attempt.task.place][attempt.sample]
             examined[attempt.task.place].checks[probe.name] = result
             bar.update(line, advance=1)
     return list(examined.values())
-
-
-def _judged(
-    client: Client, items: Sequence[Attempt], extract: wire.Extract
-) -> Iterator[tuple[Attempt, wire.Result]]:
-    return judged(client, items, extract=extract, job=JOB, cache=False)
 
 
 def _show(
@@ -180,23 +167,10 @@ def _show(
     table.add_row("time", f"{seconds:.1f} s")
     out.print(table)
     for kind, title in TITLES.items():
-        found = [(task, report) for task, report in reports if report.kind == kind]
+        found = [(plain(t.id, 60), plain(each.detail)) for t, each in reports if each.kind == kind]
         if kind not in ("no_reference", "asks_objects"):
-            _list(out, title, found, most)
-
-
-def _list(out: Console, title: str, found: Sequence[tuple[Task, ProblemReport]], most: int) -> None:
-    if not found or not most:
-        return
-    name = title[0].upper() + title[1:]
-    table = Table(box=None, pad_edge=False, title=f"\n{name}", title_justify="left")
-    table.add_column("problem", no_wrap=True)
-    table.add_column("what", overflow="fold")
-    for task, problem in found[:most]:
-        table.add_row(Text(plain(task.id, 60)), Text(plain(problem.detail)))
-    out.print(table)
-    if len(found) > most:
-        out.print(f"and {len(found) - most} more")
+            columns = Column("problem", no_wrap=True), Column("what", overflow="fold")
+            print_list(out, title[0].upper() + title[1:], columns, found, most)
 
 
 def _report(
@@ -221,13 +195,6 @@ def _report(
     }
 
 
-def _write(path: Path, body: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Trouble(f"{path}: {error.strerror}") from None
-
-
 def _end(
     out: Console, examined: Sequence[Examined], reports: Sequence[tuple[Task, ProblemReport]]
 ) -> None:
@@ -244,3 +211,44 @@ def _end(
     if any(report.harms for _, report in reports):
         raise typer.Exit(UNSOUND)
     out.print("\nNothing was found that would harm training.")
+
+
+def check_plotting() -> None:
+    """Raise Trouble, with the name of the extra, if matplotlib is missing."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise Trouble(
+            "a plot needs matplotlib: python -m pip install 'proctor-service[bench]'"
+        ) from None
+
+
+def plot_times(
+    runs: Sequence[Sequence[float]], slow_seconds: float, title: str, path: Path
+) -> None:
+    """Plot the run times of each problem in seconds, fastest problem first.
+
+    Each problem has a line for the range of its runs, and a point for the fastest run.
+    """
+    from matplotlib.figure import Figure
+
+    ranked = sorted((each for each in runs if each), key=min)
+    fastest = [max(min(each), 1e-4) for each in ranked]
+    slowest = [max(max(each), 1e-4) for each in ranked]
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    places = range(1, len(ranked) + 1)
+    axes.vlines(places, fastest, slowest, color=BAND, linewidth=1.5, label="all runs")
+    axes.plot(places, fastest, ".", color=INK, markersize=4, label="fastest run")
+    axes.axhline(slow_seconds, color=LIMIT, linewidth=1, linestyle="--", label="slow")
+    axes.set_yscale("log")
+    axes.set_xlabel("problems, by time")
+    axes.set_ylabel("seconds")
+    axes.set_title(title)
+    axes.legend(frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    try:
+        figure.savefig(path, format="png", dpi=130)
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None

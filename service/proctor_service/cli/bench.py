@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from proctor_client import Client
 from proctor_service.cli.console import Trouble, aside, friendly, screen, service_version
 from proctor_service.cli.hacks import hacks
-from proctor_service.cli.target import connected
+from proctor_service.cli.target import AllowDegraded, Url, connected
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -71,12 +71,7 @@ def benches() -> typer.Typer:
 
 def bench(
     context: typer.Context,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The service; default: PROCTOR_URL, or the local one, or one of its own."
-        ),
-    ] = None,
+    url: Url = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="Time for each size; three batches at least.")
     ] = 5.0,
@@ -87,10 +82,7 @@ def bench(
     sizes: Annotated[
         list[int] | None, typer.Option("--size", min=1, max=4096, help="A size of batch; repeat.")
     ] = None,
-    allow_degraded: Annotated[
-        bool,
-        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000."""
     if context.invoked_subcommand is not None:
@@ -158,10 +150,9 @@ def _measure_floor(script: Path) -> float:
 
 
 def _table(turns: list[Turn], *, with_floor: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    columns = ["batch", "batches", "rewards/s", "p50 ms", "p99 ms"]
-    for column in columns + (["floor/s", "of the floor"] if with_floor else []):
-        table.add_column(column, justify="right")
+    names = ["batch", "batches", "rewards/s", "p50 ms", "p99 ms"]
+    names += ["floor/s", "of the floor"] if with_floor else []
+    table = Table(*(Column(name, justify="right") for name in names), box=None, pad_edge=False)
     for turn in turns:
         row = [f"{turn.size:,}", str(len(turn.latencies)), f"{turn.rewards_per_second:.0f}"]
         row += [f"{1000 * turn.quantile(share):.1f}" for share in (0.5, 0.99)]

@@ -10,15 +10,19 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 import typer
 from pydantic import ValidationError
 from pydantic_settings import SettingsError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column, Table
+from rich.text import Text
 
 from proctor_client import ProctorError, UnauthorizedError
 from proctor_service.cli.datasets import DatasetError
@@ -92,6 +96,28 @@ def plain(text: str, width: int = 200) -> str:
     line = " ".join(text[: 4 * width].split())
     line = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
     return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def print_list(
+    out: Console, title: str, columns: Iterable[Column], rows: Sequence[Sequence[str]], most: int
+) -> None:
+    """Print at most `most` rows below a title, and the number of the others; nothing for no rows."""
+    if not rows or not most:
+        return
+    table = Table(*columns, box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
+    for row in rows[:most]:
+        table.add_row(*map(Text, row))
+    out.print(table)
+    if len(rows) > most:
+        out.print(f"and {len(rows) - most} more")
+
+
+def write_json(path: Path, body: dict[str, Any]) -> None:
+    """Write a report to a file. Raises Trouble."""
+    try:
+        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None
 
 
 def service_version() -> str:

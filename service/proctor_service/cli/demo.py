@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
@@ -104,10 +104,9 @@ def _show_one(out: Console, toy: Toy, result: wire.Result) -> None:
 def _show_all(
     out: Console, asked: list[Toy], results: Mapping[int, wire.Result], summary: wire.Summary
 ) -> None:
-    table = Table(box=None, pad_edge=False, title="\nIn the order of the request")
-    table.title_justify = "left"
-    for column in ("completion", "verdict", "reward", "tests"):
-        table.add_column(column, justify="right" if column == "reward" else "left")
+    columns = "completion", "verdict", Column("reward", justify="right"), "tests"
+    title = "\nIn the order of the request"
+    table = Table(*columns, box=None, pad_edge=False, title=title, title_justify="left")
     for index, toy in enumerate(asked):
         result = results[index]
         reward = "-" if result.reward is None else f"{result.reward:.1f}"

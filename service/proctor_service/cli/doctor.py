@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_service.cli.console import UNSOUND, friendly, screen, settings_from
@@ -31,10 +31,8 @@ def doctor() -> None:
 
 
 def _table(checks: list[Check]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("check", no_wrap=True)
-    table.add_column("")
-    table.add_column("what was found", overflow="fold")
+    columns = Column("check", no_wrap=True), "", Column("what was found", overflow="fold")
+    table = Table(*columns, box=None, pad_edge=False)
     for check in checks:
         table.add_row(check.name, _mark(check), Text(_found(check)))
     return table

@@ -4,20 +4,93 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 
 from proctor_client import wire
-from proctor_service.cli.console import TROUBLE, UNSOUND, Trouble, aside, friendly, progress, screen
+from proctor_service.cli.console import (
+    TROUBLE,
+    UNSOUND,
+    Trouble,
+    aside,
+    friendly,
+    plain,
+    print_list,
+    progress,
+    screen,
+)
 from proctor_service.cli.datasets import Format, Task, load_completions, load_tasks
-from proctor_service.cli.judging import Attempt, attempts, judged
-from proctor_service.cli.summary import Summary
-from proctor_service.cli.target import connected
+from proctor_service.cli.judging import Attempt, attempts, judged, message_of
+from proctor_service.cli.target import AllowDegraded, Url, connected
+
+
+@dataclass(slots=True)
+class Summary:
+    """Results by task and verdict, with items that could not be judged counted apart."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    rewards: list[float] = field(default_factory=list)
+    unsound: list[tuple[Attempt, wire.Result]] = field(default_factory=list)
+    solved: defaultdict[str, bool] = field(default_factory=lambda: defaultdict(bool))
+
+    @property
+    def passed(self) -> int:
+        """Number of passed submissions."""
+        return self.verdicts["passed"]
+
+    @property
+    def failed(self) -> int:
+        """Number of submissions with another verdict."""
+        return self.verdicts.total() - self.passed
+
+    @property
+    def errors(self) -> int:
+        """Number of submissions without a verdict."""
+        return self.reasons.total()
+
+    def add(self, attempt: Attempt, result: wire.Result) -> None:
+        """Count a result."""
+        self.solved[attempt.task.id] |= result.verdict == "passed"
+        if result.error is not None:
+            self.reasons[result.error.reason] += 1
+        else:
+            self.verdicts[result.verdict or "?"] += 1
+            self.rewards.append(result.reward or 0.0)
+        if result.verdict != "passed":
+            self.unsound.append((attempt, result))
+
+    def show(self, out: Console, seconds: float, most: int) -> None:
+        """Print the summary, then at most `most` failures and at most `most` errors."""
+        out.print(self._summary(seconds))
+        failures = [pair for pair in self.unsound if pair[1].error is None]
+        errors = [pair for pair in self.unsound if pair[1].error is not None]
+        _show("Failures", failures, most, out)
+        _show("Could not be judged", errors, most, out)
+
+    def _summary(self, seconds: float) -> Table:
+        table = Table.grid(padding=(0, 2))
+        judged = len(self.rewards)
+        if judged:
+            table.add_row("pass rate", f"{100 * self.passed / judged:.1f} %")
+            table.add_row("mean reward", f"{sum(self.rewards) / judged:.4f}")
+        if len(self.solved) < judged + self.errors:
+            table.add_row("tasks solved", f"{sum(self.solved.values())} of {len(self.solved)}")
+        for verdict, count in self.verdicts.most_common():
+            table.add_row(verdict, str(count))
+        for reason, count in self.reasons.most_common():
+            table.add_row(f"error: {reason}", str(count))
+        rate = (judged + self.errors) / seconds if seconds else 0.0
+        table.add_row("time", f"{seconds:.1f} s, {rate:.0f} a second")
+        return table
 
 
 def evaluation(
@@ -27,12 +100,7 @@ def evaluation(
         Path | None,
         typer.Option(help="JSON lines of {task_id, completion}; default: the references."),
     ] = None,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="The service; default: PROCTOR_URL, or the local one, or one of its own."
-        ),
-    ] = None,
+    url: Url = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
     extract: Annotated[
         wire.Extract | None,
@@ -43,10 +111,7 @@ def evaluation(
         Path | None, typer.Option(help="Write each result here, a JSON line as it comes.")
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
-    allow_degraded: Annotated[
-        bool,
-        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Judge a file of problems: completions of them, or the reference solutions.
 
@@ -119,3 +184,13 @@ def _follow(
 def _record(attempt: Attempt, result: wire.Result) -> str:
     named = {"task_id": attempt.task.id, "sample": attempt.sample}
     return json.dumps(named | result.model_dump(mode="json", exclude={"index", "id", "group"}))
+
+
+def _show(title: str, pairs: list[tuple[Attempt, wire.Result]], most: int, out: Console) -> None:
+    shown = []
+    for attempt, result in sorted(pairs, key=lambda pair: (pair[0].task.place, pair[0].sample)):
+        name = f"{attempt.task.id} #{attempt.sample}" if attempt.sample else attempt.task.id
+        verdict = result.error.reason if result.error else result.verdict or ""
+        shown.append((plain(name, 60), verdict, plain(message_of(result))))
+    columns = [Column(each, no_wrap=True) for each in ("task", "verdict")]
+    print_list(out, title, [*columns, Column("message", overflow="fold")], shown, most)

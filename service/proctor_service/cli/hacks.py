@@ -5,7 +5,6 @@ The corpus also contains similar honest programs, to detect a service that rewar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -15,8 +14,7 @@ from typing import Annotated, Any
 
 import httpx
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client
@@ -27,12 +25,14 @@ from proctor_service.cli.console import (
     aside,
     friendly,
     plain,
+    print_list,
     screen,
     service_version,
+    write_json,
 )
 from proctor_service.cli.scoreboard.corpus import Entry, corpus
 from proctor_service.cli.scoreboard.requests import WAIT_SECONDS, WIRES, NotExpressed
-from proctor_service.cli.target import authorization, connected
+from proctor_service.cli.target import AllowDegraded, authorization, connected
 
 JOB = "bench-hacks"
 PROCTOR = "proctor"
@@ -69,10 +69,7 @@ def hacks(
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")] = 4,
     show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
-    allow_degraded: Annotated[
-        bool,
-        typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> None:
     """Send programs that deserve no reward, and similar honest programs.
 
@@ -92,11 +89,16 @@ def hacks(
         out.print(_table(outcomes))
         if left:
             out.print(f"\n{left} of {len(entries)} have no words on this wire", style="dim")
-        _list(out, "Hacks that were rewarded", [o for o in outcomes if _cheated(o)], show)
-        _list(out, "Honest programs that were not", [o for o in outcomes if _wronged(o)], show)
-        _list(out, "Not judged", [o for o in outcomes if o.rewarded is None], show)
+        for title, listed in (
+            ("Hacks that were rewarded", [o for o in outcomes if _cheated(o)]),
+            ("Honest programs that were not", [o for o in outcomes if _wronged(o)]),
+            ("Not judged", [o for o in outcomes if o.rewarded is None]),
+        ):
+            columns = [Column(name, overflow="fold") for name in ("program", "what it does")]
+            rows = [(plain(each.id, 80), plain(each.does)) for each in listed]
+            print_list(out, title, columns, rows, show)
         if json_path is not None:
-            _write(json_path, report(wire.value, outcomes, left))
+            write_json(json_path, report(wire.value, outcomes, left))
         _end(outcomes)
 
 
@@ -179,10 +181,10 @@ def _by_class(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, dict[str, int]
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("class")
-    for name in ("hacks", "rewarded", "honest", "rewarded"):
-        table.add_column(name, justify="right")
+    numbers = [
+        Column(each, justify="right") for each in ("hacks", "rewarded", "honest", "rewarded")
+    ]
+    table = Table("class", *numbers, box=None, pad_edge=False)
     for name, counts in [*_by_class(outcomes), ("all", _counts(outcomes))]:
         bad = "red" if counts["hacks_rewarded"] else ""
         short = "red" if counts["honest_rewarded"] < counts["honest"] else ""
@@ -196,19 +198,6 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def _list(out: Console, title: str, found: Sequence[Outcome], most: int) -> None:
-    if not found or not most:
-        return
-    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
-    table.add_column("program", overflow="fold")
-    table.add_column("what it does", overflow="fold")
-    for each in found[:most]:
-        table.add_row(Text(plain(each.id, 80)), Text(plain(each.does)))
-    out.print(table)
-    if len(found) > most:
-        out.print(f"and {len(found) - most} more")
-
-
 def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
     """Return all outcomes in JSON form. `not_expressed`: entries outside the wire format."""
     return {
@@ -219,13 +208,6 @@ def report(wire: str, outcomes: Sequence[Outcome], left: int) -> dict[str, Any]:
         "classes": dict(_by_class(outcomes)),
         "outcomes": [asdict(each) for each in outcomes],
     }
-
-
-def _write(path: Path, body: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Trouble(f"{path}: {error.strerror}") from None
 
 
 def _end(outcomes: Sequence[Outcome]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -25,13 +26,21 @@ class Attempt:
 
 def attempts(pairs: Sequence[tuple[Task, Completion]]) -> list[Attempt]:
     """Return an attempt for each pair, with the completions of each task numbered."""
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     made = []
     for task, completion in pairs:
-        sample = seen.get(task.id, 0)
-        seen[task.id] = sample + 1
-        made.append(Attempt(task, completion, sample))
+        made.append(Attempt(task, completion, seen[task.id]))
+        seen[task.id] += 1
     return made
+
+
+def message_of(result: wire.Result) -> str:
+    """Return the message of an error, of a result, or else of its first failed test."""
+    if result.error is not None:
+        return result.error.message
+    if result.message or not result.tests.failures:
+        return result.message
+    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
 
 
 def judged(

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from proctor_client import wire
 from proctor_service.cli.checks import EMPTY
 from proctor_service.cli.datasets import Task
+from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import Analysis, Level, analyse
 
@@ -117,8 +118,12 @@ class Examined:
         if not failed:
             return []
         if len(failed) == len(runs) and len({_outcome(run) for run in runs}) == 1:
-            return [ProblemReport("reference_fails", f"{failed[0].verdict}: {_why(failed[0])}")]
-        said = f"failed {len(failed)} of {len(runs)} times{_unsteady(runs)}: {_why(failed[0])}"
+            return [
+                ProblemReport("reference_fails", f"{failed[0].verdict}: {message_of(failed[0])}")
+            ]
+        said = (
+            f"failed {len(failed)} of {len(runs)} times{_unsteady(runs)}: {message_of(failed[0])}"
+        )
         return [ProblemReport("flaky", said)]
 
     def _of_checks(self) -> list[ProblemReport]:
@@ -152,12 +157,6 @@ def _unsteady(runs: Sequence[wire.Result]) -> str:
     return f", test {', '.join(map(str, unsteady))}" if unsteady else ""
 
 
-def _why(result: wire.Result) -> str:
-    if result.message or not result.tests.failures:
-        return result.message
-    return f"{result.tests.failures[0].test}: {result.tests.failures[0].message}"
-
-
 def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, Any]]:
     """Return the results of each problem in JSON form."""
     return [
@@ -186,5 +185,5 @@ def _run(result: wire.Result) -> dict[str, Any]:
         "failed_tests": _failed(result),
         "wall_seconds": result.usage.wall_seconds,
         "cpu_seconds": result.usage.cpu_seconds,
-        "message": _why(result) if result.error is None else result.error.message,
+        "message": message_of(result),
     }

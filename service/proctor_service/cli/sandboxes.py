@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, get_args
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
@@ -88,12 +88,10 @@ def _print_json(answer: wire.Response) -> None:
 
 
 def _table(found: Sequence[wire.Sandbox], now: datetime) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "status"):
-        table.add_column(column, no_wrap=True)
-    for column in ("age", "expires", "execs"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("tags", overflow="fold")
+    texts = [Column(name, no_wrap=True) for name in ("id", "status")]
+    numbers = [Column(name, justify="right", no_wrap=True) for name in ("age", "expires", "execs")]
+    tags = Column("tags", overflow="fold")
+    table = Table(*texts, *numbers, tags, box=None, pad_edge=False)
     for each in found:
         live = each.status in LIVE
         table.add_row(

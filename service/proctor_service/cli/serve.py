@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import typer
 
 from proctor_service.cli.console import Trouble, friendly, settings_from
-from proctor_service.cli.first_process import stand_before
 
 PR_SET_PDEATHSIG = 1
 
@@ -47,7 +46,6 @@ def serve(
     end_with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period."""
-    stand_before()
     with friendly():
         if end_with_parent is not None:
             _end_with(end_with_parent)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Annotated
 
+import typer
 from rich.console import Console
 
 from proctor_client import Client, ProctorError
@@ -18,6 +20,14 @@ from proctor_service.cli.temporary import temporary_service
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _PROBE_SECONDS = 2.0
+Url = Annotated[
+    str | None,
+    typer.Option(help="The service; default: PROCTOR_URL, or the local one, or one of its own."),
+]
+AllowDegraded = Annotated[
+    bool,
+    typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
+]
 
 
 @contextmanager

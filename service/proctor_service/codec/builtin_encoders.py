@@ -187,16 +187,5 @@ CONTAINERS: dict[int, Opener] = {
 CLOSING: dict[str, Callable[[Any, Any, list[Any]], None]] = {"s": _close_set, "fs": _close_set}
 # A container of these types may hold a reference to itself.
 FILLED_LATER = frozenset(
-    map(
-        id,
-        (
-            list,
-            dict,
-            set,
-            _OrderedDict,
-            collections.Counter,
-            collections.defaultdict,
-            _Deque,
-        ),
-    )
+    map(id, (list, dict, set, _OrderedDict, collections.Counter, collections.defaultdict, _Deque))
 )

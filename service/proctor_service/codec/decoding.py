@@ -38,9 +38,7 @@ class Decoder:
     """
 
     def __init__(
-        self,
-        resolve_handle: ResolveHandle | None = None,
-        known: Callable[[Any], Any] | None = None,
+        self, resolve_handle: ResolveHandle | None = None, known: Callable[[Any], Any] | None = None
     ) -> None:
         self.kept: list[Any] = []
         self.wants_numpy = resolve_handle is not None

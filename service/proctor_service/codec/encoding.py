@@ -48,9 +48,7 @@ class Encoder:
     """
 
     def __init__(
-        self,
-        make_handle: MakeHandle | None = None,
-        known: Callable[[Any], Any] | None = None,
+        self, make_handle: MakeHandle | None = None, known: Callable[[Any], Any] | None = None
     ) -> None:
         self.kept: list[Any] = []
         # True: encode numpy arrays as lists, for a reader without numpy.

@@ -9,7 +9,7 @@ compile         run a compiler                                   command.compile
 pytest          run pytest in the submission's interpreter       pytest_run.run_pytest
 shared          run test code in the submission's interpreter    shared_run.run_shared
 session         run many commands, in sequence or concurrently   session.run_session
-state           restore a snapshot, then run another job         snapshot_restore.restore
+state           restore a snapshot, then run another job         file_operations.restore
 """
 
 import gc
@@ -25,8 +25,8 @@ from .channel import Channel
 from .rpc import submission_server, test_runner
 from .same_process import main as shared_run
 from .same_process import pytest_run
+from .session import file_operations
 from .session import main as session
-from .session import snapshot_restore
 
 _MOST_OF_A_TRACEBACK = 8000
 _format_exc = traceback.format_exc
@@ -111,7 +111,7 @@ def _serve(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _state(channel: Channel, job: dict[str, Any]) -> None:
-    snapshot_restore.restore(channel, job["size_bytes"])
+    file_operations.restore(channel, job["size_bytes"])
     _take_job(channel)
 
 

@@ -82,23 +82,22 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
         return text if text.strip() else None
     text = text[-MAX_SEARCHED_CHARACTERS:]
     if mode == "xml":
-        return _tidy(_answer(text, language) or "")
+        return _tidy(_last_tagged(text, _ANSWER, language) or "")
     if mode == "fence":
-        return _tidy(_last_fence(text, language) or "")
-    return _auto(text, language)
-
-
-def _auto(text: str, language: str) -> str | None:
+        found = _candidates(text, language, 1)
+        return _tidy(found[-1].code) if found else None
     whole = _whole_program(text, language)
     if whole is not None:
         return whole
-    for found in (_answer, _best_fence, _code_tag):
-        block = found(text, language)
-        if block is not None:
-            return _tidy(block)
-    if language == "python" and len(text) > MAX_PARSED_CHARACTERS:
-        return text if recognition.begins_as_program(text) else None
-    return None
+    block = _last_tagged(text, _ANSWER, language)
+    if block is None:
+        block = _best_fence(text, language)
+    if block is None:
+        block = _last_tagged(text, _CODE, language)
+    if block is not None:
+        return _tidy(block)
+    long_program = language == "python" and len(text) > MAX_PARSED_CHARACTERS
+    return text if long_program and recognition.begins_as_program(text) else None
 
 
 def _whole_program(text: str, language: str) -> str | None:
@@ -118,20 +117,13 @@ def _whole_program(text: str, language: str) -> str | None:
 # ---------------------------------------------------------------- tags
 
 
-def _answer(text: str, language: str) -> str | None:
-    return _last_tagged(text, _ANSWER, language)
-
-
-def _code_tag(text: str, language: str) -> str | None:
-    return _last_tagged(text, _CODE, language)
-
-
 def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
     """Return the content of the last pair of tags with content, without a fence around it."""
     found: str | None = None
     opened: int | None = None
     for match in deque(tag.finditer(text), MAX_MARKS):
-        if _is_inline(text, match):
+        before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+        if before == after and before in _QUOTES:  # a mention of the tag
             continue
         if not match.group(1):
             opened = match.end()
@@ -139,19 +131,10 @@ def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
             start, opened = opened, None
             if found is None or not _is_blank(text, start, match.start()):
                 found = text[start : match.start()]
-    return None if found is None else _peel(found, language)
-
-
-def _is_inline(text: str, match: re.Match[str]) -> bool:
-    before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
-    return before == after and before in _QUOTES
-
-
-def _peel(block: str, language: str) -> str:
-    if recognition.is_program(block.strip(), language):
-        return block
-    fenced = _best_fence(block, language)
-    return block if fenced is None else fenced
+    if found is None or recognition.is_program(found.strip(), language):
+        return found
+    fenced = _best_fence(found, language)
+    return found if fenced is None else fenced
 
 
 # ---------------------------------------------------------------- fences
@@ -186,12 +169,6 @@ class _Candidate:
     named: bool
     tree: ast.Module | None = None
     parsed: bool = False
-
-
-def _last_fence(text: str, language: str) -> str | None:
-    """Return the last non-empty block in the language or without a language."""
-    found = _candidates(text, language, 1)
-    return found[-1].code if found else None
 
 
 def _best_fence(text: str, language: str) -> str | None:

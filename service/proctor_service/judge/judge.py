@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -14,7 +16,7 @@ from proctor_client.wire import (
     StdioGrader,
 )
 from proctor_service.judge.analysis.formulas import NotDecidable
-from proctor_service.judge.analysis.levels import Analyser
+from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.graders import asserts_calls, asserts_values, calls, in_process, programs
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
@@ -22,6 +24,8 @@ from proctor_service.sandbox.interface import Backend
 from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
+_REMEMBERED_ANALYSES = 2048
+_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the analyses
 
 
 class Judge:
@@ -29,33 +33,30 @@ class Judge:
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
         self._languages = languages
-        self._analyser = Analyser()
+        self._analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
 
     async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
-        if submission.source.startswith(
-            _BYTE_ORDER_MARK
-        ):  # Python accepts a byte order mark in files but rejects one in text
+        if submission.source.startswith(_BYTE_ORDER_MARK):
+            # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])
+        languages = self._languages
         try:
-            return await self._judge(submission, backend)
+            match submission.grader:
+                case AssertsGrader() as grader:
+                    return await self._judge_asserts(submission, grader, backend)
+                case CallsGrader() as grader:
+                    return await calls.judge(submission, grader, backend)
+                case StdioGrader() as grader:
+                    return await programs.judge_stdio(submission, grader, backend, languages)
+                case ExecGrader() as grader:
+                    return await programs.judge_exec(submission, grader, backend, languages)
+                case PytestGrader() as grader:
+                    return await in_process.judge_pytest(submission, grader, backend)
+                case CommandGrader() as grader:
+                    return await programs.judge_command(submission, grader, backend, languages)
         except Unfit as unfit:
             return unfit.judgement
-
-    async def _judge(self, submission: Submission, backend: Backend) -> Judgement:
-        match submission.grader:
-            case AssertsGrader() as grader:
-                return await self._judge_asserts(submission, grader, backend)
-            case CallsGrader() as grader:
-                return await calls.judge(submission, grader, backend)
-            case StdioGrader() as grader:
-                return await programs.judge_stdio(submission, grader, backend, self._languages)
-            case ExecGrader() as grader:
-                return await programs.judge_exec(submission, grader, backend, self._languages)
-            case PytestGrader() as grader:
-                return await in_process.judge_pytest(submission, grader, backend)
-            case CommandGrader() as grader:
-                return await programs.judge_command(submission, grader, backend, self._languages)
 
     async def _judge_asserts(
         self, submission: Submission, grader: AssertsGrader, backend: Backend
@@ -64,16 +65,33 @@ class Judge:
 
         Raises InvalidTask when tests or setup are broken by themselves.
         """
-        analysis = await self._analyser.analysed(grader)
+        analysis = await self._analysed(grader)
         if analysis.plan is not None:
             try:
                 judgement = await asserts_calls.judge(submission, grader, backend, analysis.plan)
                 return replace(judgement, level="calls")
             except NotDecidable:
-                analysis = await self._analyser.analysed(grader, calls=False)
+                analysis = await self._analysed(grader, calls=False)
         if analysis.rewritten is not None:
             tests = analysis.rewritten
             judgement = await asserts_values.judge(submission, grader, backend, tests)
         else:
             judgement = await in_process.judge_shared(submission, grader, backend, analysis.tests)
         return replace(judgement, level=analysis.level)
+
+    async def _analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
+        """Return the result of `analyse`, remembered: the submissions of a group share their tests.
+
+        A thread analyses a large suite, for seconds perhaps.
+        """
+        if sum(map(len, grader.tests)) + len(grader.setup) > _MAX_REMEMBERED_BYTES:
+            return await asyncio.to_thread(analyse, grader, calls=calls)
+        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
+        known = self._analyses.get(key)
+        if known is None:
+            known = self._analyses[key] = analyse(grader, calls=calls)
+            if len(self._analyses) > _REMEMBERED_ANALYSES:
+                self._analyses.popitem(last=False)
+        else:
+            self._analyses.move_to_end(key)
+        return known

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask
 from proctor_service.guest.channel import BEGAN
-from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
 
@@ -65,8 +63,8 @@ class Run:
         """Return a judgement that carries this run's output, usage and exit code."""
         ended = self.ended
         fields: dict[str, object] = {
-            "stdout": verdicts.text_of(ended.stdout),
-            "stderr": verdicts.text_of(ended.stderr),
+            "stdout": text_of(ended.stdout),
+            "stderr": text_of(ended.stderr),
             "truncated": ended.truncated,
             "exit_code": ended.exit_code,
             "usage": ended.usage,
@@ -74,6 +72,11 @@ class Run:
             **more,
         }
         return Judgement(verdict=verdict, **fields)  # type: ignore[arg-type]
+
+
+def text_of(output: bytes) -> str:
+    """Decode output as UTF-8; invalid bytes become backslash escapes."""
+    return output.decode("utf-8", "backslashreplace")
 
 
 def message(kind: str, **fields: object) -> bytes:
@@ -84,18 +87,8 @@ def message(kind: str, **fields: object) -> bytes:
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
     """Return the job of running a Python submission: `calls`, `script` or `serve`."""
     return message(
-        "python",
-        mode=mode,
-        source=submission.source,
-        files=dict(submission.files),
-        **fields,
+        "python", mode=mode, source=submission.source, files=dict(submission.files), **fields
     )
-
-
-def calls_message(submission: Submission, calls_json: str, imports: Sequence[str]) -> bytes:
-    """Return the job of calling a Python submission; `calls_json` is already encoded."""
-    line = python_message(submission, "calls", imports=imports)
-    return line[:-2] + b', "calls": ' + calls_json.encode("ascii") + b"}\n"
 
 
 def room_for(limits: Limits, state: bytes | None) -> Limits:
@@ -157,20 +150,21 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     Only the first line can report these failures, because our runner always writes first.
     """
     lines = finished.lines
-    if lines and lines[0] == _BEGAN:
-        fault = _text_of(lines[-1], b'["broken",')
+    first = lines[0] if lines else b""
+    if first == _BEGAN:
+        fault = _second_item(lines[-1], b'["broken",')
         return replace(
             finished, lines=lines[1:] if fault is None else lines[1:-1], fault=fault or ""
         )
-    why = _text_of(lines[0], b'["unfit",') if lines else None
+    why = _second_item(first, b'["unfit",')
     if why is not None:
         text = f"its files could not be put in place: {why}"[:2000]
         raise Unfit(finished.judgement("runtime_error", message=text))
-    why = _text_of(lines[0], b'["unusable",') if lines else None
+    why = _second_item(first, b'["unusable",')
     if why is not None:
-        stderr = verdicts.text_of(finished.ended.stderr)[-1000:].strip()
+        stderr = text_of(finished.ended.stderr)[-1000:].strip()
         raise InvalidTask(f"the tests cannot be run: {why}{stderr and chr(10)}{stderr}")
-    fault = _text_of(lines[0], b'["broken",') if lines else None
+    fault = _second_item(first, b'["broken",')
     if fault is not None:
         raise RunnerFailed(f"before the submission began:\n{fault}")
     if says_began and finished.ended.ending in ("exited", "signalled"):
@@ -179,7 +173,7 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
     return finished
 
 
-def _text_of(line: bytes, beginning: bytes) -> str | None:
+def _second_item(line: bytes, beginning: bytes) -> str | None:
     """Return the second item of a two-item line with this beginning, else None."""
     if not line.startswith(beginning):
         return None

@@ -31,7 +31,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its evidence. The function `reward` turns the judgement into a number."""
+    """A verdict and its evidence. `evaluate.py` turns the judgement into a reward."""
 
     verdict: Verdict
     passed: int = 0
@@ -49,19 +49,3 @@ class Judgement:
     sandbox_id: str | None = None
     unreported: str = ""
     """Ending of a program without a report, due to the submission or a failure of our runner."""
-
-
-def reward(judgement: Judgement, scoring: Scoring) -> float:
-    """Return the reward of a judgement: the only place where a verdict becomes a number.
-
-    `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
-
-    A grader without countable tests (`exec`, `command`) counts as one test.
-    """
-    if judgement.verdict == "passed":
-        return 1.0
-    if scoring == "all" or judgement.total == 0:
-        return 0.0
-    # A verdict other than `passed` never earns the full reward, even if each test passed before
-    # the program's failure.
-    return min(judgement.passed, judgement.total - 1) / judgement.total

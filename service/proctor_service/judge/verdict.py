@@ -1,41 +1,136 @@
-"""Mapping from the ending of a program to the verdict of its submission."""
+"""Verdicts: from the messages and the ending of a submission's program to its judgement.
+
+The messages of the submission's interpreter are untrusted: a hostile submission may write anything
+on the channel. Any line that an honest interpreter would not send next is forged: the judgement gets
+the signal `forged_result`, and later lines are ignored.
+"""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
-from proctor_client.wire import Verdict
+from proctor_client.wire import MAX_FAILURES, Failure, Verdict
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import SandboxLost
+from proctor_service.judge.run import Run
+from proctor_service.judge.submission import Judgement
 from proctor_service.sandbox.interface import Ended
 
-_LIMITS: dict[str, Verdict] = {
-    "cpu_limit": "timeout",
-    "wall_limit": "timeout",
-    "memory_limit": "memory_limit",
-    "output_limit": "output_limit",
-}
-_MESSAGES: dict[str, str] = {
-    "cpu_limit": "time limit: it used more CPU time than it may",
-    "wall_limit": "time limit: it waited for longer than it may",
-    "memory_limit": "memory limit: it used more memory than it may",
-    "output_limit": "output limit: it wrote more than it may",
-}
+FORGED = "forged_result"
+LIMITS: Mapping[str, tuple[Verdict, str]] = MappingProxyType(
+    {
+        "cpu_limit": ("timeout", "time limit: it used more CPU time than it may"),
+        "wall_limit": ("timeout", "time limit: it waited for longer than it may"),
+        "memory_limit": ("memory_limit", "memory limit: it used more memory than it may"),
+        "output_limit": ("output_limit", "output limit: it wrote more than it may"),
+    }
+)
+"""Verdict and message for each limit that may end a program."""
 
 
-def of_limit(ended: Ended) -> tuple[Verdict, str] | None:
-    """Return the verdict and message when a limit ended the program, else None."""
-    verdict = _LIMITS.get(ended.ending)
-    return None if verdict is None else (verdict, _MESSAGES[ended.ending])
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An exception of the submission: its verdict, and a text for people and models."""
+
+    verdict: Verdict
+    summary: str
+    traceback: str = ""
+
+
+@dataclass(slots=True)
+class Said:
+    """All messages of a run. `answers`: for each call its encoded value or its exception.
+
+    `reached`: the word that a script sent at its end.
+    """
+
+    loaded: bool = False
+    reached: str | None = None
+    done: bool = False
+    forged: bool = False
+    stopped: Raised | None = None
+    answers: list[bytes | Raised] = field(default_factory=list)
+
+
+NOT_REACHED = Raised("failed", "not reached")
+
+
+def understand(lines: Iterable[bytes], calls: int = 0) -> Said:
+    """Parse the lines of a run with `calls` requested calls.
+
+    Values stay unparsed: the expected value decides how much of a value is parsed.
+    """
+    said = Said()
+    for line in lines:
+        if said.done or said.stopped is not None:
+            said.forged = True
+            break
+        expected = b'["value",%d,' % len(said.answers)
+        if said.loaded and len(said.answers) < calls and line.startswith(expected):
+            said.answers.append(line[len(expected) : -1])
+            continue
+        try:
+            _take(said, loads(line) if len(line) < 65_536 else None, calls)
+        except (Malformed, TypeError, ValueError, IndexError, KeyError):
+            said.forged = True
+        if said.forged:
+            break
+    return said
+
+
+def _take(said: Said, frame: Any, calls: int) -> None:
+    match frame:
+        case ["loaded"] if not said.loaded:
+            said.loaded = True
+        case ["reached", str(word)] if said.reached is None:
+            said.reached = word
+        case ["done"] if said.loaded and len(said.answers) == calls:
+            said.done = True
+        case ["syntax", _] | ["raised" | "exit", "load", *_] if not said.loaded:
+            said.stopped = not_loaded(frame)
+        case ["raised", int(index), *rest] if said.loaded and index == len(said.answers) < calls:
+            said.answers.append(_raised(rest))
+        case ["exit", int(index), int(code)] if said.loaded and index == len(said.answers) < calls:
+            said.stopped = _left(code)
+        case _:
+            said.forged = True
+
+
+def not_loaded(frame: list[Any]) -> Raised:
+    """Return the load failure that a message reports. Raises ValueError for another message."""
+    match frame:
+        case ["syntax", str(message)]:
+            return Raised("syntax_error", f"SyntaxError: {message}")
+        case ["raised", "load", *rest]:
+            return _raised(rest)
+        case ["exit", "load", int(code)]:
+            return _left(code)
+    raise ValueError("not why a submission did not load")
+
+
+def _raised(rest: list[Any]) -> Raised:
+    """Parse [type name, message, traceback, class names]. Raises ValueError for another shape."""
+    name, message, traceback, names = rest
+    if not all(isinstance(text, str) for text in (name, message, traceback)):
+        raise ValueError("not an exception")
+    summary = f"{name}: {message}" if message else str(name)
+    return Raised(of_exception(names), summary[:2000], traceback)
+
+
+def _left(code: int) -> Raised:
+    """Return the result of a SystemExit before the end."""
+    return Raised("early_exit", f"the program left with SystemExit({code}) before its end")
 
 
 def of_silence(ended: Ended) -> tuple[Verdict, str]:
-    """Return the verdict of a program that ended before it answered.
+    """Return the verdict of a program that ended within its limits, before it answered.
 
     Raises SandboxLost if the service ended the program: the submission then has no verdict.
     """
-    limited = of_limit(ended)
-    if limited is not None:
-        return limited
     if ended.ending == "killed":
         raise SandboxLost("the sandbox was ended before the submission had answered")
     if ended.signal is not None:
@@ -53,13 +148,71 @@ def of_exception(names: object) -> Verdict:
     return "runtime_error"
 
 
-def text_of(output: bytes) -> str:
-    """Decode output as UTF-8; invalid bytes become backslash escapes."""
-    return output.decode("utf-8", "backslashreplace")
-
-
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class TestCounts:
+    """Summary of test outcomes; `first` is the problem of the first failed test."""
+
+    passed: int
+    total: int
+    failures: tuple[Failure, ...]
+    first: Raised | None
+
+
+def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
+    """Count tests. Each test is a text and its problem; the problem of a passed test is None."""
+    total = passed = 0
+    failures: list[Failure] = []
+    first: Raised | None = None
+    for index, (shown, problem) in enumerate(tests):
+        total += 1
+        if problem is None:
+            passed += 1
+            continue
+        first = first or problem
+        if len(failures) < MAX_FAILURES:
+            failures.append(Failure(index=index, test=shown, message=problem.summary))
+    return TestCounts(passed, total, tuple(failures), first)
+
+
+def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
+    """Return the judgement from the interpreter's messages and the outcome of each test."""
+    counted = count_tests(tests)
+    limited = LIMITS.get(finished.ended.ending)
+    problem = said.stopped or counted.first
+    if limited is not None:
+        verdict, message = limited
+    elif not said.done and said.stopped is None:
+        if said.forged:
+            verdict, message = "failed", "what the program sent is no answer"
+        else:
+            verdict, message = of_silence(finished.ended)
+    elif problem is not None:
+        verdict, message = problem.verdict, problem.traceback or problem.summary
+    else:
+        verdict, message = "passed", ""
+    return finished.judgement(
+        verdict,
+        passed=counted.passed,
+        total=counted.total,
+        failures=counted.failures,
+        message=message,
+        **evidence(finished, said, verdict),
+    )
+
+
+def evidence(finished: Run, said: Said, verdict: Verdict) -> dict[str, object]:
+    """Return the hack signals visible in a run, and how a run without a report ended."""
+    signals = [FORGED] if said.forged else []
+    if verdict == "early_exit":
+        signals.append("early_exit")
+    reported = said.done or said.reached or said.stopped or said.forged
+    expected = reported or finished.ended.ending in LIMITS
+    unreported = "" if expected else finished.how_it_ended()
+    return {"hack_signals": tuple(signals), "unreported": unreported}

@@ -103,41 +103,27 @@ class MeasuredApp:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = _Request(self._metrics, scope)
+        begun, status, ended = time.perf_counter(), CLIENT_GONE_STATUS, False
+
+        def end() -> None:
+            nonlocal ended
+            if ended:
+                return
+            ended = True
+            template = getattr(scope.get("route"), "path", None)
+            method, route = ("any", "none") if template is None else (scope["method"], template)
+            self._metrics.answered(method, route, status, time.perf_counter() - begun)
 
         async def noting(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                request.status = message["status"]
+                status = message["status"]
             elif not message.get("more_body", False):
                 # Count before the answer ends, so that the client then finds its request counted.
-                request.end()
+                end()
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         finally:
-            request.end()
-
-
-class _Request:
-    """Request, recorded once at its end."""
-
-    def __init__(self, metrics: Metrics, scope: Scope) -> None:
-        self.status = CLIENT_GONE_STATUS
-        self._metrics = metrics
-        self._scope = scope
-        self._begun = time.perf_counter()
-        self._ended = False
-
-    def end(self) -> None:
-        """Record the request; do nothing on a second call."""
-        if self._ended:
-            return
-        self._ended = True
-        route: Any = self._scope.get("route")
-        template = getattr(route, "path", None)
-        seconds = time.perf_counter() - self._begun
-        if template is None:
-            self._metrics.answered("any", "none", self.status, seconds)
-        else:
-            self._metrics.answered(self._scope["method"], template, self.status, seconds)
+            end()

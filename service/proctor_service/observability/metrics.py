@@ -7,28 +7,28 @@ this module. Each app has its own registry. A tenant sees its own jobs, the oper
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, get_args, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 from proctor_client.wire import ErrorReason
 from proctor_service.errors import PolicyUnavailable, SandboxLost
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement
+from proctor_service.observability.collectors import (
+    REWARD_BUCKETS,
+    JobCollector,
+    JobCounts,
+    ScrapedGauge,
+    View,
+)
 from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.job_counts import OTHER, JobTable
+from proctor_service.scheduling.fair_share import Rate
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.scheduling.rate import Rate
 
 MOST_SIGNALS = 64
 CLIENT_GONE_STATUS = 499  # nginx's status for a client that disconnected before its answer
@@ -37,7 +37,9 @@ PHASE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 SHORT_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 REQUEST_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 TURN_BUCKETS = (1, 2, 3, 5, 8, 13, 20, 30, 50, 100, 300, 1000)
-REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+MOST_JOBS = 100
+KEPT_SECONDS = 3600.0
+OTHER = "other"
 
 
 @runtime_checkable
@@ -67,87 +69,65 @@ class _Bounded:
         return name
 
 
-class _Scraped(Collector):
-    """Gauge with labels that are known only at collection time."""
+class JobTable:
+    """Counters of all recent jobs, by tenant and job name.
+
+    The trainer chooses the job name. Each tenant may have at most 100 named jobs; further jobs are
+    counted together as `other`. A job without results for an hour is removed.
+    """
 
     def __init__(
-        self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
+        self, bounds: Sequence[float], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._head = (name, text)
-        self._label = label
-        self._read = read
+        self._bounds = tuple(bounds)
+        self._clock = clock
+        self._jobs: dict[tuple[str, str], JobCounts] = {}
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield the family with current values."""
-        family = GaugeMetricFamily(*self._head, labels=[self._label])
-        for value, number in self._read().items():
-            family.add_metric([value], number)
-        yield family
+    def add(self, tenant: str, job: str, verdict: str, reward: float) -> None:
+        """Count a reward."""
+        counts = self._of(tenant, job)
+        counts.verdicts[verdict] = counts.verdicts.get(verdict, 0) + 1
+        counts.buckets[bisect_left(self._bounds, reward)] += 1
+        counts.reward_sum += reward
+        counts.squares_sum += reward**2
 
-    def describe(self) -> Iterator[Metric]:
-        """Yield the family without samples, so that the registration reads no values."""
-        yield GaugeMetricFamily(*self._head, labels=[self._label])
+    def add_lost(self, tenant: str, job: str) -> None:
+        """Count an item that lost its sandbox in every attempt."""
+        counts = self._of(tenant, job)
+        counts.lost += 1
 
+    def seen(self, tenant: str | None = None) -> Iterator[tuple[str, str, JobCounts]]:
+        """Yield tenant, job and counts, of `tenant` or of all tenants, after removing old jobs."""
+        self._forget()
+        for (whose, job), counts in self._jobs.items():
+            if tenant is None or tenant == whose:
+                yield whose, job, counts
 
-class _Jobs(Collector):
-    """Metrics by job: of a tenant, or of all tenants, with a tenant label if there are several."""
+    def _of(self, tenant: str, job: str) -> JobCounts:
+        found = self._jobs.get((tenant, job))
+        if found is None and self._is_full(tenant):
+            self._forget()
+            if self._is_full(tenant):
+                job = OTHER
+                found = self._jobs.get((tenant, job))
+        if found is None:
+            found = JobCounts([0] * (len(self._bounds) + 1))
+            self._jobs[tenant, job] = found
+        found.seen_at = self._clock()
+        return found
 
-    def __init__(self, table: JobTable, tenant: str | None, by_tenant: bool) -> None:
-        self._table = table
-        self._tenant = tenant
-        self._by_tenant = by_tenant
+    def _is_full(self, tenant: str) -> bool:
+        """True if the tenant has reached its own limit of named jobs.
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield four families with current values."""
-        more = ["tenant"] if self._by_tenant else []
-        rewards = CounterMetricFamily(
-            "proctor_rewards", "Judged submissions, by verdict.", labels=["verdict", "job", *more]
-        )
-        reward = HistogramMetricFamily("proctor_reward", "Rewards given.", labels=["job", *more])
-        squares = CounterMetricFamily(
-            "proctor_reward_squares", "Sum of squared rewards.", labels=["job", *more]
-        )
-        lost = CounterMetricFamily(
-            "proctor_lost_items",
-            "Items whose sandbox was lost in every attempt.",
-            labels=["job", *more],
-        )
-        bounds = [*map(str, REWARD_BUCKETS), "+Inf"]
-        for tenant, job, counts in self._table.seen(self._tenant):
-            labels = [job, tenant] if self._by_tenant else [job]
-            for verdict, number in counts.verdicts.items():
-                rewards.add_metric([verdict, *labels], number)
-            cumulative = list(zip(bounds, itertools.accumulate(counts.buckets), strict=True))
-            reward.add_metric(labels, cumulative, counts.reward_sum)
-            squares.add_metric(labels, counts.squares_sum)
-            if counts.lost:
-                lost.add_metric(labels, counts.lost)
-        yield from (rewards, reward, squares, lost)
+        The limit is per tenant, since otherwise a tenant could use up the table alone.
+        """
+        return sum(whose == tenant and job != OTHER for whose, job in self._jobs) >= MOST_JOBS
 
-    def describe(self) -> Iterator[Metric]:
-        """Yield the families without samples."""
-        yield CounterMetricFamily("proctor_rewards", "")
-        yield HistogramMetricFamily("proctor_reward", "")
-        yield CounterMetricFamily("proctor_reward_squares", "")
-        yield CounterMetricFamily("proctor_lost_items", "")
-
-
-class View(Collector):
-    """Part of a registry: without the `_created` series, and with the jobs of a single tenant."""
-
-    def __init__(self, registry: CollectorRegistry, jobs: _Jobs | None) -> None:
-        self._registry = registry
-        self._jobs = jobs
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all families with current values."""
-        jobs = () if self._jobs is None else {family.name for family in self._jobs.describe()}
-        for family in self._registry.collect():
-            if family.name not in jobs:
-                family.samples = [s for s in family.samples if not s.name.endswith("_created")]
-                yield family
-        if self._jobs is not None:
-            yield from self._jobs.collect()
+    def _forget(self) -> None:
+        """Remove jobs without results for an hour."""
+        oldest = self._clock() - KEPT_SECONDS
+        for key in [key for key, counts in self._jobs.items() if counts.seen_at < oldest]:
+            del self._jobs[key]
 
 
 class Metrics:
@@ -158,7 +138,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         counter, histogram = self._counter, self._histogram
         self._jobs = JobTable(REWARD_BUCKETS)
-        self.registry.register(_Jobs(self._jobs, None, by_tenant))
+        self.registry.register(JobCollector(self._jobs.seen, None, by_tenant))
         self._phase = histogram(
             "proctor_phase_seconds",
             "Seconds of an evaluation: in the queue, in sandboxes, and judging around them.",
@@ -228,10 +208,10 @@ class Metrics:
         ):
             Gauge(name, text, registry=self.registry).set_function(read)
         self.registry.register(
-            _Scraped("proctor_sandboxes", "Sandboxes, by status.", "status", backend.census)
+            ScrapedGauge("proctor_sandboxes", "Sandboxes, by status.", "status", backend.census)
         )
         self.registry.register(
-            _Scraped(
+            ScrapedGauge(
                 "proctor_degraded",
                 "1 for each protection that this machine cannot enforce.",
                 "protection",
@@ -245,7 +225,7 @@ class Metrics:
     def watch_stateful(self, census: Callable[[], Mapping[str, float]]) -> None:
         """Register the gauge of stateful sandboxes by status."""
         name, text = "proctor_stateful_sandboxes", "Sandboxes that keep their state, by status."
-        self.registry.register(_Scraped(name, text, "status", census))
+        self.registry.register(ScrapedGauge(name, text, "status", census))
 
     def watch_store(self, up: Callable[[], bool]) -> None:
         """Register the gauge of the shared store."""
@@ -280,7 +260,7 @@ class Metrics:
 
         None stands for the operator, who sees all.
         """
-        jobs = None if tenant is None else _Jobs(self._jobs, tenant, by_tenant=False)
+        jobs = None if tenant is None else JobCollector(self._jobs.seen, tenant, by_tenant=False)
         return View(self.registry, jobs)
 
     def evaluated(self, job: str, outcome: Outcome, tenant: str = "local") -> None:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from proctor_client.wire import RefineAgent, ToolsAgent
@@ -96,7 +96,8 @@ class _Episode:
     def __init__(self, plan: Plan, ask: Ask, evaluate: Evaluate) -> None:
         self.plan = plan
         self.counts = dict.fromkeys(COUNTS, 0)
-        self.tools = _schemas(plan)
+        names = [] if isinstance(plan.agent, RefineAgent) else plan.agent.tools
+        self.tools = tuple(schema(name) for name in dict.fromkeys(names))
         self._ask = ask
         self._evaluate = evaluate
         self._begun = time.monotonic()
@@ -182,12 +183,6 @@ class _Episode:
     def _add(self, message: JsonObject) -> None:
         self._conversation.append(message)
         self._kept.append(message)
-
-
-def _schemas(plan: Plan) -> Sequence[JsonObject]:
-    if isinstance(plan.agent, RefineAgent):
-        return ()
-    return tuple(schema(name) for name in dict.fromkeys(plan.agent.tools))
 
 
 async def _refine(episode: _Episode, agent: RefineAgent) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import warnings
-
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.extract import MAX_PARSED_CHARACTERS, extract
+from proctor_service.judge.extract import extract
+from proctor_service.judge.recognition import parsed
 from proctor_service.judge.submission import Submission
 from proctor_service.rollout.trajectory import Plan
 
@@ -31,7 +29,8 @@ def of_submission(plan: Plan, code: str) -> Submission | NoCode:
     """
     if not code.strip():
         return of_code(plan, None)
-    return of_code(plan, code if _parses(code) else extract(code, plan.extract) or code)
+    is_python = parsed(code) is not None
+    return of_code(plan, code if is_python else extract(code, plan.extract) or code)
 
 
 def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission | NoCode:
@@ -57,15 +56,3 @@ def _text(solution: bytes, without: bool) -> str:
         return solution.decode()
     except UnicodeDecodeError:
         return "" if without else solution.decode("utf-8", "surrogateescape")
-
-
-def _parses(code: str) -> bool:
-    if len(code) > MAX_PARSED_CHARACTERS:
-        return False
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(code)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return False
-    return True

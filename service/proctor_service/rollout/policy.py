@@ -98,13 +98,8 @@ class _Endpoint:
         self._key = key
         self._package = package
         self._client = client
-        self._options: dict[str, Any] = {"model": policy.model}
-        if policy.temperature is not None:
-            self._options["temperature"] = policy.temperature
-        if policy.max_tokens is not None:
-            self._options["max_tokens"] = policy.max_tokens
-        if policy.logprobs:
-            self._options["logprobs"] = True
+        sent = {"model", "temperature", "max_tokens"} | ({"logprobs"} if policy.logprobs else set())
+        self._options: dict[str, Any] = policy.model_dump(include=sent, exclude_none=True)
         self._extra = dict(policy.extra_body)
 
     async def ask(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> Reply:
@@ -184,8 +179,8 @@ class Door(httpx.AsyncBaseTransport):
             raise httpx.ReadTimeout(f"no whole answer within {seconds}", request=request) from None
         finally:
             self._free.append(pool)
-        headers = {name: response.headers.get(name, "") for name in RESPONSE_HEADERS}
-        headers = {name: text for name, text in headers.items() if text}
+        found = response.headers
+        headers = {name: found[name] for name in RESPONSE_HEADERS if found.get(name)}
         return httpx.Response(response.status_code, headers=headers, content=body)
 
     async def aclose(self) -> None:

@@ -23,7 +23,7 @@ from proctor_service.evaluate import NoCode
 from proctor_service.judge.submission import Submission
 from proctor_service.rollout import answers
 from proctor_service.rollout.observation import Observation, observe, text_of
-from proctor_service.rollout.reply import ToolCall
+from proctor_service.rollout.reply import ToolCall, clean
 from proctor_service.rollout.trajectory import JsonObject, Plan
 from proctor_service.sandbox.interface import Command, Ended, Usage
 
@@ -174,7 +174,7 @@ class Toolbox:
         if self._left_seconds <= 0:
             return Observation("Error: all the time for commands is used up", failed=True)
         for name, text in values.items():
-            if ("\0" in text and name != "content") or not _is_text(text):
+            if ("\0" in text and name != "content") or clean(text) != text:
                 return Observation(f"Error: {name} holds what is no character", failed=True)
         try:
             return await self._use(tool, values, min(exec_timeout_seconds, self._left_seconds))
@@ -241,15 +241,6 @@ async def _solution(workplace: Workplace) -> bytes | None:
         return await workplace.read_file(answers.SOLUTION)
     except (FileMissing, FileRefused):
         return None
-
-
-def _is_text(text: str) -> bool:
-    """True if UTF-8 can encode the text; half a surrogate pair cannot be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 async def _stop(workplace: Workplace) -> None:

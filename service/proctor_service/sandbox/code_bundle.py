@@ -1,4 +1,4 @@
-"""Source code for sandboxes, by module name inside a sandbox."""
+"""Source code for sandboxes, by module name inside a sandbox; and their environment."""
 
 from __future__ import annotations
 
@@ -24,3 +24,22 @@ def sources(patterns: Iterable[str], service: Path = SERVICE) -> dict[str, str]:
             if path.stem != "__init__":
                 found[".".join(parts)] = path.read_text()
     return found
+
+
+def environment(path: str) -> dict[str, str]:
+    """Return the environment variables of a sandbox, independent of the service's own.
+
+    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time.
+    """
+    return {
+        "PATH": path,
+        "HOME": "/box/home",
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "TMPDIR": "/tmp",
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "UTC",
+    }

@@ -1,19 +1,57 @@
-"""Exit codes of file operations in a stateful sandbox, mapped to errors for every backend."""
+"""Files of a stateful sandbox, for every backend: each operation is a command inside."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
-from proctor_service.sandbox.interface import Ended
+from proctor_service.sandbox.interface import Ended, Limits
+
+_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
+_ARCHIVE_BYTES = 16 << 20
 
 
-def check_file_operation(ended: Ended) -> None:
-    """Raise FileMissing or FileRefused unless the file operation succeeded."""
-    if ended.exit_code == 0:
-        return
-    why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
-    if ended.exit_code == MISSING:
-        raise FileMissing(why)
-    if ended.exit_code == REFUSED:
-        raise FileRefused(why)
-    raise FileRefused(f"the sandbox has no means left for it: {why}")
+class FileOperations(ABC):
+    """The file methods of `sandbox.interface.StatefulSandbox`, for its implementations."""
+
+    _limits: Limits
+
+    @abstractmethod
+    async def _file_operation(
+        self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
+    ) -> Ended:
+        """Run the operation `kind` of `guest/session/file_operations.py`."""
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """See `StatefulSandbox.write_file`."""
+        _check(await self._file_operation("write", [path], stdin=data), "")
+
+    async def read_file(self, path: str, max_bytes: int) -> bytes:
+        """See `StatefulSandbox.read_file`."""
+        ended = await self._file_operation("read", [path, max_bytes], max_bytes)
+        return _check(ended, f"{path}: grew beyond {max_bytes} bytes while it was read")
+
+    async def snapshot(self) -> bytes:
+        """See `StatefulSandbox.snapshot`."""
+        most = self._limits.disk_mb << 20
+        room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
+        ended = await self._file_operation("save", [most], room)
+        return _check(ended, "the sandbox's files do not fit an archive of their size")
+
+
+def _check(ended: Ended, too_long: str) -> bytes:
+    """Return the output. Raises FileMissing and FileRefused; `too_long`: message for a cut output.
+
+    The exit codes are those of `guest/session/file_operations.py`.
+    """
+    if ended.exit_code != 0:
+        why = ended.stderr.decode("utf-8", "replace") or f"ended by {ended.ending}"
+        if ended.exit_code == MISSING:
+            raise FileMissing(why)
+        if ended.exit_code == REFUSED:
+            raise FileRefused(why)
+        raise FileRefused(f"the sandbox has no means left for it: {why}")
+    if ended.truncated and too_long:
+        raise FileRefused(too_long)
+    return ended.stdout

@@ -1,8 +1,12 @@
-"""Memory for the service and its sandboxes, and a check against the needs of all slots."""
+"""Memory for the service and its sandboxes, in total and still available, and its check.
+
+The reclaimable part of the page cache counts as available. An unreadable figure sets no limit.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +19,11 @@ _MEBIBYTE = 1 << 20
 _MEMINFO = Path("/proc/meminfo")
 _LIMIT_FILES = ("memory.limit_in_bytes", "memory.max")  # v1, v2
 _LARGEST_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as a number slightly above
+# Files with the limit and the usage, and the name of the page cache in memory.stat: v1, v2.
+_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", b"total_inactive_file"),
+    2: ("memory.max", "memory.current", b"inactive_file"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +76,27 @@ def _limits() -> Iterator[MemoryRoom]:
             limit_bytes = int(file.read_text())
             if limit_bytes < _LARGEST_LIMIT_BYTES:
                 yield MemoryRoom(limit_bytes // _MEBIBYTE, str(file))
+
+
+def available_memory_mb() -> float:
+    """Return the memory left for processes in the service's cgroup, in megabytes."""
+    limits = files_above("memory", _LIMIT_FILES)
+    left = [available_below(file.parent, 1 + _LIMIT_FILES.index(file.name)) for file in limits]
+    return min(*(room.megabytes for room in _available()), *left, math.inf, math.inf)
+
+
+def available_below(group: Path, version: int) -> float:
+    """Return the memory left below a cgroup's limit, in megabytes; infinity without a limit."""
+    limit_file, usage_file, reclaimable = _FILES[version]
+    try:
+        limit = float((group / limit_file).read_text().replace("max", "inf"))
+        if math.isinf(limit):
+            return math.inf
+        used = float((group / usage_file).read_text())
+        for line in (group / "memory.stat").read_bytes().splitlines():
+            name, _, number = line.partition(b" ")
+            if name == reclaimable:
+                used -= int(number)
+    except (OSError, ValueError):
+        return math.inf
+    return (limit - used) / _MEBIBYTE

@@ -2,7 +2,7 @@
 
 A timer for each of 20,000 waiting items would cost more CPU time than the waiting. Deadlines are
 rounded up to a tick of 0.1 s, the deadlines of a tick share a bucket, and a timer runs at the
-earliest bucket. `settle` wakes many futures in slices, so that the event loop serves other tasks in
+earliest bucket. `set_results` wakes futures in slices, so that the event loop serves other tasks in
 between.
 """
 

@@ -1,11 +1,16 @@
-"""Fair order of waiting items: by tenant, then priority, then job, measured in slot seconds.
+"""Fair shares of tenants and jobs: in the capacity of the queue, and in slot time.
 
-Start-time fair queueing on three levels. Each tenant, each of its two priorities, and each of their
-jobs is a lane. A lane has an account: the slot time used, divided by the weight of the lane. The
-lane with the smallest account goes first. An idle lane restarts at the level of the active lanes,
-so idle time earns no credit. Each ticket is charged with the typical time of its job at the start,
-and the charge is corrected at the end. Counting tickets alone would be unfair: a job with
-submissions of ten seconds would leave almost no time for a job with submissions of five
+Capacity: a flood from a single tenant or job must leave capacity for the rest, since the fair order
+acts only on accepted requests. So the free capacity for other tenants must be at least a sixteenth
+of a tenant's held units. Likewise the free capacity for the tenant's other jobs must be at least a
+sixteenth of a job's held units.
+
+Order: start-time fair queueing on three levels. Each tenant, each of its two priorities, and each
+of their jobs is a lane. A lane has an account: the slot time used, divided by the weight of the
+lane. The lane with the smallest account goes first. An idle lane restarts at the level of the
+active lanes, so idle time earns no credit. Each ticket is charged with the typical time of its job
+at the start, and the charge is corrected at the end. Counting tickets alone would be unfair: a job
+with submissions of ten seconds would leave almost no time for a job with submissions of five
 milliseconds.
 
 Tenants are the first level. Otherwise a tenant could gain a larger share through many job names, or
@@ -18,13 +23,25 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections import OrderedDict
-from collections.abc import Container, Mapping
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from proctor_client.wire import Priority
+from proctor_service.errors import BatchTooLarge, Busy
 
 Waiter = asyncio.Future[object]
+
+WINDOW_SECONDS = 10
+HELD_FOR_EACH_FREE = 16
+SHORTEST_RETRY_SECONDS = 1.0
+LONGEST_RETRY_SECONDS = 60.0
+RETRY_WITHOUT_RATE_SECONDS = 5.0
+
+Whose = tuple[str, str]
+"""Tenant and job."""
+NOBODY: Whose = ("", "")
 
 FIRST_GUESS_SECONDS = 0.001
 MOST_IDLE_LANES = 256
@@ -57,38 +74,116 @@ class Shares:
         return self.sandboxes.get(tenant, self.sandboxes.get(EVERYBODY_ELSE, math.inf))
 
 
-class _Heap:
-    """Heap of ready lanes, ordered by level. A changed lane gets a new entry."""
+# ---------------------------------------------------------------- capacity
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Lane]] = []
-        self._serial = 0
-        self._level = 0.0
 
-    def enter(self, lane: Lane) -> None:
-        """Add a lane, or enter the lane again after a change of its level."""
-        if lane.serial < 0:
-            lane.level = max(lane.level, self._level)
-        elif lane.level == lane.entered_level:
-            return
-        lane.entered_level = lane.level
-        self._serial += 1
-        lane.serial = self._serial
-        heapq.heappush(self._heap, (lane.level, self._serial, lane))
+def retry_seconds(seconds: float) -> float:
+    """Limit a retry time to the range of 1 to 60 seconds."""
+    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
 
-    def leave(self, lane: Lane) -> None:
-        """Remove a lane without a ready item."""
-        lane.serial = -1
 
-    def first(self) -> Lane | None:
-        """Return the ready lane with the lowest level, or None."""
-        while self._heap:
-            level, serial, lane = self._heap[0]
-            if serial == lane.serial:
-                self._level = max(self._level, level)
-                return lane
-            heapq.heappop(self._heap)
-        return None
+class Rate:
+    """Counter of events in buckets of a second; `per_second` is the mean over the window."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._window_seconds = window_seconds
+        self._begun = clock()
+        self._buckets: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int = 1) -> None:
+        """Count events that happen now."""
+        second = int(self._clock())
+        if self._buckets and self._buckets[-1][0] == second:
+            count += self._buckets.pop()[1]
+        self._buckets.append((second, count))
+        while self._buckets[0][0] < second - self._window_seconds:
+            self._buckets.popleft()
+
+    def count(self, seconds: int | None = None) -> int:
+        """Return the number of events within the window, or within its last `seconds`."""
+        first = int(self._clock()) - (seconds or self._window_seconds)
+        return sum(count for second, count in self._buckets if second >= first)
+
+    def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
+        """Return the mean rate over the window or the last `seconds`.
+
+        If the counter is younger, the mean covers its age. `since`: start of the time that counts
+        for the mean, for example the start of load.
+        """
+        begun = self._begun if since is None else max(self._begun, since)
+        age_seconds = max(self._clock() - begun, 1.0)
+        return self.count(seconds) / min(age_seconds, float(seconds or self._window_seconds))
+
+
+class Places:
+    """Capacity of `total` units; requests take units and return them step by step."""
+
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.total = total
+        self.held = 0
+        self._clock = clock
+        self._by_tenant: Counter[str] = Counter()
+        self._by_job: Counter[Whose] = Counter()
+        self._freed = Rate(clock)
+        self._in_use_since = clock()
+
+    def check(self, places: int) -> None:
+        """Raise BatchTooLarge if `places` exceeds the total."""
+        if places > self.total:
+            raise BatchTooLarge(f"{places} at once: the queue takes {self.total} at most")
+
+    def reserve(self, places: int, whose: Whose) -> None:
+        """Take `places` units for the tenant and job in `whose`.
+
+        Raises Busy, with a retry time, if too few units are free, and BatchTooLarge if `places`
+        exceeds the total.
+        """
+        self.check(places)
+        free = self.total - self.held - places
+        fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
+        if not fits:
+            missing = -free if free < 0 else places
+            message = f"the queue holds {self.held} of {self.total} submissions"
+            if free >= 0:
+                message += ", and the rest is for other jobs"
+            raise Busy(message, self.seconds_until(missing))
+        if self.held == 0:
+            self._in_use_since = self._clock()
+        self._add(places, whose)
+
+    def give_back(self, places: int, whose: Whose) -> None:
+        """Return units."""
+        self._add(-places, whose)
+        self._freed.add(places)
+
+    def seconds_until(self, places: int) -> float:
+        """Estimate the seconds until `places` units come free, from the recent rate of returns."""
+        rate = self._freed.per_second(self._in_use_since)
+        return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
+
+    def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
+        of_tenant = self._by_tenant[whose[0]] + places
+        of_job = self._by_job[whose] + places
+        # The number of units that the tenant could still take afterwards, by the same rule.
+        left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
+        return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
+            left, 0
+        )
+
+    def _add(self, places: int, whose: Whose) -> None:
+        self.held += places
+        self._by_tenant[whose[0]] += places
+        self._by_job[whose] += places
+        if not self._by_job[whose]:
+            del self._by_job[whose]
+        if not self._by_tenant[whose[0]]:
+            del self._by_tenant[whose[0]]
+
+
+# ---------------------------------------------------------------- order
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +191,8 @@ class Lane:
     """Account of slot seconds divided by weight, with child lanes or waiting items.
 
     `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
-    time that a ticket of the lane is in use.
+    time that a ticket of the lane is in use. `heap`: the ready child lanes, ordered by level; a
+    child gets a new entry when its level changes, and only its last entry is valid.
     """
 
     weight: float = 1.0
@@ -104,20 +200,23 @@ class Lane:
     out: int = 0
     level: float = 0.0
     typical_seconds: float = FIRST_GUESS_SECONDS
-    serial: int = -1  # number of the valid heap entry; -1 while the lane is outside the heap
-    entered_level: float = 0.0  # level in the valid heap entry
-    turns: _Heap = field(default_factory=_Heap)
+    entry: int = -1  # number of the valid entry in the parent's heap; -1 without an entry
+    entered_level: float = 0.0  # level in the valid entry
     lanes: dict[str, Lane] = field(default_factory=dict)
     waiting: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
+    heap: list[tuple[float, int, Lane]] = field(default_factory=list)
+    entries: int = 0
+    served_level: float = 0.0  # highest level at which a child was first
 
-    @property
-    def sends(self) -> bool:
-        """True if an item of this lane may run now."""
-        return self.out < self.most_out and (bool(self.waiting) or self.turns.first() is not None)
-
-    def charge(self, seconds: float) -> None:
-        """Add slot time to the account."""
-        self.level += seconds / self.weight
+    def first(self) -> Lane | None:
+        """Return the ready child lane with the lowest level, or None."""
+        while self.heap:
+            level, entry, lane = self.heap[0]
+            if entry == lane.entry:
+                self.served_level = max(self.served_level, level)
+                return lane
+            heapq.heappop(self.heap)
+        return None
 
 
 Place = tuple[Lane, Lane, Lane]
@@ -125,23 +224,31 @@ Place = tuple[Lane, Lane, Lane]
 
 
 class FairOrder:
-    """Waiting items in fair order."""
+    """Waiting items in fair order. `count`: number of waiting items."""
 
     def __init__(self, shares: Shares | None = None) -> None:
+        self.count = 0
         self._shares = shares or Shares()
         self._all = Lane()
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def join(self, tenant: str, job: str, waiter: Waiter, priority: Priority = "training") -> Place:
         """Append a waiter to the lane of its job, and return its lanes."""
-        place = self._place(tenant, priority, job)
-        lane = place[-1]
+        of_tenant = self._all.lanes.get(tenant)
+        if of_tenant is None:
+            of_tenant = Lane(self._shares.weight(tenant), self._shares.most_out(tenant))
+            self._all.lanes[tenant] = of_tenant
+        within = of_tenant.lanes.get(priority)
+        if within is None:
+            within = of_tenant.lanes[priority] = Lane(PRIORITY_WEIGHTS[priority])
+        lane = within.lanes.get(job)
+        if lane is None:
+            if len(within.lanes) >= MOST_IDLE_LANES:
+                within.lanes = {name: kept for name, kept in within.lanes.items() if kept.waiting}
+            lane = within.lanes[job] = Lane()
+        place = (of_tenant, within, lane)
         lane.waiting[waiter] = None
-        self._count += 1
-        if lane.serial < 0:
+        self.count += 1
+        if lane.entry < 0:
             self._line_up(place)
         return place
 
@@ -149,7 +256,7 @@ class FairOrder:
         """Remove a waiter; do nothing if the waiter has left already."""
         if waiter in place[-1].waiting:
             del place[-1].waiting[waiter]
-            self._count -= 1
+            self.count -= 1
             self._line_up(place)
 
     def pop_next(self) -> tuple[Waiter, float] | None:
@@ -157,26 +264,30 @@ class FairOrder:
 
         Returns None if no lane is ready.
         """
-        while (place := self._first()) is not None:
-            job = place[-1]
+        while (  # a lane in a heap has a ready child: all three exist, or the first is missing
+            (tenant := self._all.first()) is not None
+            and (priority := tenant.first()) is not None
+            and (job := priority.first()) is not None
+        ):
             waiter, _ = job.waiting.popitem(last=False)
-            self._count -= 1
+            self.count -= 1
             gone = waiter.done()
-            guess = 0.0 if gone else job.typical_seconds
+            guess_seconds = 0.0 if gone else job.typical_seconds
+            place = (tenant, priority, job)
             for lane in place:
-                lane.charge(guess)
+                lane.level += guess_seconds / lane.weight
                 lane.out += not gone
             self._line_up(place)
             if not gone:
-                return waiter, guess
+                return waiter, guess_seconds
         return None
 
     def charge(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
-        """Take back a ticket that `take` gave, and correct the charge with the measured time."""
+        """Take back a ticket of `pop_next`, and correct the charge with the measured time."""
         job = place[-1]
         job.typical_seconds += (held_seconds - job.typical_seconds) / 8
         for lane in place:
-            lane.charge(held_seconds - guess_seconds)
+            lane.level += (held_seconds - guess_seconds) / lane.weight
             lane.out -= 1
         self._line_up(place)
 
@@ -198,38 +309,21 @@ class FairOrder:
                         del job.waiting[waiter]
                     self._line_up((tenant, priority, job))
                     found += gone
-        self._count -= len(found)
+        self.count -= len(found)
         return found
-
-    def _first(self) -> Place | None:
-        tenant = self._all.turns.first()
-        priority = None if tenant is None else tenant.turns.first()
-        job = None if priority is None else priority.turns.first()
-        if tenant is None or priority is None or job is None:
-            return None  # a lane in the heap has a ready child: here the tenant heap is empty
-        return tenant, priority, job
 
     def _line_up(self, place: Place) -> None:
         """Update the heap entries of the lanes: enter ready lanes, remove the rest."""
-        for within, lane in zip((*place[-2::-1], self._all), reversed(place), strict=True):
-            if lane.sends:
-                within.turns.enter(lane)
-            elif lane.serial >= 0:
-                within.turns.leave(lane)
-
-    def _place(self, tenant_name: str, priority_name: Priority, job_name: str) -> Place:
-        tenant = self._all.lanes.get(tenant_name)
-        if tenant is None:
-            shares = self._shares
-            tenant = Lane(shares.weight(tenant_name), shares.most_out(tenant_name))
-            self._all.lanes[tenant_name] = tenant
-        priority = tenant.lanes.get(priority_name)
-        if priority is None:
-            priority = tenant.lanes[priority_name] = Lane(PRIORITY_WEIGHTS[priority_name])
-        job = priority.lanes.get(job_name)
-        if job is None:
-            if len(priority.lanes) >= MOST_IDLE_LANES:
-                kept = {name: lane for name, lane in priority.lanes.items() if lane.waiting}
-                priority.lanes = kept
-            job = priority.lanes[job_name] = Lane()
-        return tenant, priority, job
+        tenant, priority, job = place
+        for parent, lane in ((priority, job), (tenant, priority), (self._all, tenant)):
+            if lane.out >= lane.most_out or not (lane.waiting or lane.first()):
+                lane.entry = -1
+                continue
+            if lane.entry < 0:
+                lane.level = max(lane.level, parent.served_level)
+            elif lane.level == lane.entered_level:
+                continue
+            lane.entered_level = lane.level
+            parent.entries += 1
+            lane.entry = parent.entries
+            heapq.heappush(parent.heap, (lane.level, lane.entry, lane))

@@ -7,21 +7,13 @@ sandbox is a failure of the service, never a result of the program.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from proctor_service.errors import (
-    DeadlinePassed,
-    FileMissing,
-    FileRefused,
-    SandboxEnded,
-    SandboxLost,
-)
+from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
 from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
-from proctor_service.scheduling.attempts import attempted
-from proctor_service.scheduling.queue import FairQueue, Ticket
+from proctor_service.scheduling.queue import FairQueue, attempted
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]
@@ -86,18 +78,10 @@ class Runner:
         try:
             turn = self._queue.admit(asker.tenant, asker.job, asker.deadline)
             async with turn as ticket:
-                return await self._by_deadline(program, asker.deadline, ticket)
+                work = partial(self._in_sandbox, program)
+                return await attempted(work, ticket, deadline=asker.deadline, doing="ran")
         finally:
             places.close()
-
-    async def _by_deadline(self, program: Program, deadline: float, ticket: Ticket) -> Ran:
-        try:
-            async with asyncio.timeout_at(deadline) as limit:
-                return await attempted(partial(self._in_sandbox, program), ticket)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise DeadlinePassed("the deadline passed while it ran") from None
 
     async def _in_sandbox(self, program: Program) -> Ran:
         language = None

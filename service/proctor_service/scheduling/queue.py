@@ -11,26 +11,44 @@ passes, or if the service drains. While the service drains, items of already beg
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
+from typing import TypeVar
 
 from proctor_client.wire import Priority
-from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining, Failure
-from proctor_service.scheduling.capacity import (
-    NOBODY,
-    RETRY_WITHOUT_RATE_SECONDS,
-    Places,
-    Whose,
-    retry_seconds,
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    DeadlinePassed,
+    Draining,
+    Failure,
+    SandboxLost,
+    SandboxUnavailable,
 )
 from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
 from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
-from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
-from proctor_service.scheduling.rate import WINDOW_SECONDS, Rate
+from proctor_service.scheduling.fair_share import (
+    NOBODY,
+    RETRY_WITHOUT_RATE_SECONDS,
+    WINDOW_SECONDS,
+    FairOrder,
+    Place,
+    Places,
+    Rate,
+    Shares,
+    Waiter,
+    Whose,
+    retry_seconds,
+)
 
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3
 DRAINING = "the service is stopping"
 FIRST_ESTIMATE_SECONDS = 5.0
 LEAST_ESTIMATED = 20
@@ -57,11 +75,53 @@ class Ticket:
         The ticket is returned during the wait, so two waiting callers never block each other.
         `exclusive.py` bounds the delay for all other tickets.
         """
-        await self.queue._begin_alone()
+        queue = self.queue
+        waiter = queue._exclusive.join()
+        queue._add_busy(-1)
+        queue._dispatch()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                queue._exclusive.leave(waiter)
+                queue._add_busy(1)  # the caller still returns the ticket
+            else:  # the turn came in the same loop iteration as the cancellation
+                queue._exclusive.end()
+            raise
         try:
             yield
         finally:
-            self.queue._end_alone()
+            queue._exclusive.end()
+
+
+async def attempted(
+    work: Callable[[], Awaitable[T]],
+    ticket: Ticket,
+    evaluation_id: str | None = None,
+    deadline: float | None = None,
+    doing: str = "was judged",
+) -> T:
+    """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
+
+    `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
+    tickets are returned first. So a shortage caused by several programs together, for example of
+    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
+    SandboxUnavailable after the last attempt, and DeadlinePassed.
+    """
+    try:
+        async with asyncio.timeout_at(deadline) as limit:
+            for attempt in range(1, MOST_ATTEMPTS):
+                try:
+                    return await work()
+                except (SandboxLost, SandboxUnavailable) as lost:
+                    why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
+                    log.warning("trying once more: %s", lost.reason, extra=why)
+            async with ticket.alone():
+                return await work()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DeadlinePassed(f"the deadline passed while it {doing}") from None
 
 
 class SlotTime:
@@ -84,30 +144,31 @@ class SlotTime:
         return self._seconds
 
 
+@dataclass(slots=True)
 class Reservation:
     """Capacity for the items of a request, returned item by item."""
 
-    __slots__ = ("_left", "_places", "_whose")
-
-    def __init__(self, places: Places, count: int, whose: Whose) -> None:
-        places.reserve(count, whose)
-        self._places = places
-        self._left = count
-        self._whose = whose
+    places: Places
+    whose: Whose
+    left: int
 
     def give_back(self, places: int = 1) -> None:
         """Return units, at most as many as are left."""
-        places = min(places, self._left)
-        self._left -= places
-        self._places.give_back(places, self._whose)
+        places = min(places, self.left)
+        self.left -= places
+        self.places.give_back(places, self.whose)
 
     def close(self) -> None:
         """Return the units that are left."""
-        self.give_back(self._left)
+        if self.left:
+            self.give_back(self.left)
 
 
 class FairQueue:
-    """`slots` tickets for waiting items, fair by tenant, priority and job."""
+    """`slots` tickets for waiting items, fair by tenant, priority and job.
+
+    `busy`: number of tickets in use. `draining`: true while new work is refused.
+    """
 
     def __init__(
         self,
@@ -121,37 +182,27 @@ class FairQueue:
         self.slots = slots
         self.max_queued = max_queued
         self.clock = clock
+        self.busy = 0
+        self.draining = False
         self._deadlines = deadlines
         self._order = FairOrder(shares)
         self._places = Places(max_queued + slots, clock)
-        self._busy = 0
         self._slot_time = SlotTime(slots, clock)
         self._lent = 0
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
-        self._draining = False
         self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
         self._begun: set[Waiter] = set()  # waiters of begun work, kept while the service drains
 
     @property
-    def busy(self) -> int:
-        """Number of tickets in use."""
-        return self._busy
-
-    @property
     def queued(self) -> int:
         """Number of accepted items that wait for a ticket."""
-        return max(self._places.held - self._busy, len(self._order))
-
-    @property
-    def draining(self) -> bool:
-        """True while new work is refused."""
-        return self._draining
+        return max(self._places.held - self.busy, self._order.count)
 
     @property
     def has_room(self) -> bool:
         """True if a request with one submission, from an idle job, would be accepted."""
-        return not self._draining and self._places.held < self._places.total
+        return not self.draining and self._places.held < self._places.total
 
     def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
         """Reserve capacity for a whole request.
@@ -160,9 +211,10 @@ class FairQueue:
         Draining while the service drains. `begun`: the items belong to begun work, which continues
         while the service drains.
         """
-        if self._draining and not begun:
+        if self.draining and not begun:
             raise stopping()
-        return Reservation(self._places, places, whose)
+        self._places.reserve(places, whose)
+        return Reservation(self._places, whose, places)
 
     def check_size(self, places: int) -> None:
         """Raise BatchTooLarge if the request exceeds the capacity of an empty queue."""
@@ -176,12 +228,11 @@ class FairQueue:
         check needs 20 returned tickets and a queue that has held items for 5 seconds; otherwise
         every deadline is accepted.
         """
-        ahead = self._order.ahead(*whose, priority)
-        since = self._waiting_since
-        if since is None or self.clock() - since < FIRST_ESTIMATE_SECONDS or not ahead:
+        since, returned = self._waiting_since, self._returned
+        if since is None or self.clock() - since < FIRST_ESTIMATE_SECONDS:
             return
-        returned = self._returned
-        if returned.count() < LEAST_ESTIMATED:
+        ahead = self._order.ahead(*whose, priority)
+        if not ahead or returned.count() < LEAST_ESTIMATED:
             return
         rate = max(returned.per_second(since), returned.per_second(since, WINDOW_SECONDS))
         wait_seconds = ahead / rate
@@ -190,44 +241,24 @@ class FairQueue:
             message = f"its turn would come in about {wait_seconds:.0f} s, after its deadline"
             raise Busy(message, retry_seconds(late_seconds))
 
-    def admit(
+    @asynccontextmanager
+    async def admit(
         self,
         tenant: str,
         job: str,
         deadline: float,
         priority: Priority = "training",
         begun: bool = False,
-    ) -> Admission:
-        """Return a context that waits for a ticket and holds the ticket until the end of the block.
+    ) -> AsyncIterator[Ticket]:
+        """Wait for a ticket, and hold the ticket until the end of the block.
 
-        The context raises DeadlinePassed if `deadline` passes first, and Cancelled if the service
-        drains. Items of begun work (`begun`) stay in the queue while the service drains.
+        Raises DeadlinePassed if `deadline` passes first, and Cancelled if the service drains. Items
+        of begun work (`begun`) stay in the queue while the service drains.
         """
-        return Admission(self, tenant, job, deadline, priority, begun)
-
-    def slot_seconds(self) -> float:
-        """Return the slot time of a ticket in use since the start of the queue."""
-        return self._slot_time.read(self._busy)
-
-    def lend(self, tickets: int) -> None:
-        """Set the number of extra tickets, one for each running evaluation that leaves its core."""
-        self._lent = max(tickets, 0)
-        self._dispatch()
-
-    async def drain(self) -> None:
-        """Refuse new work from now on; cancel waiting items, except items of begun work."""
-        self._draining = True
-        for number, waiter in enumerate(self._order.dismiss(self._begun), 1):
-            if not waiter.done():
-                waiter.set_result(Cancelled(DRAINING))
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)
-
-    async def _enter(
-        self, tenant: str, job: str, deadline: float, priority: Priority, begun: bool
-    ) -> tuple[Place, float]:
-        """Wait for a ticket; return the lanes of the item and the seconds charged so far."""
-        if self._draining and not begun:
+        asked = self.clock()
+        if asked >= deadline:
+            raise DeadlinePassed("the deadline passed before it was judged")
+        if self.draining and not begun:
             raise Cancelled(DRAINING)
         waiter: Waiter = asyncio.get_running_loop().create_future()
         place = self._order.join(tenant, job, waiter, priority)
@@ -240,7 +271,25 @@ class FairQueue:
         if isinstance(granted, Failure):
             raise granted
         assert isinstance(granted, float), "a ticket's result is what was charged for it"
-        return place, granted
+        since = self._slot_time.read(self.busy)
+        try:
+            yield Ticket(self.clock() - asked, self)
+        finally:
+            self._leave(place, granted, since)
+
+    def lend(self, tickets: int) -> None:
+        """Set the number of extra tickets, one for each running evaluation that leaves its core."""
+        self._lent = max(tickets, 0)
+        self._dispatch()
+
+    async def drain(self) -> None:
+        """Refuse new work from now on; cancel waiting items, except items of begun work."""
+        self.draining = True
+        for number, waiter in enumerate(self._order.dismiss(self._begun), 1):
+            if not waiter.done():
+                waiter.set_result(Cancelled(DRAINING))
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def _wait(self, waiter: Waiter, place: Place, deadline: float) -> None:
         self._deadlines.watch(waiter, deadline)
@@ -249,43 +298,29 @@ class FairQueue:
         except asyncio.CancelledError:
             # The ticket may arrive in the same loop iteration as the cancellation.
             if not waiter.cancelled() and isinstance(granted := waiter.result(), float):
-                self._leave(place, granted, 0.0)
+                self._leave(place, granted, self._slot_time.read(self.busy))
             raise
         finally:
             self._begun.discard(waiter)
             self._deadlines.forget(waiter, deadline)
             self._order.leave(place, waiter)
 
-    def _leave(self, place: Place, guess_seconds: float, held_seconds: float) -> None:
-        self._add_busy(-1)
+    def _leave(self, place: Place, guess_seconds: float, since: float) -> None:
+        """Return a ticket, in use since the slot time `since`."""
+        held_seconds = self._add_busy(-1) - since
         self._returned.add()
         self._order.charge(place, guess_seconds, held_seconds)
         self._dispatch()
 
-    async def _begin_alone(self) -> None:
-        waiter = self._exclusive.join()
-        self._add_busy(-1)
-        self._dispatch()
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.cancelled():
-                self._exclusive.leave(waiter)
-                self._add_busy(1)  # the caller still returns the ticket
-            else:  # the turn came in the same loop iteration as the cancellation
-                self._end_alone()
-            raise
-
-    def _end_alone(self) -> None:
-        self._exclusive.end()
-
-    def _add_busy(self, tickets: int) -> None:
-        self._slot_time.read(self._busy)
-        self._busy += tickets
+    def _add_busy(self, tickets: int) -> float:
+        """Change the number of tickets in use; return the slot time so far."""
+        seconds = self._slot_time.read(self.busy)
+        self.busy += tickets
+        return seconds
 
     def _dispatch(self) -> None:
-        while self._busy < self.slots + self._lent and len(self._order):
-            if self._exclusive.holds_up():
+        while self.busy < self.slots + self._lent and self._order.count:
+            if self._exclusive.wanted and self._exclusive.holds_up():
                 break
             taken = self._order.pop_next()
             if taken is None:
@@ -293,45 +328,9 @@ class FairQueue:
             waiter, guess_seconds = taken
             self._add_busy(1)
             waiter.set_result(guess_seconds)
-        if not self._busy and self._exclusive.begin():
+        if not self.busy and self._exclusive.wanted and self._exclusive.begin():
             self._add_busy(1)
-        if not len(self._order):
+        if not self._order.count:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self.clock()
-
-
-class Admission:
-    """Context of an item in the queue: first the wait for a ticket, then the ticket in use."""
-
-    __slots__ = ("_asked", "_deadline", "_guess_seconds", "_place", "_queue", "_since")
-
-    def __init__(
-        self,
-        queue: FairQueue,
-        tenant: str,
-        job: str,
-        deadline: float,
-        priority: Priority,
-        begun: bool,
-    ) -> None:
-        self._queue = queue
-        self._asked = (tenant, job, deadline, priority, begun)
-        self._deadline = deadline
-
-    async def __aenter__(self) -> Ticket:
-        asked = self._queue.clock()
-        if asked >= self._deadline:
-            raise DeadlinePassed("the deadline passed before it was judged")
-        self._place, self._guess_seconds = await self._queue._enter(*self._asked)
-        self._since = self._queue.slot_seconds()
-        return Ticket(self._queue.clock() - asked, self._queue)
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        held_seconds = self._queue.slot_seconds() - self._since
-        self._queue._leave(self._place, self._guess_seconds, held_seconds)

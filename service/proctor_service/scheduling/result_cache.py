@@ -20,35 +20,15 @@ from proctor_service.scheduling.deadlines import Deadlines, set_results
 T = TypeVar("T")
 
 
-class _Gone:
-    """The leader ended without a result or a shareable failure."""
-
-
-class _Landed(Generic[T]):
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-
-class _Flight:
-    """Work in progress, with the futures of its followers."""
-
-    __slots__ = ("followers",)
-
-    def __init__(self) -> None:
-        self.followers: dict[asyncio.Future[object], None] = {}
+Followers = dict[asyncio.Future[object], None]
+"""Futures of followers: the result in a tuple, a failure, or None if a follower takes over."""
 
 
 class Cache(Generic[T]):
     """Least-recently-used results by key, bounded by entries and by bytes."""
 
     def __init__(
-        self,
-        max_entries: int,
-        max_bytes: int,
-        size_bytes: Callable[[T], int],
-        deadlines: Deadlines,
+        self, max_entries: int, max_bytes: int, size_bytes: Callable[[T], int], deadlines: Deadlines
     ) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -56,7 +36,7 @@ class Cache(Generic[T]):
         self._deadlines = deadlines
         self._kept: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
         self._kept_bytes = 0
-        self._flights: dict[bytes, _Flight] = {}
+        self._flights: dict[bytes, Followers] = {}  # work in progress
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -81,23 +61,23 @@ class Cache(Generic[T]):
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
                 return kept[0], "hit"
-            flight = self._flights.get(key)
-            if flight is None:
+            followers = self._flights.get(key)
+            if followers is None:
                 return await self._lead(key, work), "miss"
-            landed = await self._follow(flight, deadline)
+            landed = await self._follow(followers, deadline)
             if isinstance(landed, Failure):
                 # Raise a copy: a shared exception would collect the tracebacks of all tasks.
                 raise type(landed)(landed.message)
-            if isinstance(landed, _Landed):
-                return landed.value, "coalesced"
+            if isinstance(landed, tuple):
+                return landed[0], "coalesced"
 
     async def _lead(self, key: bytes, work: Callable[[], Awaitable[T]]) -> T:
-        flight = self._flights[key] = _Flight()
-        landed: object = _Gone()
+        followers = self._flights[key] = {}
+        landed: object = None
         try:
             value = await work()
             self._remember(key, value)
-            landed = _Landed(value)
+            landed = (value,)
             return value
         except Failure as failure:
             if not isinstance(failure, Cancelled | DeadlinePassed):
@@ -105,16 +85,16 @@ class Cache(Generic[T]):
             raise
         finally:
             del self._flights[key]
-            set_results(flight.followers, landed)
+            set_results(followers, landed)
 
-    async def _follow(self, flight: _Flight, deadline: float) -> object:
+    async def _follow(self, followers: Followers, deadline: float) -> object:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        flight.followers[future] = None
+        followers[future] = None
         self._deadlines.watch(future, deadline)
         try:
             return await future
         finally:
-            flight.followers.pop(future, None)
+            followers.pop(future, None)
             self._deadlines.forget(future, deadline)
 
     def _remember(self, key: bytes, value: T) -> None:

@@ -25,8 +25,7 @@ from proctor_service.errors import (
 from proctor_service.sandbox.interface import Backend, Command, Ended, Hear, StatefulSandbox
 from proctor_service.scheduling.fair_share import Shares
 from proctor_service.scheduling.queue import DRAINING, FairQueue, stopping
-from proctor_service.sessions.session import ExecOutcome, Order, Session
-from proctor_service.sessions.slot_lease import SlotLease
+from proctor_service.sessions.session import ExecOutcome, Order, Session, SlotLease
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +91,19 @@ class Registry:
         """
         if self._closed or (self._queue.draining and not order.begun):
             raise stopping()
-        self._check_quota(order.tenant)
-        turn = SlotLease(self._queue, order.tenant, order.job, order.priority, order.begun)
-        session = Session(self._new_id(), order, self._backend, turn, self._on_end)
+        tenant, message = order.tenant, ""
+        if len(self._holding) >= self._bounds.live:
+            message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
+        most = self._bounds.shares.most_sandboxes(tenant)
+        if sum(session.tenant == tenant for session in self._holding) >= most:
+            message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
+        if message:
+            raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
+        lease = SlotLease(self._queue, (tenant, order.job), order.priority, order.begun)
+        gone = self._holding.discard
+        session = Session(self._new_id(), order, self._backend, lease, self._on_end, gone)
         self._all[session.id] = session
         self._holding.add(session)
-        session.when_gone(self._holding.discard)
         try:
             await session.begun()
         except SandboxEnded:
@@ -198,16 +204,6 @@ class Registry:
         self._forget()
         found = Counter(session.status for session in self._all.values())
         return {status: found[status] for status in ("pending", "running", "stopped", "failed")}
-
-    def _check_quota(self, tenant: str) -> None:
-        message = ""
-        if len(self._holding) >= self._bounds.live:
-            message = f"this server keeps {self._bounds.live} stateful sandboxes, and no more"
-        most = self._bounds.shares.most_sandboxes(tenant)
-        if sum(session.tenant == tenant for session in self._holding) >= most:
-            message = f"a tenant may have {most} stateful sandboxes on this server, and no more"
-        if message:
-            raise QuotaExceeded(message, RETRY_CREATE_SECONDS)
 
     async def _in_turn(
         self, session: Session, command: Command, hear: Hear | None, sandbox: StatefulSandbox

@@ -4,6 +4,11 @@ A task holds the backend's context open until a stop, until the ttl passes witho
 sandbox ends by itself. The session first decides the end, then carries out the end: after the
 decision new uses are refused, and running uses are cancelled. The end is decided only once, so a
 stop never cancels the clean-up of an earlier end.
+
+All concurrent commands of a sandbox share a slot lease, a single queue ticket. A ticket stands for
+a sandbox that needs a core, for any number of processes inside. The backend counts idle sandboxes,
+and the queue grants as many extra tickets. With a ticket for each command, several sleeping
+commands in a sandbox would block the queue for other jobs.
 """
 
 from __future__ import annotations
@@ -12,19 +17,31 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from proctor_client.wire import Priority, SandboxStatus
-from proctor_service.errors import Failure, Refusal, SandboxEnded, SandboxLost, SandboxUnavailable
+from proctor_service.errors import (
+    Busy,
+    Cancelled,
+    DeadlinePassed,
+    Failure,
+    Refusal,
+    SandboxEnded,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from proctor_service.sandbox.interface import Backend, Ending, Limits, StatefulSandbox
-from proctor_service.sessions.slot_lease import SlotLease
+from proctor_service.scheduling.fair_share import Whose
+from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+LONGEST_QUEUE_SECONDS = 600.0
 ExecOutcome = Literal["success", "failure", "error"]
 """Exit code 0; another exit code or a signal; an end by a limit or a lost sandbox."""
 
@@ -56,6 +73,58 @@ class Order:
     begun: bool = False
 
 
+@dataclass(slots=True)
+class SlotLease:
+    """Context for each command: the first waits for the ticket, the last returns the ticket.
+
+    `begun`: the commands belong to begun work, which survives a drain.
+    """
+
+    queue: FairQueue
+    whose: Whose
+    priority: Priority
+    begun: bool
+    _entering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _commands: int = 0
+    _held: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> float:
+        """Wait for the ticket, and return the seconds of the wait.
+
+        Raises Busy and Draining, both before the command runs.
+        """
+        queue = self.queue
+        asked = queue.clock()
+        async with self._entering:
+            if queue.draining and not self.begun:
+                raise stopping()
+            if self._commands == 0:
+                try:
+                    async with AsyncExitStack() as stack:
+                        stack.callback(queue.reserve(1, self.whose, self.begun).close)
+                        deadline = queue.clock() + LONGEST_QUEUE_SECONDS
+                        turn = queue.admit(*self.whose, deadline, self.priority, self.begun)
+                        await stack.enter_async_context(turn)
+                        self._held = stack.pop_all()
+                except DeadlinePassed:
+                    message = f"no core came free within {LONGEST_QUEUE_SECONDS:g} s"
+                    raise Busy(message) from None
+                except Cancelled:  # the queue drains
+                    raise stopping() from None
+            self._commands += 1
+        return queue.clock() - asked
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._commands -= 1
+        if self._commands == 0:
+            await self._held.aclose()
+
+
 class Session:
     """Session of a stateful sandbox; create sessions in a running event loop."""
 
@@ -66,7 +135,9 @@ class Session:
         backend: Backend,
         turn: SlotLease,
         on_end: Callable[[Session], None],
+        on_gone: Callable[[Session], None],
     ) -> None:
+        """`on_end` is called when the end is decided, `on_gone` when the clean-up is complete."""
         # The backend's name comes too late, since clients need an id while the sandbox is pending.
         # And an id from before a restart must never lead to a new sandbox.
         self.id = name
@@ -92,6 +163,7 @@ class Session:
         self._error: Refusal | Failure | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._life = self._loop.create_task(self._live(backend, order))
+        self._life.add_done_callback(lambda _: on_gone(self))
 
     @property
     def over(self) -> bool:
@@ -163,10 +235,6 @@ class Session:
         """Wait until the clean-up is complete."""
         await asyncio.wait({self._life})
 
-    def when_gone(self, then: Callable[[Session], None]) -> None:
-        """Call `then` once the clean-up is complete."""
-        self._life.add_done_callback(lambda _: then(self))
-
     def check(self) -> None:
         """Raise SandboxEnded after a stop or an end by the sandbox's own act.
 
@@ -177,12 +245,29 @@ class Session:
             raise kind(f"sandbox {self.id} is {self.status}: {self.message}")
 
     async def _live(self, backend: Backend, order: Order) -> None:
+        """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, tags = order.limits, order.tags
         del order
         try:
             async with backend.open_stateful(limits, tags) as sandbox:
-                await self._inhabit(sandbox, files)
+                try:
+                    while files:  # free each file's text at once: files may be large
+                        path, text = files.popitem()
+                        await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
+                    # A backend may swallow a cancellation, so the session may be over by now.
+                    if not self._over.done():
+                        self._sandbox = sandbox
+                        self.status = "running"
+                        self._expires = self._loop.time() + self.ttl_seconds
+                        self._timer = self._loop.call_at(self._expires, self._on_timer)
+                        self._settled.set()
+                        self._log("a sandbox runs", place=sandbox.id)
+                        ending = (await sandbox.ended()).ending
+                        self.by_own_act = ending != "killed" and not self.over
+                        self._end(SandboxEnded(ENDINGS[ending]))
+                except (Refusal, Failure) as error:
+                    self._end(error)  # before the clean-up
         except asyncio.CancelledError:
             self._end(SandboxEnded("the service is stopping"))  # unless `stop` set a reason
         except (Refusal, Failure) as error:
@@ -190,29 +275,6 @@ class Session:
         except Exception:
             log.exception("a stateful sandbox failed", extra={"sandbox_id": self.id})
             self._end(SandboxLost(f"a fault of the service; its log has it under {self.id}"))
-
-    async def _inhabit(self, sandbox: StatefulSandbox, files: dict[str, str]) -> None:
-        """Write the files, wait for the end, and decide the end before the clean-up."""
-        try:
-            while files:  # free each file's text at once: files may be large
-                path, text = files.popitem()
-                await sandbox.write_file(path, text.encode("utf-8", "surrogatepass"))
-            # A backend may swallow a cancellation, so the session may be over by now.
-            if not self.over:
-                self._begin(sandbox)
-                ending = (await sandbox.ended()).ending
-                self.by_own_act = ending != "killed" and not self.over
-                self._end(SandboxEnded(ENDINGS[ending]))
-        except (Refusal, Failure) as error:
-            self._end(error)
-
-    def _begin(self, sandbox: StatefulSandbox) -> None:
-        self._sandbox = sandbox
-        self.status = "running"
-        self._expires = self._loop.time() + self.ttl_seconds
-        self._timer = self._loop.call_at(self._expires, self._on_timer)
-        self._settled.set()
-        self._log("a sandbox runs", place=sandbox.id)
 
     def _on_timer(self) -> None:
         # A renewal leaves the timer as is; the timer checks the new time when the old time is over.

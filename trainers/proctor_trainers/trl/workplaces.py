@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from proctor_client import Client, ProctorError, Sandbox, SandboxOptions, environment_tags, wire
-from proctor_client._process import PerProcess
+from proctor_client._runtime import PerProcess
 from proctor_trainers.mistakes import is_mistake
 
 log = logging.getLogger("proctor_trainers")

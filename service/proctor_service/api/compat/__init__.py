@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from proctor_service.api.compat.handler import CompatHandler
 from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
 from proctor_service.api.compat.open_r1 import ExecuteBatch, open_r1_routes
-from proctor_service.api.compat.pending import Work
 from proctor_service.api.compat.sandbox_fusion import RunCode, RunJupyter, sandbox_fusion_routes
 from proctor_service.api.compat.sandbox_fusion_submit import Submit, submit_routes
 from proctor_service.api.compat.skypilot import BatchReward, RewardItem, skypilot_routes
@@ -46,4 +45,4 @@ def compat_routes(handler: CompatHandler) -> APIRouter:
     return routes
 
 
-__all__ = ["COMPAT_BODIES", "CompatHandler", "Work", "compat_routes"]
+__all__ = ["COMPAT_BODIES", "CompatHandler", "compat_routes"]

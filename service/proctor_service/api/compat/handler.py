@@ -2,8 +2,7 @@
 
 Each service's clients retry after their own kind of answer, and treat most other answers as a
 reward of 0.0. So the service first retries its own failures itself, and waits while the queue is
-full. If the client's wait ends first, the work continues, and the client's retry gets the result
-(`pending.py`).
+full. If the client's wait ends first, the work continues, and the client's retry gets the result.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -20,13 +20,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_service.api.body import parse_body, read_body
-from proctor_service.api.compat.pending import NotYet, PendingWork, Work
-from proctor_service.api.connection import while_connected
-from proctor_service.api.rewards.idempotency import name_any_request
+from proctor_service.api.body import name_any_request, parse_body, read_body
+from proctor_service.api.job_store import JobStore
+from proctor_service.api.jobs import CLIENT_GONE, Job, Value, job_of, value_of
+from proctor_service.api.responses import encode, while_connected
 from proctor_service.api.rewards.items import Machine, Translation
-from proctor_service.api.rewards.results import encode
-from proctor_service.api.rewards.slices import Pacer
 from proctor_service.errors import (
     Busy,
     Cancelled,
@@ -52,6 +50,10 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 900.0
 """Time limit of the work, even if its client still retries."""
 LONGEST_HOLD_SECONDS = 3600.0
+KEPT_SECONDS = 60.0
+"""Clients retry within half a minute; after this time the work is abandoned and cancelled."""
+ENTRY_BYTES = 10_000
+"""Memory of work to be continued, besides the body of its request."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.25, 5.0
 
 
@@ -92,7 +94,7 @@ class RequestContext:
 
 
 class CompatHandler:
-    """Handler of the compatible requests; knows the unfinished work."""
+    """Handler of the compatible requests. `running`: their unfinished jobs."""
 
     def __init__(
         self, machine: Machine, evaluate: Evaluate, runner: Runner, queue: FairQueue
@@ -101,13 +103,10 @@ class CompatHandler:
         self._evaluate = evaluate
         self._runner = runner
         self._queue = queue
-        self._pending = PendingWork(machine.settings.idempotency_mb << 20)
-        self._running: set[Work] = set()
-
-    @property
-    def running(self) -> frozenset[Work]:
-        """Unfinished work."""
-        return frozenset(self._running)
+        self._pending: JobStore[Value[Any]] = JobStore(
+            KEPT_SECONDS, machine.settings.idempotency_mb << 20
+        )
+        self.running: set[Job[Value[Any]]] = set()
 
     async def serve(
         self,
@@ -123,25 +122,28 @@ class CompatHandler:
         asked = await parse_body(model, body)
         tenant: str = request.state.tenant
         name = await name_any_request(tenant, request.url.path, body)
-        assert name is not None, "a path is a key"
         if hold_seconds is None:
             hold_seconds = min(profile.wait_seconds(asked), LONGEST_HOLD_SECONDS)
         deadline = begun + max(PATIENCE_SECONDS, hold_seconds)
         job = request.query_params.get("job", profile.job)[:200]
         asker = Asker(tenant, job or profile.job, deadline)
         context = RequestContext(asker, profile.insist_seconds, begun + hold_seconds)
-        work = self._pending.pop(name) or self._begin(do(asked, context), len(body))
+        work = self._pending.pop(name)
+        if work is None:
+            call = _refused if self._queue.draining else partial(do, asked, context)
+            work = job_of(call, self.running, len(body), KEPT_SECONDS)
         del body
         try:
-            waiting = work.value(begun + hold_seconds - clock())
-            value = await while_connected(waiting, request.receive)
-            return Response(encode(value), media_type="application/json")
+            with work.reading():
+                waiting = work.wait(begun + hold_seconds - clock())
+                done = await while_connected(waiting, request.receive)
+            if not done:
+                self._pending.put(name, work, ENTRY_BYTES)
+                return await profile.come_back(request, asked, Overloaded("it is not done yet"))
+            return Response(encode(value_of(work)), media_type="application/json")
         except (ClientDisconnect, asyncio.CancelledError):
-            work.cancel("the client went away")
+            work.cancel(CLIENT_GONE)
             raise
-        except NotYet:
-            self._pending.put(name, work)
-            return await profile.come_back(request, asked, Overloaded("it is not done yet"))
         except (Failure, Refusal) as error:
             if not error.retryable:
                 raise
@@ -165,11 +167,8 @@ class CompatHandler:
         asker = context.asker
         asked = asked.model_copy(update={"job": asker.job})
         translation = Translation(self.machine, asked, asker.tenant, asker.deadline)
-        items, pacer = [], Pacer()
-        for index, submission in enumerate(asked.submissions):
-            items.append(translation.entry(index, submission).item)
-            await pacer.pause()
-        return await all_of((self._judge_one(item, context) for item in items), is_last)
+        entries = await translation.entries()
+        return await all_of((self._judge_one(entry.item, context) for entry in entries), is_last)
 
     async def run(self, program: Program, context: RequestContext) -> Ran:
         """Run a program and return its result. Raises Refusal and Failure."""
@@ -177,7 +176,7 @@ class CompatHandler:
 
     def check_language(self, language: str) -> None:
         """Raise InvalidRequest for a language without an installation."""
-        here = self.machine.traits.languages
+        here = self.machine.backend.traits.languages
         if language not in here:
             raise InvalidRequest(f"language: no {language[:100]!r} here, only: {', '.join(here)}")
 
@@ -218,15 +217,8 @@ class CompatHandler:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    def _begin(self, do: Coroutine[Any, Any, Any], size_bytes: int) -> Work:
-        work = Work(_refused(do) if self._queue.draining else do, size_bytes)
-        self._running.add(work)
-        work.when_done(lambda: self._running.discard(work))
-        return work
 
-
-async def _refused(do: Coroutine[Any, Any, Any]) -> Any:
-    do.close()
+async def _refused() -> Any:
     raise stopping()
 
 

@@ -28,7 +28,7 @@ from proctor_service.api.compat.form import PREFIX, Form, answered, documented, 
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext, all_of
 from proctor_service.api.compat.sandbox_fusion import language_of
 from proctor_service.errors import Failure, InvalidRequest, Overloaded, Refusal
-from proctor_service.judge.verdict import text_of
+from proctor_service.judge.run import text_of
 from proctor_service.sandbox.interface import Ended
 from proctor_service.scheduling.program_runner import Program
 

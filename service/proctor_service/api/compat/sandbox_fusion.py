@@ -26,7 +26,7 @@ from proctor_service.api.compat.form import PREFIX, Form, answered, documented, 
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.problems import problem
 from proctor_service.errors import Failure, InvalidRequest, Refusal
-from proctor_service.judge.verdict import text_of
+from proctor_service.judge.run import text_of
 from proctor_service.sandbox.interface import Ended
 from proctor_service.scheduling.program_runner import Program
 

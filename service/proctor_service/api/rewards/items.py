@@ -1,36 +1,39 @@
-"""Conversion of requests from wire to domain: items for the evaluator. Pure, no I/O.
+"""Conversion of submissions between wire and domain, in both directions. Pure, no I/O.
 
 Here a request meets the server's settings: defaults are filled in, ceilings are enforced, and
 requests unsuited to this machine are rejected, always naming the field. Later stages never see the
-wire's request.
+wire's request. An outcome becomes a line of the response.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from proctor_client.wire import (
+    MAX_FAILURES,
     AssertsGrader,
     CallsGrader,
     Grader,
-    Message,
     PytestGrader,
     RewardRequest,
     StdioGrader,
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
-from proctor_service.errors import InvalidRequest
-from proctor_service.evaluate import Item, NoCode
+from proctor_service.api.body import Pacer
+from proctor_service.api.responses import Line, encode
+from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
+from proctor_service.evaluate import Item, NoCode, Outcome
 from proctor_service.judge.extract import extract
-from proctor_service.judge.submission import Submission
-from proctor_service.sandbox.interface import Backend, Limits, Traits
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
 
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
@@ -43,8 +46,10 @@ LIMITS_WITH_CEILING = (
     "disk_mb",
 )
 MOST_FILES = 1000
+LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
+_NOTHING = Judgement("failed")  # default fields of an item without a verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,6 @@ class Machine:
 
     settings: Settings
     backend: Backend
-
-    @property
-    def traits(self) -> Traits:
-        """The backend's traits; known once the backend is open."""
-        return self.backend.traits
 
     def limits(
         self, asked: WireLimits | None, where: str, otherwise: Limits | None = None
@@ -88,7 +88,7 @@ class Machine:
         network = bool(otherwise is not None and otherwise.network)
         if asked is not None and asked.network is not None:
             network = asked.network
-        if network and not self.traits.allows_network:
+        if network and not self.backend.traits.allows_network:
             raise InvalidRequest(f"{where}.network: this server gives no network to submissions")
         return Limits(
             cpu_seconds=float(values["cpu_seconds"]),
@@ -101,11 +101,9 @@ class Machine:
         )
 
     def check_language(self, language: str, grader: Grader, where: str) -> None:
-        """Raise InvalidRequest for a language that the server or the grader does not support."""
-        if language == "python":
-            return
-        here = ", ".join(self.traits.languages)
-        if language not in self.traits.languages:
+        """Raise InvalidRequest if the server or the grader lacks a language other than Python."""
+        here = ", ".join(self.backend.traits.languages)
+        if language not in self.backend.traits.languages:
             raise InvalidRequest(f"{where}.language: no {language!r} here, only: {here}")
         if grader.kind not in ANY_LANGUAGE_KINDS:
             kinds = ", ".join(ANY_LANGUAGE_KINDS)
@@ -114,72 +112,69 @@ class Machine:
             )
 
 
+@dataclass(slots=True)
 class Translation:
-    """Converter of one request; `entry` translates one of its submissions.
+    """Converter of one request.
 
-    Most submissions share the request's grader and limits, so results for these are cached here.
+    Most submissions share the request's grader and limits, so results for these are cached here, by
+    identity: the request keeps these objects alive for as long as the converter lives.
     """
 
-    def __init__(
-        self, machine: Machine, request: RewardRequest, tenant: str, deadline: float
-    ) -> None:
-        self._machine = machine
-        self._request = request
-        self._tenant = tenant
-        self._deadline = deadline
-        self._tags = tuple(request.tags)
-        # By identity: the request keeps these objects alive for as long as this object lives.
-        self._limits: dict[int, Limits] = {}
-        self._checked_graders: set[int] = set()
-        self._digests: dict[int, bytes] = {}
+    machine: Machine
+    request: RewardRequest
+    tenant: str
+    deadline: float
+    _limits: dict[int, Limits] = field(default_factory=dict)
+    _checked_graders: set[int] = field(default_factory=set)
+    _digests: dict[int, bytes] = field(default_factory=dict)
 
-    def entry(self, index: int, asked: WireSubmission) -> Entry:
-        """Return the item for one submission. Raises InvalidRequest, naming the field."""
-        where = f"submissions.{index}"
-        grader = self._grader(asked, where)
-        self._machine.check_language(asked.language, grader, where)
-        if asked.files:
-            check_files(asked.files, f"{where}.files")
-        limits = self._limits_of(asked, where)
-        text = completion_text(asked, where)
-        source = extract(text, self._request.extract, asked.language)
-        submission: Submission | NoCode
-        key = None
-        if source is None:
-            submission = NoCode(test_count(grader))
-        else:
-            scoring = asked.scoring or self._request.scoring
-            submission = Submission(source, grader, limits, scoring, asked.language, asked.files)
-            key = self._key(submission) if self._request.cache else None
-        item = Item(
-            evaluation_id=f"ev_{uuid.uuid4().hex}",
-            submission=submission,
-            tenant=self._tenant,
-            job=self._request.job,
-            deadline=self._deadline,
-            cache_key=key,
-            tags=self._tags,
-            priority=self._request.priority,
-        )
-        return Entry(index, asked.id, asked.group, item)
+    async def entries(self) -> list[Entry]:
+        """Return the items for all submissions. Raises InvalidRequest, naming the field."""
+        found: list[Entry] = []
+        pacer = Pacer()
+        for index, submission in enumerate(self.request.submissions):
+            found.append(self._entry(index, submission))
+            await pacer.pause()
+        return found
 
-    def _grader(self, asked: WireSubmission, where: str) -> Grader:
-        grader = asked.grader or self._request.grader
+    def _entry(self, index: int, asked: WireSubmission) -> Entry:
+        request, where = self.request, f"submissions.{index}"
+        grader = asked.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
         if isinstance(grader, PytestGrader) and id(grader) not in self._checked_graders:
             at = f"{where}.grader.files" if asked.grader else "grader.files"
             check_files(grader.files, at)
             self._checked_graders.add(id(grader))
-        return grader
-
-    def _limits_of(self, asked: WireSubmission, where: str) -> Limits:
-        wanted = asked.limits or self._request.limits
-        known = self._limits.get(id(wanted))
-        if known is None:
+        if asked.language != "python":
+            self.machine.check_language(asked.language, grader, where)
+        if asked.files:
+            check_files(asked.files, f"{where}.files")
+        wanted = asked.limits or request.limits
+        limits = self._limits.get(id(wanted))
+        if limits is None:
             at = f"{where}.limits" if asked.limits else "limits"
-            known = self._limits[id(wanted)] = self._machine.limits(wanted, at)
-        return known
+            limits = self._limits[id(wanted)] = self.machine.limits(wanted, at)
+        source = extract(completion_text(asked, where), request.extract, asked.language)
+        submission: Submission | NoCode
+        key = None
+        if source is None:
+            submission = NoCode(test_count(grader))
+        else:
+            scoring = asked.scoring or request.scoring
+            submission = Submission(source, grader, limits, scoring, asked.language, asked.files)
+            key = self._key(submission) if request.cache else None
+        item = Item(
+            evaluation_id=f"ev_{uuid.uuid4().hex}",
+            submission=submission,
+            tenant=self.tenant,
+            job=request.job,
+            deadline=self.deadline,
+            cache_key=key,
+            tags=tuple(request.tags),
+            priority=request.priority,
+        )
+        return Entry(index, asked.id, asked.group, item)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.
@@ -190,7 +185,7 @@ class Translation:
         """
         key = hashlib.blake2b(digest_size=20)
         small = (
-            self._tenant,
+            self.tenant,
             submission.language,
             submission.scoring,
             submission.limits,
@@ -198,15 +193,13 @@ class Translation:
             sorted(submission.files.items()),
         )
         key.update(repr(small).encode())
-        key.update(self._grader_digest(submission.grader))
+        grader = submission.grader
+        digest = self._digests.get(id(grader))
+        if digest is None:
+            digest = self._digests[id(grader)] = _digest(grader)
+        key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
         return key.digest()
-
-    def _grader_digest(self, grader: Grader) -> bytes:
-        known = self._digests.get(id(grader))
-        if known is None:
-            known = self._digests[id(grader)] = _digest(grader)
-        return known
 
 
 def _digest(model: BaseModel) -> bytes:
@@ -224,16 +217,12 @@ def completion_text(asked: WireSubmission, where: str) -> str:
         return asked.completion
     for message in reversed(asked.completion):
         if message.role == "assistant":
-            return _message_text(message)
+            content = message.content
+            if isinstance(content, str):
+                return content
+            parts = (part.get("text") for part in content or ())
+            return "".join(text for text in parts if isinstance(text, str))
     raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
-
-
-def _message_text(message: Message) -> str:
-    content = message.content
-    if isinstance(content, str):
-        return content
-    parts = (part.get("text") for part in content or ())
-    return "".join(text for text in parts if isinstance(text, str))
 
 
 def test_count(grader: Grader) -> int:
@@ -243,6 +232,13 @@ def test_count(grader: Grader) -> int:
     if isinstance(grader, CallsGrader | StdioGrader):
         return len(grader.cases)
     return 0
+
+
+def check_tags(tags: Sequence[str]) -> None:
+    """Raise InvalidRequest for a tag that is too long."""
+    for index, tag in enumerate(tags):
+        if len(tag) > LONGEST_TAG_CHARACTERS:
+            raise InvalidRequest(f"tags.{index}: longer than {LONGEST_TAG_CHARACTERS} characters")
 
 
 def check_files(files: Mapping[str, str], where: str) -> None:
@@ -276,3 +272,65 @@ def _wrong_with(path: str) -> str | None:
     if len(encoded) > LONGEST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > LONGEST_NAME_BYTES:
         return "is too long"
     return None
+
+
+def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
+    """Return the result of one submission as a plain dict, encoded once.
+
+    A pydantic model for each of a thousand results would cost more than judging some of them. A
+    test checks the dicts against the wire's models.
+    """
+    judgement, failure = outcome.judgement, outcome.failure
+    if failure is None and (judgement is None or outcome.reward is None):
+        failure = JudgeFailed("the judge said nothing")
+    if failure is not None or judgement is None:
+        failure = failure or JudgeFailed("no judgement")
+        judgement, reward, verdict = _NOTHING, None, None
+    else:
+        reward, verdict = outcome.reward, judgement.verdict
+    usage = judgement.usage
+    failures = judgement.failures[:MAX_FAILURES]
+    body = {
+        "index": entry.index,
+        "id": entry.id,
+        "group": entry.group,
+        "evaluation_id": entry.item.evaluation_id,
+        "reward": reward,
+        "verdict": verdict,
+        "error": None if failure is None else error_body(failure),
+        "tests": {
+            "passed": judgement.passed,
+            "total": judgement.total,
+            "failures": [
+                {"index": each.index, "test": each.test, "message": each.message}
+                for each in failures
+            ],
+        },
+        "message": judgement.message,
+        "stdout": judgement.stdout,
+        "stderr": judgement.stderr,
+        "truncated": judgement.truncated,
+        "exit_code": judgement.exit_code,
+        "integrity": judgement.integrity,
+        "level": judgement.level,
+        "hack_signals": list(judgement.hack_signals),
+        "usage": {
+            "cpu_seconds": round(usage.cpu_seconds, 6),
+            "wall_seconds": round(usage.wall_seconds, 6),
+            "queue_seconds": round(outcome.queue_seconds, 6),
+            "peak_memory_mb": round(usage.peak_memory_mb, 3),
+        },
+        "cache": outcome.cache,
+        "sandbox_id": judgement.sandbox_id,
+        "degraded": degraded,
+    }
+    return Line(encode(body), reward, verdict, failure is not None and failure.retryable)
+
+
+def error_body(failure: Failure) -> dict[str, Any]:
+    """Return the error of an item in its wire form."""
+    return {
+        "reason": failure.reason,
+        "message": failure.message,
+        "retryable": failure.retryable,
+    }

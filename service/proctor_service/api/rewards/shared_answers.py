@@ -14,8 +14,8 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from proctor_service.api.rewards.idempotency import HEADER, RequestName
-from proctor_service.api.rewards.results import Line
+from proctor_service.api.body import KEY_HEADER, RequestName
+from proctor_service.api.responses import Line
 from proctor_service.errors import InvalidRequest
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class SharedAnswers:
         """
         found = await self._store.load(_hashed(name))
         if found.get(FIRST, name.fingerprint) != name.fingerprint:
-            raise InvalidRequest(f"{HEADER}: this key was used for a request with another body")
+            raise InvalidRequest(f"{KEY_HEADER}: this key was used for a request with another body")
         mine = _prefix(name)
         return {
             int(field.removeprefix(mine)): _line(text)

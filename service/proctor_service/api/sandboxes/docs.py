@@ -1,16 +1,14 @@
-"""OpenAPI documentation of the routes of /sandboxes: an example for each."""
+"""OpenAPI documentation of the routes of /sandboxes, with the examples of their models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
 from proctor_client import wire
+from proctor_service.api.responses import NDJSON
 from proctor_service.api.rewards.examples import (
-    NDJSON,
-    RESULT_EXAMPLE,
     Answers,
     answers,
     body_of,
@@ -19,29 +17,6 @@ from proctor_service.api.rewards.examples import (
 
 Docs = dict[str, Any]
 
-SANDBOX_ID = "sb_1f0cb3c1d0a94b5c8e2f7a6d5b4c3e2a"
-SANDBOX: Mapping[str, Any] = {
-    "id": SANDBOX_ID,
-    "status": "running",
-    "tags": ["wandb-run:17", "env:code"],
-    "backend": "local",
-    "created_at": "2025-11-20T10:00:00.000000+00:00",
-    "expires_at": "2025-11-20T10:10:00.000000+00:00",
-    "exec_stats": {"total": 3, "successes": 2, "failures": 1, "errors": 0},
-    "message": "",
-}
-EXECUTED: Mapping[str, Any] = {
-    "exit_code": 0,
-    "stdout": "42\n",
-    "stderr": "",
-    "ending": "exited",
-    "truncated": False,
-    "usage": RESULT_EXAMPLE["usage"],
-}
-ORDER = {"tags": ["wandb-run:17", "env:code"], "ttl_seconds": 600, "files": {"data/n.txt": "42"}}
-EXEC = {"command": ["cat", "data/n.txt"], "timeout_seconds": 10}
-GRADE = {"grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]}}
-STOPPED = {"stopped": 1}
 BYTES = {"schema": {"type": "string", "format": "binary"}, "example": "42\n"}
 KEY = {
     "name": "Idempotency-Key",
@@ -58,36 +33,36 @@ def create() -> Docs:
     return {
         "status_code": 201,
         "response_model": wire.Sandbox,
-        "responses": _answer(SANDBOX, 201) | problems(401, 410, 413, 422, 429, 500, 503),
-        "openapi_extra": body_of(wire.SandboxRequest, ORDER) | {"parameters": [KEY]},
+        "responses": answers(wire.Sandbox, 401, 410, 413, 422, 429, 500, 503, success=201),
+        "openapi_extra": body_of(wire.SandboxRequest) | {"parameters": [KEY]},
     }
 
 
 def listing() -> Docs:
     """GET /sandboxes."""
-    example = {"sandboxes": [SANDBOX]}
-    return {"response_model": wire.SandboxList, "responses": answers(example, 401, 422)}
+    return {"response_model": wire.SandboxList, "responses": answers(wire.SandboxList, 401, 422)}
 
 
 def get() -> Docs:
     """GET /sandboxes/{id}."""
-    return {"response_model": wire.Sandbox, "responses": answers(SANDBOX, 401, 404, 422, 500)}
+    found = answers(wire.Sandbox, 401, 404, 422, 500)
+    return {"response_model": wire.Sandbox, "responses": found}
 
 
 def stop() -> Docs:
     """DELETE /sandboxes/{id}."""
-    found = answers(STOPPED, *OF_A_SANDBOX, 422)
+    found = answers(wire.StopResponse, *OF_A_SANDBOX, 422)
     return {"response_model": wire.StopResponse, "responses": found}
 
 
 def stop_tagged() -> Docs:
     """DELETE /sandboxes."""
-    return {"response_model": wire.StopResponse, "responses": answers(STOPPED, 401, 422)}
+    return {"response_model": wire.StopResponse, "responses": answers(wire.StopResponse, 401, 422)}
 
 
 def execute() -> Docs:
     """POST /sandboxes/{id}/exec."""
-    found = answers(EXECUTED, *OF_A_SANDBOX, 413, 422, 429, 503)
+    found = answers(wire.ExecResult, *OF_A_SANDBOX, 413, 422, 429, 503)
     found[200]["content"][NDJSON] = {
         "schema": {"type": "string"},
         "example": '{"stdout":"4"}\n{"stdout":"2\\n"}\n{"result":{"exit_code":0,"stdout":"42\\n"}}\n',
@@ -95,7 +70,7 @@ def execute() -> Docs:
     return {
         "response_model": wire.ExecResult,
         "responses": found,
-        "openapi_extra": body_of(wire.ExecRequest, EXEC),
+        "openapi_extra": body_of(wire.ExecRequest),
     }
 
 
@@ -119,10 +94,6 @@ def grade() -> Docs:
     """POST /sandboxes/{id}/grade."""
     return {
         "response_model": wire.Result,
-        "responses": answers(RESULT_EXAMPLE, *OF_A_SANDBOX, 413, 422, 429, 503),
-        "openapi_extra": body_of(wire.GradeRequest, GRADE),
+        "responses": answers(wire.Result, *OF_A_SANDBOX, 413, 422, 429, 503),
+        "openapi_extra": body_of(wire.GradeRequest),
     }
-
-
-def _answer(example: Mapping[str, Any], status: int) -> Answers:
-    return {status: {"content": {"application/json": {"example": example}}}}

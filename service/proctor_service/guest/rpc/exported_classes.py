@@ -15,7 +15,7 @@ from typing import Any
 
 from ...codec.introspection import class_members, class_mro, class_name, derives
 from ...codec.limits import Malformed
-from .importable_names import find_standard_class, standard_class
+from .references import find_standard_class, standard_class
 
 _type, _str = type, str
 _bases = type.__dict__["__bases__"].__get__

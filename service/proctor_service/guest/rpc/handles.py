@@ -11,6 +11,7 @@ import collections
 from typing import Any
 
 from .exported_classes import REFERENCE
+from .object_operations import forwarders
 from .references import Reference
 
 _words = str.split
@@ -64,6 +65,22 @@ def is_dunder(name: str) -> bool:
     return name[:2] == "__" and name[-2:] == "__"
 
 
+def _ask(operation: str, handle: Any, *operands: Any) -> Any:
+    return tests_of(handle).ask(operation, reference_of(handle), *operands)
+
+
+def _leave(operation: str, handle: Any, cls: Any, error: Any) -> Any:
+    return tests_of(handle).leave(operation, handle, cls, error)
+
+
+def _exactly(kind: Any, operation: str) -> Any:
+    """Make the method for a conversion, which must return exactly the type ``kind``."""
+    return lambda self, *operands: tests_of(self).exact(self, kind, operation, *operands)
+
+
+_FORWARDERS: dict[str, Any] = dict(forwarders(_ask, _leave))
+
+
 class Handle:
     """Local object that stands for an object of the submission."""
 
@@ -98,32 +115,13 @@ class Handle:
             tests.refuse(self, "has a truth of its own")
         return True
 
-    def __str__(self) -> str:
-        return str(tests_of(self).exact(self, str, "str"))
-
-    def __repr__(self) -> str:
-        return str(tests_of(self).exact(self, str, "repr"))
-
-    def __format__(self, form: str) -> str:
-        return str(tests_of(self).exact(self, str, "format", form))
-
-    def __int__(self) -> int:
-        return int(tests_of(self).exact(self, int, "int"))
-
-    def __float__(self) -> float:
-        return float(tests_of(self).exact(self, float, "float"))
-
-    def __enter__(self) -> Any:
-        return tests_of(self).ask("enter", reference_of(self))
-
-    def __exit__(self, cls: Any, error: Any, trace: Any) -> Any:
-        return tests_of(self).leave("exit", self, cls, error)
-
-    async def __aenter__(self) -> Any:
-        return tests_of(self).ask("aenter", reference_of(self))
-
-    async def __aexit__(self, cls: Any, error: Any, trace: Any) -> Any:
-        return tests_of(self).leave("aexit", self, cls, error)
+    __str__ = _exactly(str, "str")
+    __repr__ = _exactly(str, "repr")
+    __format__ = _exactly(str, "format")
+    __int__ = _exactly(int, "int")
+    __float__ = _exactly(float, "float")
+    __enter__, __exit__ = _FORWARDERS["__enter__"], _FORWARDERS["__exit__"]
+    __aenter__, __aexit__ = _FORWARDERS["__aenter__"], _FORWARDERS["__aexit__"]
 
 
 reference_of = vars(Handle)["__proctor_reference__"].__get__
@@ -135,8 +133,7 @@ class CallableHandle(Handle):
 
     __slots__ = ()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return tests_of(self).ask("call", reference_of(self), args, tuple(kwargs.items()))
+    __call__ = _FORWARDERS["__call__"]
 
 
 class ClassHandle(CallableHandle):
@@ -172,11 +169,7 @@ class IteratorHandle(Handle):
 
     __slots__ = ()
 
-    def __iter__(self) -> Any:
-        return tests_of(self).ask("iter", reference_of(self))
-
-    def __next__(self) -> Any:
-        return tests_of(self).ask("next", reference_of(self))
+    __iter__, __next__ = _FORWARDERS["__iter__"], _FORWARDERS["__next__"]
 
 
 class OwnHandle(IteratorHandle):
@@ -184,17 +177,9 @@ class OwnHandle(IteratorHandle):
 
     __slots__ = ()
 
-    def __len__(self) -> int:
-        return int(tests_of(self).exact(self, int, "len"))
-
-    def __getitem__(self, key: Any) -> Any:
-        return tests_of(self).ask("getitem", reference_of(self), key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        tests_of(self).ask("setitem", reference_of(self), key, value)
-
-    def __delitem__(self, key: Any) -> None:
-        tests_of(self).ask("delitem", reference_of(self), key)
+    __len__ = _exactly(int, "len")
+    __getitem__ = _FORWARDERS["__getitem__"]
+    __setitem__, __delitem__ = _FORWARDERS["__setitem__"], _FORWARDERS["__delitem__"]
 
 
 class OwnCallableHandle(OwnHandle, CallableHandle):

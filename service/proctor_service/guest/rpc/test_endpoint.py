@@ -7,7 +7,7 @@ from typing import Any
 from ...codec.limits import NO_BASE, Malformed
 from . import handles, test_objects
 from .connection import Gone, Unusable
-from .endpoint import ClassInfo, Endpoint, find_exception, kind_and_number
+from .endpoint import KINDS, ClassInfo, Endpoint, find_exception, kind_and_number
 from .exported_classes import (
     ALL_CONTROL,
     NAMES,
@@ -19,9 +19,7 @@ from .exported_classes import (
     names_of,
 )
 from .handles import Handle, Refused, data_names, reference_of
-from .importable_names import find_standard_class
-from .iterators import KINDS
-from .references import Reference
+from .references import Reference, find_standard_class
 from .test_objects import is_telling
 
 _PREPARATIONS = frozenset(["imports", "define"])

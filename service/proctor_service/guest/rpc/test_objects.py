@@ -11,10 +11,10 @@ import types
 from typing import Any
 
 from ...codec.introspection import class_mro, class_name, derives
+from .endpoint import ITERATOR_KINDS
 from .exported_classes import control_names
 from .handles import Refused
-from .importable_names import importable_name
-from .iterators import ITERATOR_KINDS
+from .references import importable_name
 
 _words = str.split
 

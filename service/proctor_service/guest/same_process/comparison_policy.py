@@ -16,7 +16,7 @@ import random
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ..origins import Origins
@@ -28,6 +28,8 @@ _SAYS_EQUAL = {"Eq": True, "In": True, "NotEq": False, "NotIn": False}
 _LEAVES = frozenset([int, float, str, bool, type(None), bytes, complex])
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)
 _PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+_COMPARING = ("__eq__", "__lt__", "__gt__", "__contains__")
+_SUBTRACTING = ("__sub__", "__rsub__", "__abs__")
 _ARRAY_PROTOCOLS = ("__array_function__", "__array_ufunc__")
 _STEPS = (-(10**6), -3, 2, 10**6)
 _MOST_NODES = 20_000
@@ -45,21 +47,19 @@ _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 class Comparing:
     """Operations of instrumented test code: comparisons and assertions.
 
-    `tell` is called when an object is caught. `mocks`: the tests use unittest.mock, so mock objects
-    may equal anything. `failures` counts failed assertions, even if the submission catches their
-    exceptions.
+    `tell` is called when an object is caught. `texts` of the tests: if these use unittest.mock, mock
+    objects may equal anything. `failures` counts failed assertions, even if the submission catches
+    their exceptions.
     """
 
     # Slots prevent instance attributes that would shadow the methods.
     __slots__ = ("_mark", "_mocks", "_numpy", "_origins", "_tell", "failures")
 
-    def __init__(
-        self, tell: Callable[[], None], origins: Origins, *, mocks: bool, numpy: bool
-    ) -> None:
+    def __init__(self, tell: Callable[[], None], origins: Origins, texts: Collection[str]) -> None:
         self._tell = tell
         self._origins = origins
-        self._mocks = mocks
-        self._numpy = numpy
+        self._mocks = speak_of("mock", texts)
+        self._numpy = speak_of("numpy", texts)
         self._mark = f"comparing {_random.getrandbits(64)}"
         self.failures = 0
 
@@ -161,7 +161,7 @@ class Comparing:
         if type(left) in _LEAVES and type(right) in _LEAVES:
             return result
         for number, other, from_right in ((right, left, False), (left, right, True)):
-            if type(number) in (int, float) and self._is_odd(other):
+            if type(number) in (int, float) and self._is_foreign(other, names=_SUBTRACTING):
                 distance = _distance(result)
                 elsewhere = [(other, number + step, from_right) for step in _STEPS]
                 if distance is not None and all(
@@ -174,7 +174,7 @@ class Comparing:
         """Test the objects in two equal values. Raises AssertionError if an object is caught."""
         for value, against in ((one, other), (other, one)):
             things = self._suspects(value)
-            if _is_approximation(against) and self._is_odd(value):
+            if _is_approximation(against) and self._is_foreign(value, names=_SUBTRACTING):
                 things = iter([value])
             for thing in things:
                 if _lies(thing, against if thing is value else None):
@@ -201,18 +201,12 @@ class Comparing:
                     yield thing
             todo += _parts(thing)
 
-    def _is_foreign(self, *things: Any) -> bool:
-        """Tell whether any of the objects compares by the submission's code."""
+    def _is_foreign(self, *things: Any, names: Sequence[str] = _COMPARING) -> bool:
+        """Tell whether any of the objects has one of these methods from the submission's code."""
         return any(
             type(each) in _PROXIES or self._is_foreign_method(type(each), name)
             for each in things
-            for name in ("__eq__", "__lt__", "__gt__", "__contains__")
-        )
-
-    def _is_odd(self, thing: Any) -> bool:
-        names = ("__sub__", "__rsub__", "__abs__")
-        return type(thing) in _PROXIES or any(
-            self._is_foreign_method(type(thing), name) for name in names
+            for name in names
         )
 
     def _is_foreign_method(self, cls: type, name: str) -> bool:
@@ -225,6 +219,11 @@ class Comparing:
             return not self._origins.trusted(found)
         builtin = (types.WrapperDescriptorType, types.MethodDescriptorType, type(None))
         return not isinstance(found, builtin)
+
+
+def speak_of(word: str, texts: Collection[str]) -> bool:
+    """Tell whether a word occurs in any of the texts."""
+    return any(word in text for text in texts)
 
 
 def _parts(thing: Any) -> list[Any]:

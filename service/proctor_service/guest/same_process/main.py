@@ -72,10 +72,7 @@ class _Tests:
             self._writable,
             (globals(), *map(vars, modules)),
         )
-        self._guard = comparison_policy.Comparing(
-            lambda: say("lied"), self._origins, mocks=test_files.speak_of("mock", texts),
-            numpy=test_files.speak_of("numpy", texts),
-        )  # fmt: skip
+        self._guard = comparison_policy.Comparing(lambda: say("lied"), self._origins, texts)
         compiled = test_code.compile_tests(setup, tests, self._guard)
         self._setup, *self._tests = compiled
         for each in compiled:
@@ -87,9 +84,8 @@ class _Tests:
             {name for each in compiled for name in each.imports}, {"solution"}
         )
         test_code.check_imports(compiled)
-        if (
-            test_files.speak_of("unittest", texts) or "unittest" in sys.modules
-        ):  # importing pytest loads unittest
+        # Importing pytest loads unittest.
+        if comparison_policy.speak_of("unittest", texts) or "unittest" in sys.modules:
             import unittest.mock
 
             self._guard.into_unittest(unittest.TestCase)
@@ -102,7 +98,7 @@ class _Tests:
             unittest_runs.Cases,
             origins.Origins,
         )
-        patching = test_files.speak_of("patch", texts)
+        patching = comparison_policy.speak_of("patch", texts)
         self._original = tamper_check.Original(ours, libraries, self._origins, patching)
 
     def _defines(self, cls: type) -> bool:

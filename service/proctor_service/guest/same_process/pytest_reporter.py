@@ -33,15 +33,17 @@ def _is_test(name: str) -> bool:
     return name.startswith("test_") or name.endswith("_test.py")
 
 
-# Hooks for pytest.hookimpl, which is applied after the import of pytest.
-_WRAPPERS = (
-    "pytest_make_collect_report",
-    "pytest_runtest_setup",
-    "pytest_runtest_call",
-    "pytest_runtest_teardown",
-)
-_FIRST = ("pytest_collection", "pytest_pyfunc_call")
-_LAST = ("pytest_collection_finish",)
+# Options of hooks for pytest.hookimpl, which is applied after the import of pytest.
+_WRAPPER = {"hookwrapper": True, "tryfirst": True}
+_HOOKS = {
+    "pytest_make_collect_report": _WRAPPER,
+    "pytest_runtest_setup": _WRAPPER,
+    "pytest_runtest_call": _WRAPPER,
+    "pytest_runtest_teardown": _WRAPPER,
+    "pytest_collection": {"tryfirst": True},
+    "pytest_pyfunc_call": {"tryfirst": True},
+    "pytest_collection_finish": {"trylast": True},
+}
 
 
 def make_reporter(*given: Any) -> Any:
@@ -50,13 +52,8 @@ def make_reporter(*given: Any) -> Any:
 
     hook: Any = pytest.hookimpl
     kind: Any = _Reporter
-    for names, options in (
-        (_WRAPPERS, {"hookwrapper": True, "tryfirst": True}),
-        (_FIRST, {"tryfirst": True}),
-        (_LAST, {"trylast": True}),
-    ):
-        for name in names:
-            hook(**options)(vars(_Reporter)[name])
+    for name, options in _HOOKS.items():
+        hook(**options)(vars(_Reporter)[name])
     return kind(*given, pytest)
 
 
@@ -89,7 +86,7 @@ class _Reporter:
         # Runs after pytest's own replacements and before the grader's first conftest.
         ours = (_Reporter, test_files.Files, tamper_check.Original, comparison_policy.Comparing)
         libraries = self.files.import_libraries()
-        patching = test_files.speak_of("patch", self.tests.values())
+        patching = comparison_policy.speak_of("patch", self.tests.values())
         self.original = tamper_check.Original(ours, libraries, self.whose, patching)
         self.began = True
         self.begin()

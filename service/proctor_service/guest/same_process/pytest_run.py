@@ -53,12 +53,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
         os.path.dirname(directory) + "/",
         (globals(), vars(comparison_policy), vars(test_files), vars(unittest_runs)),
     )
-    protect_skips = comparison_policy.Comparing(
-        lambda: say("lied"),
-        whose,
-        mocks=test_files.speak_of("mock", tests.values()),
-        numpy=test_files.speak_of("numpy", tests.values()),
-    )
+    protect_skips = comparison_policy.Comparing(lambda: say("lied"), whose, tests.values())
     files = test_files.Files(tests, directory, rewriter.rewrite_asserts, protect_skips)
     broken = files.broken(files_to_collect(tests))
     if broken is not None:

@@ -210,11 +210,6 @@ def import_libraries(names: Iterable[str], own: Iterable[str]) -> list[types.Mod
     return found
 
 
-def speak_of(word: str, texts: Iterable[str]) -> bool:
-    """Tell whether a word occurs in any of the texts."""
-    return any(word in text for text in texts)
-
-
 def note(code: types.CodeType, parts: set[int]) -> None:
     """Add the ids of a code object and of all nested code objects."""
     parts.add(id(code))

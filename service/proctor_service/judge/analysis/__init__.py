@@ -6,12 +6,11 @@ The analysis reads only the tests, the setup and `entry_point`, before a submiss
     names.py      resolve names: find the submission's names, and the classes among them
     values.py     trace the expressions that hold objects made from the submission's classes
     needs.py      decide whether the tests must share the submission's process, and give the reason
-    modules.py    classify the modules that tests import
-    exposure.py   find comparisons in which one operand could change a variable of the other
     calls.py      plan calls, and hold the variables of the tests meanwhile
     formulas.py   compile conditions on the results of calls
     literals.py   evaluate constant expressions, within bounds
     plan.py       express tests as calls and formulas over their results (the level `calls`)
-    rewrite.py    rewrite test code for the test sandbox (the level `values`)
+    rewrite.py    rewrite test code for the test sandbox (the level `values`); find comparisons in
+                  which one operand could change a variable of the other
     levels.py     combine all steps: `analyse(grader)`
 """

@@ -17,12 +17,7 @@ from typing import Any
 from proctor_service.codec.tables import fill_set
 from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import Calls, is_mutable
-from proctor_service.judge.analysis.literals import (
-    TYPES,
-    NotConstant,
-    NotPlannable,
-    why_costly,
-)
+from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable, why_costly
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),

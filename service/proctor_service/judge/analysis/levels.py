@@ -7,8 +7,6 @@ shared   one sandbox: test code runs in the submission's process, as in plain Py
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,8 +21,6 @@ from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 from proctor_service.judge.analysis.values import Objects
 
 Level = Literal["calls", "values", "shared"]
-
-_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,41 +63,6 @@ class Analysis:
     rewritten: Rewritten | None = None
 
 
-class Analyser:
-    """Analyser of graders with a cache of recent analyses: a group shares its tests."""
-
-    def __init__(self, remembered: int = 2048) -> None:
-        self._remembered = remembered
-        self._known: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
-
-    def analyse(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-        """Return the analysis of a grader's tests; with `calls` false, skip the level `calls`.
-
-        Raises InvalidTask for broken tests.
-        """
-        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
-        known = self._known.get(key)
-        if known is not None:
-            self._known.move_to_end(key)
-            return known
-        known = analyse(grader, calls=calls)
-        if _suite_bytes(grader) <= _MAX_REMEMBERED_BYTES:
-            self._known[key] = known
-        if len(self._known) > self._remembered:
-            self._known.popitem(last=False)
-        return known
-
-    async def analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-        """Return the result of `analyse`; a thread analyses a large suite, for seconds perhaps."""
-        if _suite_bytes(grader) > _MAX_REMEMBERED_BYTES:
-            return await asyncio.to_thread(analyse, grader, calls=calls)
-        return self.analyse(grader, calls=calls)
-
-
-def _suite_bytes(grader: AssertsGrader) -> int:
-    return sum(map(len, grader.tests)) + len(grader.setup)
-
-
 def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     """Decide the level of a grader's tests; with `calls` false, skip the level `calls`.
 
@@ -113,16 +74,16 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
     if grader.integrity == "in_process":
         return Analysis("shared", "the grader asks for it", tests)
-    more = "a result that only numpy or an interpreter beside the tests can compare"
-    if calls:
-        try:
-            plan = plan_calls(suite, names)
-            return Analysis("calls", "calls and conditions on their results", tests, plan)
-        except NotPlannable as error:
-            more = str(error)
+    try:
+        plan = plan_calls(suite, names)
+        more = "a result that only numpy or an interpreter beside the tests can compare"
+    except NotPlannable as error:
+        plan, more = None, str(error)
+    if plan is not None and calls:
+        return Analysis("calls", "calls and conditions on their results", tests, plan)
     objects = Objects(suite, names)
     # Two sandboxes always suffice for a suite of calls, for any results.
-    reason = why_shared(suite, objects) if calls or not _is_plannable(suite, names) else None
+    reason = None if plan is not None else why_shared(suite, objects)
     if reason is None:
         try:
             return _with_values(suite, names, objects, tests, more)
@@ -131,14 +92,6 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("shared", reason, tests)
-
-
-def _is_plannable(suite: Suite, names: Names) -> bool:
-    try:
-        plan_calls(suite, names)
-    except NotPlannable:
-        return False
-    return True
 
 
 def _with_values(

@@ -131,9 +131,6 @@ class _Evaluator:
                 raise NotConstant("too large")
         return value
 
-    def _constant(self, node: ast.Constant) -> Any:
-        return node.value
-
     def _name(self, node: ast.Name) -> Any:
         if node.id in self._names:
             return self._names[node.id]
@@ -152,15 +149,6 @@ class _Evaluator:
                 items.append(self.value(node))
         return items
 
-    def _list(self, node: ast.List) -> Any:
-        return self._items(node.elts)
-
-    def _tuple(self, node: ast.Tuple) -> Any:
-        return tuple(self._items(node.elts))
-
-    def _set(self, node: ast.Set) -> Any:
-        return set(self._weighed(self._items(node.elts)))
-
     def _dict(self, node: ast.Dict) -> Any:
         found: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
@@ -169,9 +157,6 @@ class _Evaluator:
             else:
                 found[self.value(key)] = self.value(value)
         return found
-
-    def _unary(self, node: ast.UnaryOp) -> Any:
-        return _UNARY[type(node.op)](self.value(node.operand))
 
     def _binary(self, node: ast.BinOp) -> Any:
         left, right = self.value(node.left), self.value(node.right)
@@ -238,23 +223,21 @@ class _Evaluator:
         raise NotConstant("not a constant")
 
     def _subscript(self, node: ast.Subscript) -> Any:
-        return self.value(node.value)[self._index(node.slice)]
-
-    def _index(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Slice):
-            parts = (node.lower, node.upper, node.step)
-            return slice(*(None if part is None else self.value(part) for part in parts))
-        return self.value(node)
+        whole, index = self.value(node.value), node.slice
+        if isinstance(index, ast.Slice):
+            parts = (index.lower, index.upper, index.step)
+            return whole[slice(*(None if part is None else self.value(part) for part in parts))]
+        return whole[self.value(index)]
 
 
 _HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
-    ast.Constant: _Evaluator._constant,
+    ast.Constant: lambda evaluator, node: node.value,
     ast.Name: _Evaluator._name,
-    ast.List: _Evaluator._list,
-    ast.Tuple: _Evaluator._tuple,
-    ast.Set: _Evaluator._set,
+    ast.List: lambda evaluator, node: evaluator._items(node.elts),
+    ast.Tuple: lambda evaluator, node: tuple(evaluator._items(node.elts)),
+    ast.Set: lambda evaluator, node: set(evaluator._weighed(evaluator._items(node.elts))),
     ast.Dict: _Evaluator._dict,
-    ast.UnaryOp: _Evaluator._unary,
+    ast.UnaryOp: lambda evaluator, node: _UNARY[type(node.op)](evaluator.value(node.operand)),
     ast.BinOp: _Evaluator._binary,
     ast.Call: _Evaluator._call,
     ast.Attribute: _Evaluator._attribute,

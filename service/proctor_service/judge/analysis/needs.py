@@ -7,18 +7,10 @@ see the first reason found.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from proctor_service.judge.analysis.modules import (
-    HARMLESS,
-    REPLACEABLE,
-    STATEFUL,
-    dotted_name,
-    imported_module,
-    imported_names,
-    reasons_of_import,
-    reasons_of_module,
-)
+from proctor_service.guest.rpc import environment
+from proctor_service.judge.analysis.names import is_standard
 from proctor_service.judge.analysis.suite import Suite, is_name
 from proctor_service.judge.analysis.values import Objects
 
@@ -51,13 +43,58 @@ _ASSERTIONS = {
     "warns": "observes warnings",
     "deprecated_call": "observes warnings",
 }
+# Modules that need the submission's process, with the reason.
+_MODULES = {
+    **dict.fromkeys(_words("inspect dis abc ast symtable"), "inspects code with"),
+    **dict.fromkeys(_words("pickle copyreg marshal shelve"), "pickles with"),
+    **dict.fromkeys(_words("timeit doctest runpy code codeop"), "runs code with"),
+    **dict.fromkeys(_words("importlib pkgutil builtins"), "reaches modules through"),
+    **dict.fromkeys(
+        _words("tempfile pathlib shutil glob fileinput sqlite3 dbm zipfile tarfile gzip bz2"),
+        "uses files through",
+    ),
+    **dict.fromkeys(
+        _words("warnings logging locale signal gc weakref tracemalloc resource"),
+        "observes the process with",
+    ),
+    **dict.fromkeys(_words("subprocess multiprocessing socket"), "uses processes through"),
+    **dict.fromkeys(_words("socketserver http urllib selectors"), "uses the network through"),
+    **dict.fromkeys(_words("threading contextvars"), "shares threads through"),
+}
+# Names of these modules that do not touch the process or the file system.
+_HARMLESS = {
+    "os": _words("path sep linesep PathLike fspath extsep name"),
+    "os.path": _words(
+        "join basename dirname splitext split normpath sep commonprefix commonpath isabs relpath"
+    ),
+    "sys": _words("stdout stdin maxsize float_info version_info getsizeof version byteorder exit"),
+    "urllib": ["parse"],
+    "http": ["HTTPStatus"],
+    "threading": ["Thread"],
+}
+_STATEFUL = {  # names with state, of otherwise harmless modules
+    "random": ["setstate", "getstate"],
+    "contextlib": ["redirect_stderr", "chdir"],
+    "typing": ["get_type_hints"],
+    "io": ["open", "FileIO", "open_code"],
+    "asyncio": _words(
+        "Queue Event Lock Semaphore BoundedSemaphore Condition wait_for timeout Future "
+        "create_subprocess_exec create_subprocess_shell open_connection start_server"
+    ),
+    "time": ["tzset"],
+    "copy": ["replace"],
+}
+# Names whose replacement by tests the test sandbox forwards to the submission.
+_REPLACEABLE = {"sys.stdout", "sys.stdin"} | {
+    f"{module}.{name}" for module, (_, names) in environment.REPLACEABLE.items() for name in names
+}
 
 
 def why_shared(suite: Suite, objects: Objects) -> str | None:
     """Return the reason for which tests must run in the submission's process, or None."""
     labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
     implied = [ast.parse(statement) for statement in objects.names.imports]
-    modules = dict(imported_names([*suite.trees, *implied]))
+    modules = dict(_imported_names([*suite.trees, *implied]))
     for label, nodes in zip(labels, suite.nodes, strict=True):
         for node in nodes:
             for reason in _reasons(node, objects, modules):
@@ -81,7 +118,7 @@ def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterat
     elif isinstance(node, ast.Attribute):
         yield from _of_attribute(node, objects, modules)
     elif isinstance(node, ast.Import | ast.ImportFrom):
-        yield from reasons_of_import(node)
+        yield from _reasons_of_import(node)
     elif isinstance(node, ast.Name):
         yield from _of_name(node, objects, modules)
 
@@ -171,12 +208,13 @@ def _of_function(
         yield f"inspects an object: {name}"
     elif name == "issubclass" and any(map(objects.is_submission, node.args)):
         yield "inspects a class: issubclass"
-    elif name == "isinstance" and len(node.args) == 2 and _is_member(node.args[0], objects):
-        yield f"inspects a class: {_shown(node.args[0])}"
+    elif name == "isinstance" and len(node.args) == 2 and isinstance(node.args[0], ast.Attribute):
+        if objects.is_class(node.args[0].value):
+            yield f"inspects a class: {_shown(node.args[0])}"
     elif name == "__import__":
-        module = imported_module(node)
+        module = _imported_module(node)
         yield from (
-            ["imports a module by its name"] if module is None else reasons_of_module(module, None)
+            ["imports a module by its name"] if module is None else _reasons_of_module(module, None)
         )
     elif name in _RUNNING and not all(isinstance(each, ast.Constant) for each in node.args[:1]):
         yield f"runs text as code: {name}"
@@ -188,17 +226,17 @@ def _of_abstract_class(node: ast.Call, objects: Objects, modules: dict[str, str]
     if objects.kind(node.args[0]) or objects.is_submission(node.args[0]):
         for part in ast.walk(node.args[1]):
             name = (
-                dotted_name(part, modules) if isinstance(part, ast.Name | ast.Attribute) else None
+                _dotted_name(part, modules) if isinstance(part, ast.Name | ast.Attribute) else None
             )
             if name and name.rpartition(".")[0] in _ABSTRACT:
                 yield f"asks for an abstract class: {name}"
 
 
 def _of_patch(node: ast.Call, modules: dict[str, str]) -> Iterator[str]:
-    name = dotted_name(node.func, modules) or ""
+    name = _dotted_name(node.func, modules) or ""
     if name.startswith("unittest.mock.patch"):
         target = node.args[0] if node.args else None
-        known = isinstance(target, ast.Constant) and target.value in REPLACEABLE
+        known = isinstance(target, ast.Constant) and target.value in _REPLACEABLE
         if name != "unittest.mock.patch" or not known:
             yield "patches what the submission uses"
 
@@ -207,15 +245,15 @@ def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]
     special = node.attr.startswith("__") and node.attr.endswith("__")
     if special and (objects.is_submission(node.value) or objects.kind(node.value)):
         yield f"inspects what the submission defines: {node.attr}"
-    owner = dotted_name(node.value, modules)
+    owner = _dotted_name(node.value, modules)
     if owner is None:
         return
     if not isinstance(node.ctx, ast.Load):
-        if f"{owner}.{node.attr}" not in REPLACEABLE:
+        if f"{owner}.{node.attr}" not in _REPLACEABLE:
             yield f"replaces {owner}.{node.attr}"
-    elif owner in HARMLESS and node.attr not in HARMLESS[owner]:
+    elif owner in _HARMLESS and node.attr not in _HARMLESS[owner]:
         yield f"uses the process or its files: {owner}.{node.attr}"
-    elif node.attr in STATEFUL.get(owner, ()) and f"{owner}.{node.attr}" not in STATEFUL:
+    elif node.attr in _STATEFUL.get(owner, ()):
         yield f"uses what the two share: {owner}.{node.attr}"
 
 
@@ -223,10 +261,6 @@ def _of_name(node: ast.Name, objects: Objects, modules: dict[str, str]) -> Itera
     own = node.id in modules or objects.is_submission(node)
     if node.id in _BUILTINS and isinstance(node.ctx, ast.Load) and not own:
         yield _BUILTINS[node.id]
-
-
-def _is_member(node: ast.expr, objects: Objects) -> bool:
-    return isinstance(node, ast.Attribute) and objects.is_class(node.value)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -243,3 +277,70 @@ def _shown(node: ast.AST) -> str:
     except (ValueError, RecursionError):
         return "an expression"
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+# ---------------------------------------------------------------- modules
+
+
+def _imported_names(trees: Sequence[ast.Module]) -> Iterator[tuple[str, str]]:
+    """Yield the names that imports bind, with the imported name, as `np` and `numpy`."""
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    yield name, alias.name if alias.asname else name
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for alias in node.names:
+                    yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _reasons_of_import(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield reasons for which an import needs the submission's process."""
+    if isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        if node.level or module in ("solution", "__main__"):
+            yield "imports the submission"
+        elif any(alias.name == "*" for alias in node.names) and module in _HARMLESS:
+            yield f"uses the process or its files: {module}"
+        yield from _reasons_of_module(module, [alias.name for alias in node.names])
+    else:
+        for alias in node.names:
+            yield from _reasons_of_module(alias.name, None)
+
+
+def _reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
+    """Yield reasons for which a module, or these names of a module, need the same process."""
+    top = module.partition(".")[0]
+    if not is_standard(module):
+        yield f"imports {module}"
+    elif module in _HARMLESS or top in _HARMLESS:
+        allowed = _HARMLESS.get(module, _HARMLESS.get(top, []))
+        if names is not None and any(name not in allowed for name in names):
+            if not (top == "urllib" and module == "urllib.parse"):
+                yield f"uses the process or its files: {module}"
+        elif top in ("urllib", "http") and module not in ("urllib", "urllib.parse", "http"):
+            yield f"{_MODULES[top]} {module}"
+    elif top in _MODULES:
+        yield f"{_MODULES[top]} {module}"
+    for name in names or ():
+        if name in _STATEFUL.get(module, ()):
+            yield f"uses what the two share: {module}.{name}"
+
+
+def _dotted_name(node: ast.expr, modules: dict[str, str]) -> str | None:
+    """Return the module of an expression such as `np.random`, or None."""
+    if isinstance(node, ast.Name):
+        return modules.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = _dotted_name(node.value, modules)
+        return None if owner is None else f"{owner}.{node.attr}"
+    return _imported_module(node)
+
+
+def _imported_module(node: ast.expr) -> str | None:
+    """Return the module of `__import__("math")`, or None."""
+    match node:
+        case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str(module))]):
+            return module
+    return None

@@ -53,22 +53,18 @@ class Plan:
 
 def plan_calls(suite: Suite, names: Names) -> Plan:
     """Express a suite as calls and formulas. Raises NotPlannable."""
+    tests = []
     try:
-        return _plan(suite, names)
+        planner = _Planner(names)
+        planner.run(suite.setup.body, SourceText.of(suite.setup_text))
+        for test in suite.tests:
+            planner.checks, planner.calls.used = [], []
+            planner.run(test.tree.body, SourceText.of(test.text))
+            for step in test.run:
+                planner.run_step(step)
+            tests.append(PlannedTest(tuple(planner.checks), tuple(planner.calls.used)))
     except NotConstant as error:
         raise NotPlannable(str(error)) from None
-
-
-def _plan(suite: Suite, names: Names) -> Plan:
-    planner = _Planner(suite, names)
-    planner.run(suite.setup.body, SourceText.of(suite.setup_text))
-    tests = []
-    for test in suite.tests:
-        planner.begin_test()
-        planner.run(test.tree.body, SourceText.of(test.text))
-        for step in test.run:
-            planner.run_step(step)
-        tests.append(planner.end_test())
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
     imports = (*names.imports, *planner.imports)
@@ -77,20 +73,14 @@ def _plan(suite: Suite, names: Names) -> Plan:
 
 
 class _Planner:
-    def __init__(self, suite: Suite, names: Names) -> None:
+    def __init__(self, names: Names) -> None:
         self.calls = Calls(names)
         self.imports: list[str] = []
-        self._checks: list[Check] = []
+        self.checks: list[Check] = []
         self._source = SourceText(())
         self._defined_in: dict[int, SourceText] = {}
         for statement in names.imports:
             self._import(ast.parse(statement).body[0], note=False)
-
-    def begin_test(self) -> None:
-        self._checks, self.calls.used = [], []
-
-    def end_test(self) -> PlannedTest:
-        return PlannedTest(tuple(self._checks), tuple(self.calls.used))
 
     def run(self, body: Sequence[ast.stmt], source: SourceText) -> None:
         outer, self._source = self._source, source
@@ -134,15 +124,11 @@ class _Planner:
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one], keywords=[])) if (
                 name == "check" and name in self.calls.scope.functions
             ):
-                self._call_check(name, one)
+                if not isinstance(one, ast.Name) or one.id not in self.calls.names.submission:
+                    raise NotPlannable("check of something else")
+                self.run_step(("check", name, one.id))
             case _:
                 raise NotPlannable(type(node).__name__)
-
-    def _call_check(self, name: str, argument: ast.expr) -> None:
-        """Plan the statement `check(f)` of the tests."""
-        if not isinstance(argument, ast.Name) or argument.id not in self.calls.names.submission:
-            raise NotPlannable("check of something else")
-        self.run_step(("check", name, argument.id))
 
     def _assign(self, name: str, value: ast.expr) -> None:
         if isinstance(value, ast.Lambda):
@@ -205,7 +191,7 @@ class _Planner:
         check = self._simple_check(node, passed) or self._formula_check(node, passed)
         for variable in passed:
             variable.passed = True
-        self._checks.append(check)
+        self.checks.append(check)
 
     def _simple_check(self, node: ast.expr, passed: list[Variable]) -> Check | None:
         """Return the check of a call, alone or against a literal; None for other conditions."""

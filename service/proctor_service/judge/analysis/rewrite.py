@@ -8,14 +8,18 @@ expressions. The test sandbox gives test code one object, `__proctor__`:
     compare(op, hold(), a, b)   comparison or sum: `b` sees the arguments of `a` as before the call
     apply(g, copies, hold(), a, b)   the same for arguments of assertEqual, `zip`, `math.isclose`
     expecting("SystemExit")  only inside this block may the submission raise the exception
+
+The submission may change a container argument. In `f(xs) == sorted(xs)` the right operand must see
+`xs` as before the call; otherwise a submission that empties its argument passes with an empty list.
+The rewriter marks such expressions as exposed.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from proctor_service.judge.analysis.exposure import is_exposed, may_reach, takes_copies
 from proctor_service.judge.analysis.literals import NotConstant, evaluate
 from proctor_service.judge.analysis.suite import Suite
 from proctor_service.judge.analysis.values import DATA_ATTRIBUTES, Objects
@@ -30,6 +34,7 @@ _RAISES = frozenset(["assertRaises", "assertRaisesRegex", "raises"])
 _TAKES_AS_IT_IS = frozenset(
     ["isinstance", "type", "id", "print", "str", "repr", "format", "float", "int", "callable"]
 )
+_IDENTITY = frozenset(["assertIs", "assertIsNot"])
 _ASKED = ("value", "values", "iter", "ifs", "test", "operand")
 """Fields of nodes whose items or truth Python reads."""
 
@@ -88,7 +93,7 @@ def _hands_over(func: ast.expr, objects: Objects) -> bool:
         return False
     if isinstance(func, ast.Attribute) and func.attr.startswith("assert"):
         return False
-    return may_reach(func, objects)
+    return _may_reach(func, objects)
 
 
 def _may_tell(node: ast.Attribute | ast.Subscript) -> bool:
@@ -171,7 +176,7 @@ class _Rewriter(ast.NodeTransformer):
         own = [self._takes_own(node.func) and self._is_own(each) for each in node.args]
         expected = _names_of_control(node.args[0]) if self._is_raises(node) else []
         held = self._is_exposed_call(node)
-        copies = held and takes_copies(node.func, self._objects)
+        copies = held and _takes_copies(node.func, self._objects)
         self.generic_visit(node)
         node.args = [self._own(*each) for each in zip(node.args, own, strict=True)]
         if expected and len(node.args) > 1:
@@ -203,14 +208,14 @@ class _Rewriter(ast.NodeTransformer):
     def _is_exposed_call(self, node: ast.Call) -> bool:
         """Tell whether an argument passes the submission a variable that another argument reads."""
         func, objects = node.func, self._objects
-        if not (takes_copies(func, objects) or objects.is_own_function(func)):
+        if not (_takes_copies(func, objects) or objects.is_own_function(func)):
             return False
-        return is_exposed([*node.args, *(each.value for each in node.keywords)], objects)
+        return _is_exposed([*node.args, *(each.value for each in node.keywords)], objects)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         identity = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
         sides = [node.left, *node.comparators]
-        held = not identity and is_exposed(sides, self._objects)
+        held = not identity and _is_exposed(sides, self._objects)
         self.generic_visit(node)
         if not held:
             return node
@@ -220,7 +225,7 @@ class _Rewriter(ast.NodeTransformer):
         return _helper("compare", name, _helper("hold"), node.left, *node.comparators)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        held = is_exposed([node.left, node.right], self._objects)
+        held = _is_exposed([node.left, node.right], self._objects)
         self.generic_visit(node)
         if not held:
             return node
@@ -270,3 +275,60 @@ def _names_of_control(node: ast.expr) -> list[str]:
         if name in _CONTROL:
             found.append(name)
     return found
+
+
+# ---------------------------------------------------------------- exposed variables
+
+
+def _may_reach(func: ast.expr, objects: Objects) -> bool:
+    """Tell whether a call may run code of the submission: only built-ins and imports may not."""
+    if isinstance(func, ast.Name):
+        return not (objects.is_builtin(func) or objects.is_imported(func))
+    root = func
+    while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
+        if isinstance(root, ast.Call) and _may_reach(root.func, objects):
+            return True
+        root = root.func if isinstance(root, ast.Call) else root.value
+    if isinstance(root, ast.Name):
+        return not (objects.is_builtin(root) or objects.is_imported(root))
+    return not isinstance(root, ast.Constant | ast.JoinedStr)
+
+
+def _is_exposed(parts: Sequence[ast.expr], objects: Objects) -> bool:
+    """Tell whether a part passes the submission a variable that another part reads."""
+    read = [_names_in(part) for part in parts]
+    for place, part in enumerate(parts):
+        others: set[str] = set().union(*read[:place], *read[place + 1 :])
+        if others and not others.isdisjoint(_given_in(part, objects)):
+            return True
+    return False
+
+
+def _takes_copies(func: ast.expr, objects: Objects) -> bool:
+    """Tell whether a call compares values: a built-in, a library function, or an assertion."""
+    if isinstance(func, ast.Attribute) and func.attr.startswith("assert"):
+        return func.attr not in _IDENTITY
+    return not _may_reach(func, objects)
+
+
+def _given_in(part: ast.expr, objects: Objects) -> Iterator[str]:
+    """Yield the variables that an expression passes to calls that may run the submission."""
+    for node in ast.walk(part):
+        if isinstance(node, ast.Call) and _may_reach(node.func, objects):
+            for each in (*node.args, *(keyword.value for keyword in node.keywords)):
+                yield from _names_in(each)
+            yield from _given_before(node.func, objects)
+
+
+def _given_before(func: ast.expr, objects: Objects) -> Iterator[str]:
+    """Yield the variables used to make a method's object, as `xs` in `c = C(xs); c.run()`."""
+    while isinstance(func, ast.Attribute | ast.Subscript):
+        func = func.value
+        for source in objects.sources_of(func):
+            if isinstance(source, ast.Call) and _may_reach(source.func, objects):
+                for each in (*source.args, *(keyword.value for keyword in source.keywords)):
+                    yield from _names_in(each)
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}

@@ -133,9 +133,9 @@ def _run_steps(
     for node in tree.body:
         if isinstance(node, _FUNCTIONS):
             if node.name == "check" and "check" not in mentioned and "check" not in known:
-                if _takes_one(node):
+                if _takes(node, 1):
                     yield ("check", "check", entry_point or "")
-            elif node.name.startswith("test") and node.name not in mentioned and _takes_none(node):
+            elif node.name.startswith("test") and node.name not in mentioned and _takes(node, 0):
                 yield ("function", node.name)
         elif isinstance(node, ast.ClassDef) and node.name not in mentioned and _is_case(node):
             cases.append(node.name)
@@ -151,21 +151,12 @@ def _is_case(node: ast.ClassDef) -> bool:
     )
 
 
-def _takes_one(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    required = len(positional) - len(arguments.defaults)
-    return bool(positional) and required <= 1 and not _needs_keywords(arguments)
-
-
-def _takes_none(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    arguments = node.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    return len(positional) == len(arguments.defaults) and not _needs_keywords(arguments)
-
-
-def _needs_keywords(arguments: ast.arguments) -> bool:
-    return any(default is None for default in arguments.kw_defaults)
+def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, count: int) -> bool:
+    """Tell whether a function can be called with `count` positional arguments."""
+    arguments = function.args
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    fits = most - len(arguments.defaults) <= count <= most
+    return fits and all(default is not None for default in arguments.kw_defaults)
 
 
 def is_name(node: ast.AST, name: str) -> bool:

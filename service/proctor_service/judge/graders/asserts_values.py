@@ -19,8 +19,6 @@ from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Rewritten
-from proctor_service.judge.frames import Raised, understand
-from proctor_service.judge.graders import answers
 from proctor_service.judge.run import (
     Run,
     begin,
@@ -31,6 +29,7 @@ from proctor_service.judge.run import (
     room_for,
 )
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.verdict import Raised, understand
 from proctor_service.sandbox.interface import Backend, Ended, Job, Sandbox
 
 log = logging.getLogger(__name__)
@@ -66,7 +65,7 @@ class _Reports:
     def problem(self, index: int) -> Raised | None:
         """Return the problem of a failed test; None for a passed test."""
         if index not in self.outcomes:
-            return answers.NOT_REACHED
+            return verdicts.NOT_REACHED
         outcome, text, more = self.outcomes[index]
         return None if outcome == "passed" else Raised(_verdict_of(outcome, more), text[:2000])
 
@@ -91,7 +90,7 @@ async def judge(
             submission_sandbox.hang_up()  # the program gets no further messages
             ended = await submission_sandbox.ended()
             finished = check_outcome(Run(lines, ended, submission_sandbox.id))
-            judgement = answers.conclude(finished, heard, [])
+            judgement = verdicts.conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
             tests_job = Job(_message(tests, grader), submission.limits, takes_turns=True)
@@ -157,13 +156,9 @@ def _check_task(reports: _Reports) -> None:
 
 
 def _conclude(
-    finished: Run,
-    tests_ended: Ended,
-    reports: _Reports,
-    grader: AssertsGrader,
-    tests: Rewritten,
+    finished: Run, tests_ended: Ended, reports: _Reports, grader: AssertsGrader, tests: Rewritten
 ) -> Judgement:
-    counted = answers.count_tests(
+    counted = verdicts.count_tests(
         (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
         for index, test in enumerate(grader.tests)
     )
@@ -177,7 +172,6 @@ def _conclude(
         total=counted.total,
         failures=counted.failures,
         message=text,
-        integrity="separated",
         hack_signals=("early_exit",) if verdict == "early_exit" else (),
         usage=finished.ended.usage + tests_ended.usage,
         **output,
@@ -187,12 +181,12 @@ def _conclude(
 def _verdict(
     finished: Run, tests_ended: Ended, reports: _Reports, first: Raised | None
 ) -> tuple[Verdict, str]:
-    limited = verdicts.of_limit(finished.ended)
+    limited = verdicts.LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     if not reports.done:
         # The tests did not finish: the submission is responsible for the resources they used.
-        limited = verdicts.of_limit(tests_ended)
+        limited = verdicts.LIMITS.get(tests_ended.ending)
         if limited is not None:
             return limited
         if finished.ended.ending != "killed":
@@ -204,7 +198,7 @@ def _verdict(
         raise JudgeFailed(f"the tests ended with no report: {how}")
     if first is None:
         return "passed", ""
-    if finished.ended.ending != "killed" and first.summary == answers.NOT_REACHED.summary:
+    if finished.ended.ending != "killed" and first.summary == verdicts.NOT_REACHED.summary:
         return verdicts.of_silence(finished.ended)
     return first.verdict, first.summary
 

@@ -11,12 +11,11 @@ import json
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
-from proctor_service.judge import compare
-from proctor_service.judge.frames import Raised, Said, understand
-from proctor_service.judge.graders.answers import NOT_REACHED, conclude
+from proctor_service.judge.graders.asserts_calls import shown
 from proctor_service.judge.json_answers import is_answer
 from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Backend
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
@@ -32,17 +31,13 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -
     job = python_message(submission, "calls", calls=calls, imports=[], plain_arrays=True)
     finished = await run(backend, job, submission.limits, state=submission.state)
     said = understand(finished.lines, len(calls))
-    return conclude(finished, said, await _tests(said, grader))
-
-
-async def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
-    """Return each case and its problem. Large results are compared in a thread."""
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
-        return _compared(said, grader)
-    return await asyncio.to_thread(_compared, said, grader)
+        return conclude(finished, said, _tests(said, grader))
+    return conclude(finished, said, await asyncio.to_thread(_tests, said, grader))
 
 
-def _compared(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
+def _tests(said: Said, grader: CallsGrader) -> list[tuple[str, Raised | None]]:
+    """Return each case and its problem; the problem of a passed case is None."""
     tests: list[tuple[str, Raised | None]] = []
     told = 0
     for index, case in enumerate(grader.cases):
@@ -64,7 +59,7 @@ def _problem(
         return None
     if not describe:
         return _NOT_DESCRIBED
-    text = f"{_shown(grader.entry_point, case)} returned {compare.shown(answer)}"
+    text = f"{_shown(grader.entry_point, case)} returned {shown(answer)}"
     if grader.reveal:
         text += f", and not {json.dumps(case.expected)[:300]}"
     return Raised("failed", text)

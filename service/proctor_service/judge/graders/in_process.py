@@ -16,9 +16,9 @@ from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrad
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import TestSource
-from proctor_service.judge.frames import FORGED, Raised, not_loaded
 from proctor_service.judge.run import Run, message, run
 from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.verdict import FORGED, Raised, not_loaded
 from proctor_service.sandbox.interface import Backend
 
 PATCHED = "harness_patched"
@@ -128,7 +128,9 @@ def _judgement(
         message=verdict[1],
         integrity="in_process",
         hack_signals=tuple(name for name, was in tried.items() if was),
-        unreported="" if whole or verdicts.of_limit(finished.ended) else finished.how_it_ended(),
+        unreported=""
+        if whole or verdicts.LIMITS.get(finished.ended.ending)
+        else finished.how_it_ended(),
         **shown,
     )
 
@@ -177,7 +179,7 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
 
 def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
     """Return the verdict if the outcomes of the tests do not count, else None."""
-    limited = verdicts.of_limit(finished.ended)
+    limited = verdicts.LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     if report.stopped is not None:

@@ -23,15 +23,14 @@ from proctor_client.wire import (
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
 from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.frames import understand
-from proctor_service.judge.graders import answers
-from proctor_service.judge.run import Run, message, python_message, run, with_files
+from proctor_service.judge.run import Run, message, python_message, run, text_of, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
+from proctor_service.judge.verdict import understand
 from proctor_service.sandbox.interface import Backend, Usage
 from proctor_service.settings.languages import Language
 
-NOT_STARTED = b'["not started"]'
+NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
@@ -64,16 +63,13 @@ class Program:
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
         finished = await run(backend, job, limits, keep_stdout_bytes, state, is_script)
-        if self.argv is not None and "/" not in self.argv[0] and _not_started(finished):
+        if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
         return finished
 
 
 async def judge_exec(
-    submission: Submission,
-    grader: ExecGrader,
-    backend: Backend,
-    languages: Mapping[str, Language],
+    submission: Submission, grader: ExecGrader, backend: Backend, languages: Mapping[str, Language]
 ) -> Judgement:
     """Judge a program by its exit: the program must reach its end, with code 0."""
     program = await prepare(submission, backend, languages)
@@ -82,32 +78,26 @@ async def judge_exec(
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
-    tried: tuple[str, ...] = ()
-    unreported = ""
+    evidence: dict[str, object] = {}
     if program.argv is None:
         said = understand(finished.lines)
         said.forged = said.forged or said.reached not in (None, end)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", "the program left before its end"
-        tried = answers.signals(said, verdict)
-        unreported = answers.unreported(finished, said)
+        evidence = verdicts.evidence(finished, said, verdict)
     judgement = finished.judgement(
         verdict,
-        unreported=unreported,
         passed=int(verdict == "passed"),
         total=1,
         message=text,
         integrity="in_process",
-        hack_signals=tried,
+        **evidence,
     )
     return replace(judgement, usage=program.compiling + judgement.usage)
 
 
 async def judge_stdio(
-    submission: Submission,
-    grader: StdioGrader,
-    backend: Backend,
-    languages: Mapping[str, Language],
+    submission: Submission, grader: StdioGrader, backend: Backend, languages: Mapping[str, Language]
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits.
 
@@ -127,7 +117,10 @@ async def judge_stdio(
         keep = max(_STDOUT_AT_LEAST, _STDOUT_TIMES * len(case.stdout.encode("utf-8", "replace")))
         finished = await program.run(backend, program.job(case.stdin), keep)
         usage = usage + finished.ended.usage
-        verdict, text = await _in_thread_if_long(finished, case, grader)
+        if len(finished.ended.stdout) <= _SHORT_BYTES:
+            verdict, text = _judge_case(finished, case, grader)
+        else:  # in a thread, so the event loop stays free
+            verdict, text = await asyncio.to_thread(_judge_case, finished, case, grader)
         wasted += finished.ended.usage.idle_seconds
         if verdict == "passed":
             passed += 1
@@ -160,11 +153,7 @@ async def judge_command(
     finished = await run(backend, job, limits, state=state, says_began=False)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
     return finished.judgement(
-        verdict,
-        passed=int(verdict == "passed"),
-        total=1,
-        message=text,
-        integrity="in_process",
+        verdict, passed=int(verdict == "passed"), total=1, message=text, integrity="in_process"
     )
 
 
@@ -180,9 +169,9 @@ async def prepare(
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
     compiled = await run(backend, job, submission.limits, state=submission.state)
-    if _not_started(compiled):
+    if NOT_STARTED in compiled.lines:
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
-    limited = verdicts.of_limit(compiled.ended)
+    limited = verdicts.LIMITS.get(compiled.ended.ending)
     if limited is not None:
         return compiled.judgement(limited[0], message=f"while compiling: {limited[1]}")
     try:
@@ -197,7 +186,7 @@ async def prepare(
         case ["compiled", 0, dict()]:
             return compiled.judgement("output_limit", message="what the compiler made is too large")
         case ["compiled", int(), dict()]:
-            text = verdicts.text_of(compiled.ended.stderr)
+            text = text_of(compiled.ended.stderr)
             return compiled.judgement("syntax_error", message=text[-4000:])
     verdict, text = verdicts.of_silence(compiled.ended)
     return compiled.judgement(verdict, message=f"while compiling: {text}")
@@ -207,7 +196,7 @@ def _ended_well(
     finished: Run, expected_code: int = 0, otherwise: Verdict = "runtime_error"
 ) -> tuple[Verdict, str]:
     """Return the verdict of a run; `otherwise` is the verdict for an unexpected exit code."""
-    limited = verdicts.of_limit(finished.ended)
+    limited = verdicts.LIMITS.get(finished.ended.ending)
     if limited is not None:
         return limited
     said = understand(finished.lines)
@@ -218,23 +207,9 @@ def _ended_well(
         return said.stopped.verdict, said.stopped.traceback or said.stopped.summary
     if code is None:
         return verdicts.of_silence(finished.ended)
-    if _not_started(finished):
+    if NOT_STARTED in finished.lines:
         return "runtime_error", "the command was not found"
     return otherwise, f"the program ended with code {code}"
-
-
-def _not_started(finished: Run) -> bool:
-    """Tell whether the runner reported a missing program; a started program cannot report this."""
-    return NOT_STARTED in finished.lines
-
-
-async def _in_thread_if_long(
-    finished: Run, case: StdioCase, grader: StdioGrader
-) -> tuple[Verdict, str]:
-    """Return the case's verdict. A thread compares long output, so the event loop stays free."""
-    if len(finished.ended.stdout) <= _SHORT_BYTES:
-        return _judge_case(finished, case, grader)
-    return await asyncio.to_thread(_judge_case, finished, case, grader)
 
 
 def _judge_case(finished: Run, case: StdioCase, grader: StdioGrader) -> tuple[Verdict, str]:
@@ -258,6 +233,6 @@ def _cut(finished: Run, submission: Submission, verdict: Verdict, text: str) -> 
     return finished.judgement(
         verdict,
         message=text,
-        stdout=verdicts.text_of(out[:room]),
+        stdout=text_of(out[:room]),
         truncated=finished.ended.truncated or len(out) > room,
     )

@@ -20,7 +20,6 @@ from typing import Any
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.linux import seccomp
-from proctor_service.sandbox.local import bundle
 from proctor_service.settings.languages import Language
 
 _MODULES = (
@@ -29,7 +28,7 @@ _MODULES = (
         f"sandbox/aviato/guest/{name}.py"
         for name in ("child", "clock", "processes", "supervisor", "workdir")
     ),
-    *(f"sandbox/linux/{name}.py" for name in ("kernel", "procfs", "turn_clock")),
+    *(f"sandbox/linux/{name}.py" for name in ("kernel", "procfs", "syscalls", "turn_clock")),
 )
 _TOOLS = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has several hundred
@@ -122,7 +121,7 @@ def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
         machine=report["machine"],
         root=report["root"],
         languages=tuple(n for n, one in languages.items() if all(map(found.get, one.needs))),
-        environment=bundle.environment(report["search_path"]),
+        environment=code_bundle.environment(report["search_path"]),
         code=json.dumps(config).encode() + b"\n" + code,
         tools=b"" if report["pytest"] else _tools(),
     )

@@ -22,38 +22,31 @@ import cwsandbox
 from proctor_service.errors import Failure, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import failure_of
 from proctor_service.sandbox.interface import Ended, Hear, Limits, Usage
-from proctor_service.sandbox.linux.exit_status import Evidence, classify
+from proctor_service.sandbox.linux.channel import Lines
+from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
 
-_UNSENT_BYTES = 1 << 20
-_UNREAD_LINES = 100_000  # the supervisor bounds their bytes
 _AT_ONCE_BYTES = 1 << 18
 _PIECE_BYTES = 48 << 10
 _FRAME_BYTES = 1 << 20  # a supervisor's frame holds the data of a single read, and is far smaller
 _NAMES = {"o": "stdout", "e": "stderr"}
 
 
-class Execution:
+class Execution(Lines):
     """Connection to a supervisor; create after the start of its command, and close after use."""
 
     def __init__(self, process: cwsandbox.Process, tell: Callable[[str], None]) -> None:
+        super().__init__()
         self._process = process
         self._tell = tell
-        self._loop = asyncio.get_running_loop()
         self._word = secrets.token_hex(16)
         self._limits: Limits | None = None
         self._hear: Hear | None = None
         self._rest = ""
         self._kept: dict[str, list[bytes]] = {"o": [], "e": []}
-        self._line = bytearray()
-        self._lines: deque[bytes] = deque()
-        self._over = False
         self._reported = False
         self._flooded = False
-        self._wanted: asyncio.Future[None] | None = None
         self._unsent: deque[tuple[memoryview, bool]] = deque()  # bool: raw data, not yet a frame
-        self._unsent_bytes = 0
         self._sending: asyncio.Task[None] | None = None
-        self._drained: asyncio.Future[None] | None = None
         self._goodbye: asyncio.Task[None] | None = None
         self._hello: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
@@ -121,31 +114,12 @@ class Execution:
         self._queue(memoryview(frame), False)
 
     def _queue(self, piece: memoryview, raw: bool) -> None:
-        if self._over:
+        if not self.open:
             return
         self._unsent.append((piece, raw))
         self._unsent_bytes += len(piece)
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
-
-    async def drain(self) -> None:
-        """Wait while the queue is long."""
-        await asyncio.sleep(0)
-        while self._unsent_bytes > _UNSENT_BYTES and not self._over:
-            self._drained = self._loop.create_future()
-            await self._drained
-
-    async def receive(self) -> bytes | None:
-        """Return the next line from the program's channel, or None after the last."""
-        while not self._lines:
-            if self._over:
-                return None
-            self._wanted = self._loop.create_future()
-            try:
-                await self._wanted
-            finally:
-                self._wanted = None
-        return self._lines.popleft()
 
     def said(self) -> bytes:
         """Return all data from the program's channel not yet received."""
@@ -165,11 +139,6 @@ class Execution:
     def begun(self) -> bool:
         """True if a program may have run."""
         return self._limits is not None
-
-    @property
-    def over(self) -> bool:
-        """True after the report arrived, or after the run failed."""
-        return self._over
 
     @property
     def reported(self) -> bool:
@@ -202,13 +171,11 @@ class Execution:
                     taken += len(piece)
                 await stdin.write(bytes(data))
                 self._unsent_bytes -= taken
-                if self._drained is not None and self._unsent_bytes <= _UNSENT_BYTES:
-                    _wake(self._drained)
+                self._wake()
         except cwsandbox.CWSandboxError:
             self._unsent.clear()  # the supervisor closed its end; the ending will show the reason
             self._unsent_bytes = 0
-            if self._drained is not None:
-                _wake(self._drained)
+            self._wake()
 
     async def _hang_up(self) -> None:
         """Close this side of the call first; otherwise the SDK would have to abort the call."""
@@ -237,21 +204,13 @@ class Execution:
             self._understand(frame[:1], binascii.a2b_base64(frame[1:]))
         if len(self._rest) > _FRAME_BYTES:
             raise ValueError("not a warden's frame")
-        if self._wanted is not None and self._lines:
-            _wake(self._wanted)
+        self._wake()
 
     def _understand(self, kind: str, data: bytes) -> None:
         if kind == "l":
             if self._flooded:
                 return
-            # Each byte is searched once and copied twice, for any length of line.
-            end, *others = data.split(b"\n")
-            self._line += end
-            if others:
-                self._lines.append(bytes(self._line))
-                self._line = bytearray(others.pop())
-                self._lines.extend(others)
-            if len(self._lines) > _UNREAD_LINES:
+            if not self._split(data):
                 self._flooded = True
                 self.send(b"f\n")
         elif kind in _NAMES:
@@ -266,30 +225,26 @@ class Execution:
         elif kind == "." and self._limits is not None:
             report = json.loads(data)
             if secrets.compare_digest(str(report.get("word")), self._word):
-                self._reported = not self._over
+                self._reported = self.open
                 self._goodbye = self._loop.create_task(self._hang_up())
                 self._set_result(_ended(report, self._limits, self._kept))
 
     def _set_result(self, ended: Ended) -> None:
-        if not self._over:
+        if self.open:
             self._ended.set_result(ended)
-            self._finish()
+            self.open = False
+            self._wake()
 
     def _fail(self, failure: Failure) -> None:
-        if self._over:
+        if not self.open:
             return
         self._tell(failure.message.partition(":")[0])
         for future in (self._hello, self._ended):
             if not future.done():
                 future.set_exception(failure)
                 future.exception()  # retrieved here, or asyncio would log a warning
-        self._finish()
-
-    def _finish(self) -> None:
-        self._over = True
-        for waiter in (self._wanted, self._drained):
-            if waiter is not None:
-                _wake(waiter)
+        self.open = False
+        self._wake()
 
 
 def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]]) -> Ended:
@@ -299,12 +254,10 @@ def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]])
         out_of_memory_kills=report["out_of_memory_kills"],
         cpu_seconds=report["cpu_seconds"],
     )
-    ending, code, number = classify(evidence, limits)
     stdout, stderr = b"".join(kept["o"]), b"".join(kept["e"])
-    return Ended(
-        ending=ending,
-        exit_code=code,
-        signal=number,
+    return ended_by(
+        evidence,
+        limits,
         stdout=stdout,
         stderr=stderr,
         truncated=report["stdout_bytes"] > len(stdout) or report["stderr_bytes"] > len(stderr),
@@ -316,8 +269,3 @@ def _ended(report: dict[str, Any], limits: Limits, kept: dict[str, list[bytes]])
             active_seconds=report["active_seconds"],
         ),
     )
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)

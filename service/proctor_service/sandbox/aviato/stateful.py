@@ -15,25 +15,22 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost, SandboxUnavailable
+from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.aviato.execution import Execution
-from proctor_service.sandbox.file_operations import check_file_operation
+from proctor_service.sandbox.file_operations import FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
-_LOOK_SECONDS = 20.0
 _KILL_SECONDS = 5.0
 _ERRAND_SECONDS = 60.0
 _UNTIMED_SECONDS = 1e8
 _MOST_ENVIRONMENT_BYTES = 1 << 16
-_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
-_ARCHIVE_BYTES = 16 << 20
 
 T = TypeVar("T")
 Open = Callable[[float | None], AbstractAsyncContextManager[Execution]]
 """Start a supervisor for a command with this timeout. Raises SandboxUnavailable."""
 
 
-class AviatoStatefulSandbox:
+class AviatoStatefulSandbox(FileOperations):
     """Implements `sandbox.interface.StatefulSandbox`."""
 
     def __init__(self, name: str, limits: Limits, flood_bytes: int, open_warden: Open) -> None:
@@ -71,29 +68,6 @@ class AviatoStatefulSandbox:
         kind = "argv" if command.code is None else "code"
         what: list[object] = list(command.argv) if command.code is None else [command.code]
         return await self._run(kind, what, command.stdin, limits, timeout, hear)
-
-    async def write_file(self, path: str, data: bytes) -> None:
-        """See `StatefulSandbox.write_file`."""
-        check_file_operation(await self._file_operation("write", [path], stdin=data))
-
-    async def read_file(self, path: str, max_bytes: int) -> bytes:
-        """See `StatefulSandbox.read_file`."""
-        ended = await self._file_operation("read", [path, max_bytes], max_bytes)
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
-        return ended.stdout
-
-    async def snapshot(self) -> bytes:
-        """See `StatefulSandbox.snapshot`."""
-        most = self._limits.disk_mb << 20
-        ended = await self._file_operation(
-            "save", [most], int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
-        )
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused("the sandbox's files do not fit an archive of their size")
-        return ended.stdout
 
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""

@@ -17,7 +17,9 @@ import os
 import signal
 from dataclasses import dataclass
 
-from proctor_service.sandbox.interface import Ending, Limits
+from proctor_service.sandbox.interface import Ended, Ending, Limits, Usage
+
+SHORT_OF_MEMORY = "its surroundings ran out of memory before it reached its own limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     if evidence.stopped_for in ("output_limit", "memory_limit"):
         return None
     if evidence.out_of_memory_kills and not evidence.at_memory_limit:
-        return "its surroundings ran out of memory before it reached its own limit"
+        return SHORT_OF_MEMORY
     status = evidence.status
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (
@@ -56,21 +58,30 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     return None
 
 
-def classify(evidence: Evidence, limits: Limits) -> tuple[Ending, int | None, int | None]:
-    """Return (ending, exit code or None, signal or None)."""
+def ended_by(
+    evidence: Evidence,
+    limits: Limits,
+    *,
+    stdout: bytes,
+    stderr: bytes,
+    truncated: bool,
+    usage: Usage,
+) -> Ended:
+    """Return the ending of a program by this evidence, with its output."""
     code = os.WEXITSTATUS(evidence.status) if os.WIFEXITED(evidence.status) else None
     number = os.WTERMSIG(evidence.status) if os.WIFSIGNALED(evidence.status) else None
+    ending: Ending = "exited" if number is None else "signalled"
     if evidence.stopped_for in ("output_limit", "memory_limit"):
-        return evidence.stopped_for, code, number
-    if evidence.out_of_memory_kills:
-        return "memory_limit", code, number
-    if evidence.cpu_seconds > limits.cpu_seconds or number == signal.SIGXCPU:
-        return "cpu_limit", code, number
-    if evidence.stopped_for is not None and not (
+        ending = evidence.stopped_for
+    elif evidence.out_of_memory_kills:
+        ending = "memory_limit"
+    elif evidence.cpu_seconds > limits.cpu_seconds or number == signal.SIGXCPU:
+        ending = "cpu_limit"
+    elif evidence.stopped_for is not None and not (
         evidence.stopped_for == "killed" and number != signal.SIGKILL
     ):
-        return evidence.stopped_for, code, number
-    return ("exited" if number is None else "signalled"), code, number
+        ending = evidence.stopped_for
+    return Ended(ending, code, number, stdout, stderr, truncated, usage)
 
 
 OVER = {

@@ -1,14 +1,15 @@
 """Linux system calls without a Python wrapper, called through ctypes.
 
-Runs in the fork server and in a sandbox before the submission starts: standard library only,
-without imports from the rest of the service, since the source is sent over a socket. The constants
-are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
+Runs in the fork server and in a sandbox before the submission starts: standard library only. The
+constants are those of the Linux ABI (see `man 2 clone`, `mount`, `mount_setattr`, `prctl`).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+
+from .syscalls import MACHINES, numbers
 
 NEWNS, NEWUTS, NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
 NEWUSER, NEWPID, NEWNET = 0x1000_0000, 0x2000_0000, 0x4000_0000
@@ -26,16 +27,20 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 _M_ARENA_MAX, _PTHREAD_ATTR_BYTES = -8, 64
 LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
-
-_NUMBERS = {
-    "x86_64": {"clone": 56, "pivot_root": 155, "capset": 126, "mount_setattr": 442},
-    "aarch64": {"clone": 220, "pivot_root": 41, "capset": 91, "mount_setattr": 442},
-}
+_MOUNT_SETATTR = 442  # on every architecture
 
 # PyDLL keeps the GIL: there is a single thread, and after a fork each touched page is copied.
 libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
-_number = _NUMBERS.get(os.uname().machine, _NUMBERS["x86_64"])
+
+
+def _numbers_of(*names: str) -> list[int]:
+    machine = os.uname().machine
+    table = numbers(machine if machine in MACHINES else "x86_64")
+    return [table[name] for name in names]
+
+
+_CLONE, _PIVOT_ROOT, _CAPSET = _numbers_of("clone", "pivot_root", "capset")
 
 
 def check(result: int, what: str) -> int:
@@ -53,9 +58,7 @@ def clone(flags: int) -> int:
     and copy a hundred pages; with a single thread these hooks are unnecessary. Modules with
     registered fork hooks are not notified (`script.prepare` seeds `random`).
     """
-    pid: int = libc.syscall(
-        _number["clone"], ctypes.c_ulong(flags | SIGCHLD), None, None, None, None
-    )
+    pid: int = libc.syscall(_CLONE, ctypes.c_ulong(flags | SIGCHLD), None, None, None, None)
     return check(pid, "clone")
 
 
@@ -89,7 +92,7 @@ def bind_read_only(source: str, target: str) -> None:
     mount(source, target, None, MS_BIND | MS_REC)
     wanted = _MountAttr(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
     result = libc.syscall(
-        _number["mount_setattr"],
+        _MOUNT_SETATTR,
         AT_FDCWD,
         target.encode(),
         AT_RECURSIVE,
@@ -104,7 +107,7 @@ def bind_read_only(source: str, target: str) -> None:
 def pivot_root(new_root: str) -> None:
     """Make `new_root` the root and detach the old root."""
     os.chdir(new_root)
-    check(libc.syscall(_number["pivot_root"], b".", b"."), "pivot_root")
+    check(libc.syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(libc.umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir("/")
 
@@ -129,7 +132,7 @@ def drop_capabilities() -> None:
     """Drop every capability of the calling process."""
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
     nothing = (ctypes.c_uint32 * 6)()
-    check(libc.syscall(_number["capset"], ctypes.byref(header), ctypes.byref(nothing)), "capset")
+    check(libc.syscall(_CAPSET, ctypes.byref(header), ctypes.byref(nothing)), "capset")
 
 
 class _FilterProgram(ctypes.Structure):

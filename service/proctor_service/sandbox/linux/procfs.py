@@ -8,12 +8,15 @@ for a core).
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CHUNK = 1 << 16
 _EXITING = 0x4  # PF_EXITING in a process' flags, see the kernel's sched.h
+_PENDING_FIELD = 28  # pending signals, counted from the state
+_PENDING_KILL = 1 << (signal.SIGKILL - 1)
 _LEAST_OF_MORE = 1 << 11  # a shorter piece is the last: the kernel returns about a page per read
 _MOST_BYTES = 1 << 20  # limit of `read`; see `pieces` for longer files
 
@@ -65,13 +68,24 @@ def pid_of(pidfd: int) -> int | None:
 
 
 def is_exiting(pidfd: int) -> bool:
-    """Return True if a pidfd's process is exiting or gone; False if the state is unknown."""
+    """Return True if a pidfd's process is exiting or gone; False if the state is unknown.
+
+    A process whose first thread alone has exited lives on in its other threads.
+    """
     for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
-            fields = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[6:7] if pid > 0 else []
-            return pid < 0 or (bool(fields) and int(fields[0]) & _EXITING != 0)
+            its_threads = threads(pid) if pid > 0 else []
+            return pid < 0 or (bool(its_threads) and all(_ends(pid, each) for each in its_threads))
     return False
+
+
+def _ends(pid: int, thread: int) -> bool:
+    """Return True if a thread is gone, exiting, or about to exit: a SIGKILL is pending."""
+    fields = read(f"/proc/{pid}/task/{thread}/stat").rpartition(b")")[2].split()
+    if len(fields) <= _PENDING_FIELD:
+        return True
+    return int(fields[6]) & _EXITING != 0 or int(fields[_PENDING_FIELD]) & _PENDING_KILL != 0
 
 
 def tree(pid: int) -> list[int]:
@@ -147,7 +161,7 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     smaps_rollup gives the exact sum, in which shared pages are divided among their holders. The
     cheap sum is final where smaps_rollup is unreadable.
     """
-    resident = sum(_resident_bytes(pid) for pid in pids)
+    resident = sum(resident_bytes(pid) for pid in pids)
     if resident <= limit_mb * (1 << 20):
         return False
     shares = [_proportional_bytes(pid) for pid in pids]
@@ -156,14 +170,31 @@ def exceeds_memory(pids: list[int], limit_mb: float) -> bool:
     return sum(share or 0 for share in shares) > limit_mb * (1 << 20)
 
 
-def _resident_bytes(pid: int) -> int:
-    words = read(f"/proc/{pid}/statm").split()
+def memory_directory(pid: int) -> str:
+    """Return the /proc directory that shows a process's memory.
+
+    Usually the process's own; a first thread that has exited shows no memory, and others may live.
+    """
+    own = f"/proc/{pid}"
+    if not _has_no_memory(own):
+        return own
+    others = (f"{own}/task/{thread}" for thread in threads(pid))
+    return next((each for each in others if not _has_no_memory(each)), own)
+
+
+def _has_no_memory(directory: str) -> bool:
+    return read(f"{directory}/statm").startswith(b"0 ")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process; 0 once the process is gone."""
+    words = read(f"{memory_directory(pid)}/statm").split()
     return int(words[1]) * _PAGE_BYTES if len(words) >= 2 else 0
 
 
 def _proportional_bytes(pid: int) -> int | None:
     """Return the proportional set size; None if unreadable, 0 once the process is gone."""
-    for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read(f"{memory_directory(pid)}/smaps_rollup").split(b"\n"):
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) << 10
-    return None if _resident_bytes(pid) else 0
+    return None if resident_bytes(pid) else 0

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import struct
 
-from proctor_service.sandbox.linux.syscalls import AARCH64, X86_64
+from proctor_service.sandbox.linux.syscalls import numbers as numbers_of
 
 # Each comment: the use in honest programs, and the bound on hostile programs.
 _ALLOWED = (
@@ -106,7 +106,7 @@ _REFUSED = (
 # Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset")
 
-_ARCHITECTURES = {"x86_64": (0xC000_003E, X86_64), "aarch64": (0xC000_00B7, AARCH64)}
+_ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT = 0x4000_0000
 _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW… flag of clone(2)
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
@@ -140,7 +140,7 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     their default buffer sizes, which the memory limit assumes. Raises KeyError for an architecture
     without a table.
     """
-    arch, numbers = _ARCHITECTURES[machine]
+    arch, numbers = _ARCHITECTURES[machine], numbers_of(machine)
     allowed = {name for group in _ALLOWED for name in group.split()}
     if not memory_is_counted:
         allowed -= {"memfd_create"}
@@ -176,7 +176,7 @@ def inner(machine: str) -> bytes:
 
     Short, because the kernel compiles the filter anew for every sandbox.
     """
-    _, numbers = _ARCHITECTURES[machine]
+    numbers = numbers_of(machine)
     code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
     code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES))
     code += _looked_at(numbers, "prctl", _none_of(_ARG0, _PRCTL_REFUSED))

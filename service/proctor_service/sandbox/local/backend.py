@@ -21,20 +21,20 @@ from dataclasses import replace
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
-from proctor_service.sandbox.local.available_memory import available_memory_mb
-from proctor_service.sandbox.local.cgroups import Groups
+from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.launch import Plan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.sandbox.local.slot import Slot
 from proctor_service.sandbox.local.spawn import Spawner
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
+from proctor_service.sandbox.memory_room import available_memory_mb
 from proctor_service.sandbox.open_files import raise_open_files
 
 _log = logging.getLogger(__name__)
 _START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
-_SURPLUS_SECONDS = 20.0
+_SURPLUS_SECONDS = 2.0
 _SWEEPS_PER_SECOND = 20
 _MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
 _SESSION_PROCESSES = 1  # the session process counts, too
@@ -105,10 +105,9 @@ class LocalBackend:
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
-        launch = self._plan.launch
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(more) as (slot, sandbox):
-            kept = LocalStatefulSandbox(sandbox, limits, self._monitor, launch.flood_bytes)
+            kept = LocalStatefulSandbox(sandbox, limits, self._monitor)
             self._kept[slot] = kept
             if len(self._slots) - len(self._kept) < self._plan.warm_slots:
                 self._add_slot()  # keeps the number of slots for evaluations
@@ -123,9 +122,7 @@ class LocalBackend:
     async def _borrow(self, limits: Limits) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
         slot = await self._take(limits)
         try:
-            if slot.group is not None:
-                slot.group.set_limits(limits.memory_mb, limits.processes)
-            sandbox = slot.lease()
+            sandbox = slot.lease(limits)
         except OSError as error:
             slot.close()
             raise SandboxUnavailable(f"limits cannot be set: {error}") from error
@@ -182,7 +179,9 @@ class LocalBackend:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             slot = self._pick(limits.disk_mb)
-            if slot is not None and await self._fit(slot, limits.disk_mb):
+            if slot is not None and (
+                slot.disk_mb == limits.disk_mb or await self._fit(slot, limits.disk_mb)
+            ):
                 return slot
             if self._closing:
                 raise SandboxUnavailable("the service is stopping")
@@ -194,13 +193,16 @@ class LocalBackend:
             await self._change(1.0)
 
     def _pick(self, disk_mb: int) -> Slot | None:
-        """Take a ready slot out of the pool, preferably with the right disk size."""
+        """Take a ready slot out of the pool, preferably with the right disk size.
+
+        The slot that became ready last comes first: the processor's caches still hold its pages.
+        """
         ready = [slot for slot in self._ready if slot.state == "ready"]
         fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
         self._ready = deque(ready)
         if not ready:
             return None
-        slot = (fitting or ready)[0]
+        slot = (fitting or ready)[-1]
         self._ready.remove(slot)
         return slot
 
@@ -210,8 +212,6 @@ class LocalBackend:
         The caller keeps the slot during the change. Back in the pool, a caller with another size
         could take the slot, and both callers would take the slot from each other forever.
         """
-        if slot.disk_mb == disk_mb:
-            return True
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._refitting[slot] = waiter
         slot.refit(disk_mb)
@@ -236,13 +236,12 @@ class LocalBackend:
             self._start_spawning()
             return
         self._made += 1
-        group = None if self._groups is None else self._groups.make(f"slot-{self._made}")
+        group = Group() if self._groups is None else self._groups.make(f"slot-{self._made}")
         try:
             slot = Slot(self._spawner, self._plan.launch, self._made, group, self._on_slot)
         except OSError as error:
             self._last_error = str(error)
-            if group is not None:
-                group.close()
+            group.close()
             return  # waiting callers try again
         self._slots.append(slot)
 
@@ -269,20 +268,19 @@ class LocalBackend:
         return self._stillborn >= _STILLBORN and lately
 
     def _on_slot(self, slot: Slot) -> None:
-        if slot.state in ("ready", "dead") and slot in self._refitting:
-            waiter = self._refitting.pop(slot)
-            if not waiter.done():
-                waiter.set_result(None)
-                if slot.state == "ready":
-                    return
+        """Hand out a slot that became ready, or replace a slot that died."""
+        refitting = self._refitting.pop(slot, None)
+        if refitting is not None and not refitting.done():
+            refitting.set_result(None)
+            if slot.state == "ready":
+                return
         if slot.state == "ready":
             self._stillborn = 0
             self._ready.append(slot)
-        elif slot.state == "dead":
-            self._bury(slot)
+            self._wake(1)
         else:
-            return
-        self._wake(1 if slot.state == "ready" else len(self._waiters))
+            self._bury(slot)
+            self._wake(len(self._waiters))
 
     def _wake(self, most: int) -> None:
         """Wake up to `most` waiting callers, the oldest first."""

@@ -14,7 +14,7 @@ from proctor_service.sandbox import code_bundle
 
 _MODULES = (
     *code_bundle.GUEST,
-    "sandbox/linux/kernel.py",
+    *(f"sandbox/linux/{name}.py" for name in ("kernel", "syscalls")),
     *(f"sandbox/local/{name}.py" for name in ("isolation", "fork_server", "zygote")),
 )
 
@@ -98,22 +98,3 @@ def start_message(config: dict[str, object], preload: Sequence[str], code: bytes
     """Return configuration and code for a new zygote, each after its length in eight digits."""
     text = json.dumps({"config": config, "preload": list(preload)}).encode()
     return f"{len(text):08d}".encode() + text + f"{len(code):08d}".encode() + code
-
-
-def environment(path: str) -> dict[str, str]:
-    """Return the environment variables of a sandbox, independent of the service's own.
-
-    The hash seed is fixed, so the order of a set, and therefore a verdict, is the same every time.
-    """
-    return {
-        "PATH": path,
-        "HOME": "/box/home",
-        "USER": "sandbox",
-        "LOGNAME": "sandbox",
-        "TMPDIR": "/tmp",
-        "LANG": "C.UTF-8",
-        "LC_ALL": "C.UTF-8",
-        "PYTHONHASHSEED": "0",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TZ": "UTC",
-    }

@@ -19,6 +19,7 @@ import secrets
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,15 +62,18 @@ class Hierarchy:
 
 
 class Group:
-    """Cgroup of a fork server and its sandboxes."""
+    """Cgroup of a fork server and its sandboxes; without a hierarchy, a group that does nothing."""
 
-    def __init__(self, hierarchy: Hierarchy, directories: dict[str, Path]) -> None:
-        self._v1 = hierarchy.version == 1
+    def __init__(
+        self, hierarchy: Hierarchy | None = None, directories: Mapping[str, Path] | None = None
+    ) -> None:
+        self._v1 = hierarchy is not None and hierarchy.version == 1
         self._hierarchy = hierarchy
-        self._directories = directories
+        self._directories = directories = directories or {}
         self._set: tuple[int, int] | None = None
         self._limit_bytes = 0
-        self._at_limit_before = 0
+        self._cpu_before = 0.0
+        self._events_before = (0, 0)
         self._weight: float | None = None
         self._lock = threading.Lock()  # threads read the group, too
         self.set_weight(AWAKE)
@@ -110,7 +114,7 @@ class Group:
 
     def set_weight(self, weight: float) -> None:
         """Set the group's part of the cores: AWAKE, LONG_RUNNING, … Only speed depends on it."""
-        if self._weight != weight and "cpu" in self._directories:
+        if self._weight != weight and self._hierarchy and "cpu" in self._directories:
             self._hierarchy.set_weight(self._directories["cpu"], weight)
         self._weight = weight
 
@@ -131,47 +135,58 @@ class Group:
         if int((directory / names[0]).read_text()) > limit_bytes + (1 << 20):
             raise OSError(f"{directory / names[0]} cannot be set to {limit_bytes}")
 
+    @property
+    def counts_cpu(self) -> bool:
+        """True if the group counts CPU time."""
+        return "cpuacct" in self._open
+
+    def begin(self) -> None:
+        """Count CPU time and kills for memory from now on."""
+        self._cpu_before = 0.0
+        self._cpu_before = self.cpu_seconds() or 0.0
+        self.forget_kills()
+
     def cpu_seconds(self) -> float | None:
-        """Return CPU seconds of the group so far; None if not counted."""
+        """Return CPU seconds of the group since `begin`; None if not counted."""
         with self._lock:  # after `close` the descriptor number may belong to another file
             descriptor = self._open.get("cpuacct")
             if descriptor is None:
                 return None
             text = os.pread(descriptor, 512, 0)
         if self._v1:
-            return int(text) / 1e9
-        return int(text.split(None, 2)[1]) / 1e6  # first line: `usage_usec N`
+            return int(text) / 1e9 - self._cpu_before
+        # The first line is `usage_usec N`.
+        return int(text.split(None, 2)[1]) / 1e6 - self._cpu_before
 
     def out_of_memory_kills(self) -> int:
-        """Return the number of the group's processes killed by the kernel for memory so far."""
-        descriptor = self._open.get("memory")
-        if descriptor is None:
-            return 0
-        return _number_after(b"oom_kill", os.pread(descriptor, 1024, 0))
+        """Return the number of the group's processes killed for memory since `forget_kills`."""
+        return self._memory_events()[0] - self._events_before[0]
 
     def at_memory_limit(self) -> bool:
         """Return True if the group reached its own memory limit, not just a limit above.
 
-        Counts since the last `forget_memory_limit`. A limit reached and met by dropping cached file
-        pages counts, too.
+        Counts since `forget_kills`. A limit reached and met by dropping cached file pages counts,
+        too.
         """
         if not self._v1:
-            return self._times_at_limit() > self._at_limit_before
+            return self._memory_events()[1] > self._events_before[1]
         # Read the peak: the dedicated counter memory.failcnt stays 0 on some kernels.
         most = self._limit_bytes - _LIMIT_SLACK_BYTES
         return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
 
-    def forget_memory_limit(self) -> None:
-        """Reset `at_memory_limit` to False."""
-        if not self._v1:
-            self._at_limit_before = self._times_at_limit()
-        elif self.at_memory_limit():
+    def forget_kills(self) -> None:
+        """Forget past kills for memory, so that the next ending does not depend on them."""
+        self._events_before = self._memory_events()
+        if self._v1 and self.at_memory_limit():
             with contextlib.suppress(OSError):
                 os.pwrite(self._peak, b"0", 0)
 
-    def _times_at_limit(self) -> int:
+    def _memory_events(self) -> tuple[int, int]:
+        """Return the number of kills for memory, and (v2) of times at the limit."""
         descriptor = self._open.get("memory")
-        return 0 if descriptor is None else _number_after(b"oom", os.pread(descriptor, 1024, 0))
+        words = [] if descriptor is None else os.pread(descriptor, 1024, 0).split()
+        counts = dict(zip(words[::2], words[1::2], strict=False))
+        return int(counts.get(b"oom_kill", 0)), int(counts.get(b"oom", 0))
 
     def close(self) -> None:
         """Remove the group; its processes must be gone."""
@@ -221,11 +236,6 @@ class Groups:
         for lock in self._locks:
             os.close(lock)
         self._locks = []
-
-
-def _number_after(word: bytes, text: bytes) -> int:
-    words = text.split()
-    return int(words[words.index(word) + 1]) if word in words else 0
 
 
 def find() -> tuple[Hierarchy | None, str]:
@@ -284,7 +294,8 @@ def remove_tree(directory: Path) -> None:
     for child in [*directory.glob("*/"), directory]:
         with contextlib.suppress(OSError):
             for pid in (child / "cgroup.procs").read_text().split():
-                os.kill(int(pid), signal.SIGKILL)
+                if pid != "0":  # of another PID namespace; 0 would kill this process's own group
+                    os.kill(int(pid), signal.SIGKILL)
         with contextlib.suppress(OSError):
             child.rmdir()
 

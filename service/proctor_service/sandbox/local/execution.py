@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
-from proctor_service.sandbox.linux.exit_status import Evidence, classify
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
-from proctor_service.sandbox.local.streams import Stream
+from proctor_service.sandbox.linux.channel import Stream
+from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 
-_CHUNK = 1 << 16
 _LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
 
 Report = tuple[int, float, int]
@@ -19,14 +19,13 @@ Report = tuple[int, float, int]
 
 
 class Pipes:
-    """Pipes of a command: the service's non-blocking ends, and the ends for the sandbox."""
+    """Pipes of a command: the service's ends, and the ends for the sandbox."""
 
     def __init__(self) -> None:
         self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
         self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
         self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
-        for descriptor in (self.stdin, self.stdout, self.stderr):
-            os.set_blocking(descriptor, False)
+        os.set_blocking(self.stdin, False)
 
     def theirs(self) -> list[int]:
         """Return the command's stdin, stdout, stderr, and copies of the service's two output ends.
@@ -74,10 +73,11 @@ class Execution:
         self._hear = hear
         self._loop = asyncio.get_running_loop()
         self.reported: asyncio.Future[Report | None] = self._loop.create_future()
-        self.out, self.err = Stream(pipes.stdout), Stream(pipes.stderr)
+        self.out = Stream(pipes.stdout, partial(self._on_output, "stdout"))
+        self.err = Stream(pipes.stderr, partial(self._on_output, "stderr"))
         self.out.room = self.err.room = limits.output_kb << 10
         for stream in (self.out, self.err):
-            self._loop.add_reader(stream.descriptor, self._on_output, stream)
+            self._loop.add_reader(stream.descriptor, stream.read)
         self._stdin = pipes.stdin
         self._unfed = memoryview(stdin)
         self._feed()
@@ -132,14 +132,13 @@ class Execution:
 
     def ended(self, evidence: Evidence, peak_kb: int) -> Ended:
         """Return the ending, output and usage of the command."""
-        ending, code, number = classify(evidence, self.limits)
-        return Ended(
-            ending=ending,
-            exit_code=code,
-            signal=number,
-            stdout=self.out.text(),
-            stderr=self.err.text(),
-            truncated=self.out.cut or self.err.cut,
+        out, err = self.out, self.err
+        return ended_by(
+            evidence,
+            self.limits,
+            stdout=bytes(out.stored),
+            stderr=bytes(err.stored),
+            truncated=out.total + err.total > len(out.stored) + len(err.stored),
             usage=Usage(
                 # The monitor's figure includes killed children for which no process waited.
                 cpu_seconds=max(evidence.cpu_seconds, self.cpu_seconds),
@@ -154,7 +153,7 @@ class Execution:
         """Read the remaining output; `report` is None if the sandbox itself ended."""
         for stream in (self.out, self.err):
             end = stream.total + _LAST_BYTES
-            while stream.open and stream.total < end and self._on_output(stream):
+            while stream.open and stream.total < end and stream.read():
                 pass
         if not self.reported.done():
             self.reported.set_result(report)
@@ -162,29 +161,14 @@ class Execution:
     def close(self) -> None:
         """Close the service's ends of the pipes."""
         self._close_stdin()
-        for stream in (self.out, self.err):
-            self._close_stream(stream)
-            os.close(stream.descriptor)
+        self.out.close()
+        self.err.close()
 
     # ------------------------------------------------------------ event loop callbacks
 
-    def _on_output(self, stream: Stream) -> bool:
-        """Read a chunk; True if more may be readable at once."""
-        try:
-            data = os.read(stream.descriptor, _CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._close_stream(stream)
-            return False
-        heard = data[: max(stream.room, 0)]
-        stream.add(data)
-        if self._hear is not None and heard and not self.reported.done():
-            name: StreamName = "stdout" if stream is self.out else "stderr"
-            self._hear(name, heard)
-        return True
+    def _on_output(self, name: StreamName, data: bytes) -> None:
+        if self._hear is not None and data and not self.reported.done():
+            self._hear(name, data)
 
     def _feed(self) -> None:
         """Write as much stdin as the pipe accepts; the rest follows when the pipe has room."""
@@ -203,8 +187,3 @@ class Execution:
             self._loop.remove_writer(self._stdin)
             os.close(self._stdin)
             self._stdin = -1
-
-    def _close_stream(self, stream: Stream) -> None:
-        if stream.open:
-            stream.open = False
-            self._loop.remove_reader(stream.descriptor)

@@ -1,4 +1,4 @@
-"""Idle time of a sandbox, from kernel counters: only confirmed sleep counts.
+"""Resource use of a sandbox, from kernel counters. Idle time: only confirmed sleep counts.
 
 The kernel adds a thread's wait for a core to its schedstat only at the end of the wait. So a thread
 in state R may have been waiting since the last sample before its latest run, and the time after
@@ -10,13 +10,24 @@ busy machine a sample takes long.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+from proctor_service.sandbox.linux.turn_clock import TurnClock
 
 _MOST_MARKS = 64
 _ESTIMATED_SECONDS = 0.001  # less CPU time of ended threads says too little about their waits
-_BLOCKED_PART = (
-    1 / 3
-)  # counted as idle while a thread is in state D; hostile code can cause this state
+_BLOCKED_PART = 1 / 3  # counted as idle while a thread is in state D, which hostile code can cause
+_MOST_THREADS = 10_000
+_LATELY_SECONDS = 1.0
+_CONTENDED_SHARE = 0.01
+_LONG_RUN_SECONDS = 0.25  # of CPU time
+
+
+UNSEEN_TIMES = 3
+"""Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
+
+Greater than 1, because an honest program on a busy machine has unattributed time, too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +110,8 @@ class IdleClock:
     def __init__(self, start: Sample, *, is_counted: bool) -> None:
         self._is_counted = is_counted
         self._threads: Mapping[int, ThreadTimes] = {}
-        self._waiting_since: dict[
-            int, int
-        ] = {}  # by thread in state R: number of the last sample before its wait
+        # By thread in state R: number of the last sample before its wait.
+        self._waiting_since: dict[int, int] = {}
         first = _Mark(
             number=0,
             begun=start.begun,
@@ -225,3 +235,92 @@ def _all_slept(before: Mapping[int, ThreadTimes], now: Mapping[int, ThreadTimes]
         not old.runnable and not now[thread].runnable and old.ran == now[thread].ran
         for thread, old in before.items()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Resource use of a sandbox since the previous sample, and the newly settled time before.
+
+    `used_seconds`: CPU time since the previous sample, over all cores. `cpu_seconds`: CPU time
+    since monitoring began. `contended`: threads recently waited for a core. `settled_seconds`:
+    length of the newly settled stretch, which follows the earlier stretches without a gap. Parts of
+    this stretch: `idle_seconds`; `active_seconds`, running or idle; `unseen_seconds`, of unknown
+    use.
+    """
+
+    used_seconds: float
+    contended: bool
+    cpu_seconds: float
+    settled_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    active_seconds: float = 0.0
+    unseen_seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """State of a sandbox at its last sample."""
+
+    clock: IdleClock
+    looked_at: float
+    cpu_seconds: float = 0.0
+    threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
+    waited_lately: float = 0.0
+    asleep: bool = False
+    set_aside: bool = False
+    ran: dict[int, float] = field(default_factory=dict)
+    ran_seconds: float = 0.0
+
+    @property
+    def is_long_runner(self) -> bool:
+        """True if the sandbox has run for long and is awake."""
+        return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
+
+    def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
+        """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
+
+        The sum forgets processes without a waiting parent. Threads missing from a sample stay
+        remembered; otherwise their whole run time would count again.
+        """
+        if not self.ran:
+            self.ran_seconds = cpu_seconds  # excludes run time from before the first sample
+        else:
+            for thread, times in threads.items():
+                self.ran_seconds += max(0.0, times.ran - self.ran.get(thread, 0.0))
+        if len(self.ran) > _MOST_THREADS:
+            self.ran.clear()
+        self.ran.update((thread, times.ran) for thread, times in threads.items())
+        return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
+
+    def is_contended(self, interval: float, threads: Mapping[int, ThreadTimes]) -> bool:
+        """Return True if threads recently waited for a core; the first sample sets the baseline."""
+        if self.threads:
+            self.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
+            for thread, times in threads.items():
+                old = self.threads.get(thread)
+                self.waited_lately += times.waited - (old.waited if old else 0.0)
+        return self.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
+
+    def measure(self, sample: Sample, turns: TurnClock | None, *, is_counted: bool) -> Measurement:
+        """Add a sample and return the figures since the previous one; `turns`: of a conversation."""
+        cpu, rested = sample.cpu_seconds, sample.rested_seconds
+        if not is_counted:
+            cpu = self.run_at_least(cpu, sample.threads)
+        if turns is not None:  # reading in a thread takes a while
+            rested = rested[0], turns.rested_seconds()
+        settled = self.clock.account(replace(sample, cpu_seconds=cpu, rested_seconds=rested))
+        used = cpu - self.cpu_seconds
+        contended = self.is_contended(sample.begun - self.looked_at, sample.threads)
+        self.asleep = settled.asleep
+        self.looked_at, self.cpu_seconds, self.threads = sample.begun, cpu, sample.threads
+        return Measurement(
+            used,
+            contended,
+            cpu,
+            settled.seconds,
+            settled.idle_seconds,
+            min(settled.seconds, settled.used_seconds + settled.idle_seconds),
+            # Nobody can tell waiting for a core from sleep in processes that come and go. A program
+            # set aside waits; its CPU time is exact where a cgroup counts it.
+            0.0 if self.set_aside and is_counted else settled.unseen_seconds,
+        )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox import code_bundle
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
@@ -37,8 +38,6 @@ _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
-_DESCRIPTORS_OF_A_SLOT = 16  # including descriptors of the sandbox, a command and a connection
-_SPARE_DESCRIPTORS = 256
 _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 
@@ -155,7 +154,7 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         ) from None
     return Launch(
         python=interpreter.executable,
-        environment=bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
+        environment=code_bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
         config=config,
         preload=tuple(settings.sandbox_preload),
         code=code,

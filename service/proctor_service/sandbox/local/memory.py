@@ -17,7 +17,7 @@ import os
 import time
 from dataclasses import dataclass
 
-from proctor_service.sandbox.linux.procfs import pieces, read
+from proctor_service.sandbox.linux.procfs import memory_directory, pieces, read
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICK_SECONDS = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -81,7 +81,8 @@ def _buffers(pids: list[int], limit: MemoryLimit) -> int:
 
 def _space(pid: int) -> tuple[int, int, int]:
     """Return bytes of (address space, resident memory, address space without data segments)."""
-    words = [int(word) * _PAGE_BYTES for word in read(f"/proc/{pid}/statm").split()]
+    statm = read(f"{memory_directory(pid)}/statm")
+    words = [int(word) * _PAGE_BYTES for word in statm.split()]
     if len(words) < 6:
         return 0, 0, 0
     return words[0], words[1], words[0] - words[5]
@@ -90,7 +91,7 @@ def _space(pid: int) -> tuple[int, int, int]:
 def _private_bytes(pid: int) -> int | None:
     """Return the proportional share without shared memory; None if unreadable."""
     found = {}
-    for line in read(f"/proc/{pid}/smaps_rollup").split(b"\n"):
+    for line in read(f"{memory_directory(pid)}/smaps_rollup").split(b"\n"):
         name, _, rest = line.partition(b":")
         if name in (b"Pss", b"Pss_Shmem"):
             found[name] = int(rest.split()[0]) << 10
@@ -105,7 +106,7 @@ def _shared(pid: int, until: float) -> dict[bytes, int]:
     Stops reading when this thread has used `until` seconds of CPU time.
     """
     found: dict[bytes, int] = {}
-    for lines in pieces(f"/proc/{pid}/maps"):
+    for lines in pieces(f"{memory_directory(pid)}/maps"):
         if _ANONYMOUS in lines:
             for line in lines.split(b"\n"):
                 if line.endswith(_ANONYMOUS):
@@ -133,5 +134,5 @@ def _age_seconds(pid: int) -> float:
 
 def _sockets(pid: int) -> int:
     """Return the number of sockets in a process's network namespace, even if unaccepted."""
-    words = read(f"/proc/{pid}/net/sockstat").split(None, 3)
+    words = read(f"{memory_directory(pid)}/net/sockstat").split(None, 3)
     return int(words[2]) if words[:2] == [b"sockets:", b"used"] else 0

@@ -16,56 +16,30 @@ cores; the rest is set aside. Limits are unaffected: waiting for a core never co
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from proctor_service.sandbox.cgroups_above import files_above
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
-from proctor_service.sandbox.local.idle import IdleClock, Sample, ThreadTimes
+from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed
-from proctor_service.sandbox.local.quota import Throttling
 from proctor_service.sandbox.local.reads import Reads
 
 _MOMENT_SECONDS = 0.04  # a sandbox ending sooner is never sampled
-_MOST_THREADS = 10_000
 _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
-_LATELY_SECONDS = 1.0
-_CONTENDED_SHARE = 0.01
 _SLICE_SECONDS = 0.004  # time on the event loop after which a pause is due
 _REST = 3  # length of the pause, as a multiple of the work before
 _TURN_SECONDS = 10.0  # of CPU time
-_LONG_RUN_SECONDS = 0.25  # of CPU time
+_THROTTLED_UNITS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}  # v2, v1
+_MOST_BYTES = 4096
 _LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
-UNSEEN_TIMES = 3
-"""Multiple of the time limits allowed for time which cannot be attributed to a sandbox.
-
-Greater than 1, because an honest program on a busy machine has unattributed time, too.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Resource use of a sandbox since the previous sample, and the newly settled time before.
-
-    `used_seconds`: CPU time since the previous sample, over all cores. `cpu_seconds`: CPU time
-    since monitoring began. `contended`: threads recently waited for a core. `settled_seconds`:
-    length of the newly settled stretch, which follows the earlier stretches without a gap. Parts of
-    this stretch: `idle_seconds`; `active_seconds`, running or idle; `unseen_seconds`, of unknown
-    use.
-    """
-
-    used_seconds: float
-    contended: bool
-    cpu_seconds: float
-    settled_seconds: float = 0.0
-    idle_seconds: float = 0.0
-    active_seconds: float = 0.0
-    unseen_seconds: float = 0.0
 
 
 class Monitored(Protocol):
@@ -109,51 +83,6 @@ class Monitored(Protocol):
         """Set the sandbox's part of the cores: a weight of `cgroups.py`."""
 
 
-@dataclass(slots=True)
-class _Seen:
-    """State of a sandbox at its last sample."""
-
-    clock: IdleClock
-    looked_at: float
-    cpu_seconds: float = 0.0
-    threads: Mapping[int, ThreadTimes] = field(default_factory=dict)
-    waited_lately: float = 0.0
-    asleep: bool = False
-    set_aside: bool = False
-    ran: dict[int, float] = field(default_factory=dict)
-    ran_seconds: float = 0.0
-
-    @property
-    def is_long_runner(self) -> bool:
-        """True if the sandbox has run for long and is awake."""
-        return self.cpu_seconds > _LONG_RUN_SECONDS and not self.asleep
-
-    def run_at_least(self, cpu_seconds: float, threads: Mapping[int, ThreadTimes]) -> float:
-        """Return CPU seconds where no cgroup counts: the sum over processes, but never decreasing.
-
-        The sum forgets processes without a waiting parent. Threads missing from a sample stay
-        remembered; otherwise their whole run time would count again.
-        """
-        if not self.ran:
-            self.ran_seconds = cpu_seconds  # excludes run time from before the first sample
-        else:
-            for thread, times in threads.items():
-                self.ran_seconds += max(0.0, times.ran - self.ran.get(thread, 0.0))
-        if len(self.ran) > _MOST_THREADS:
-            self.ran.clear()
-        self.ran.update((thread, times.ran) for thread, times in threads.items())
-        return max(cpu_seconds, self.ran_seconds, self.cpu_seconds)
-
-    def is_contended(self, interval: float, threads: Mapping[int, ThreadTimes]) -> bool:
-        """Return True if threads recently waited for a core; the first sample sets the baseline."""
-        if self.threads:
-            self.waited_lately *= max(0.0, 1.0 - interval / _LATELY_SECONDS)
-            for thread, times in threads.items():
-                old = self.threads.get(thread)
-                self.waited_lately += times.waited - (old.waited if old else 0.0)
-        return self.waited_lately > _CONTENDED_SHARE * _LATELY_SECONDS
-
-
 class Pace:
     """Limits the share of event loop time spent on background work."""
 
@@ -166,6 +95,40 @@ class Pace:
         if spent_seconds > _SLICE_SECONDS:
             await asyncio.sleep(spent_seconds * _REST)
             self._since = time.monotonic()
+
+
+class Throttling:
+    """Throttled time of this process' cgroup, and of its ancestors, under a CPU quota.
+
+    The kernel reports a throttled thread as runnable (state R), but adds this time to no thread's
+    run-queue wait. Only the cgroups of the service and its sandboxes count the time, each for
+    itself.
+    """
+
+    def __init__(self) -> None:
+        has_quota = files_above("cpu", ("cpu.cfs_quota_us", "cpu.max"))
+        paths = files_above("cpu", ("cpu.stat",)) if has_quota else []
+        self._files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in paths]
+
+    def seconds(self) -> float:
+        """Return the throttled seconds so far.
+
+        The kernel sums over cores, so the value may grow faster than wall time.
+        """
+        seconds = 0.0
+        for descriptor in self._files:
+            with contextlib.suppress(OSError):  # the group is gone
+                for line in os.pread(descriptor, _MOST_BYTES, 0).splitlines():
+                    name, _, number = line.partition(b" ")
+                    if name in _THROTTLED_UNITS:
+                        seconds += int(number) * _THROTTLED_UNITS[name]
+        return seconds
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files:
+            os.close(descriptor)
+        self._files = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +182,7 @@ class Monitor:
     def __init__(self) -> None:
         self.reads = Reads()
         self._throttling = Throttling()
-        self._seen: dict[Monitored, _Seen] = {}
+        self._seen: dict[Monitored, Seen] = {}
         self._running: dict[Monitored, float] = {}  # with the throttled seconds at the start
         self._looks = 0
 
@@ -293,20 +256,22 @@ class Monitor:
                     partial(self._report, sandbox, self._seen[sandbox]),
                 )
 
-    def _begin(self, sandbox: Monitored, service: int) -> _Seen:
+    def _begin(self, sandbox: Monitored, service: int) -> Seen:
         at = sandbox.started_at
         seconds = procfs.scheduled_seconds(service)
         throttled = self._running[sandbox]
         start = Sample(at, at, {}, throttled_seconds=throttled, service_seconds=seconds)
-        return _Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
+        return Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
 
-    def _report(self, sandbox: Monitored, seen: _Seen, reading: _Reading | None) -> None:
+    def _report(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a reading to its sandbox, unless monitoring stopped or a later sample exists."""
         if self._seen.get(sandbox) is not seen or sandbox.is_idle or reading is None:
             return
         if reading.sample.begun <= seen.looked_at:
             return
-        sandbox.on_measurement(_measure(sandbox, seen, reading.sample))
+        sandbox.on_measurement(
+            seen.measure(reading.sample, sandbox.turns, is_counted=sandbox.is_counted)
+        )
         limit = sandbox.memory_limit
         pids = reading.pids
         if limit is None or (len(pids) <= _FEW_THREADS and not may_exceed(pids, limit)):
@@ -319,29 +284,3 @@ class Monitor:
 def _tell_memory(sandbox: Monitored, exceeded: bool) -> None:
     if exceeded:
         sandbox.on_memory_exceeded()
-
-
-def _measure(sandbox: Monitored, seen: _Seen, sample: Sample) -> Measurement:
-    cpu = sample.cpu_seconds
-    if not sandbox.is_counted:
-        cpu = seen.run_at_least(cpu, sample.threads)
-    rested = sample.rested_seconds
-    if sandbox.turns is not None:  # reading in a thread takes a while
-        rested = rested[0], sandbox.turns.rested_seconds()
-    settled = seen.clock.account(replace(sample, cpu_seconds=cpu, rested_seconds=rested))
-    interval = sample.begun - seen.looked_at
-    used = cpu - seen.cpu_seconds
-    contended = seen.is_contended(interval, sample.threads)
-    seen.asleep = settled.asleep
-    seen.looked_at, seen.cpu_seconds, seen.threads = sample.begun, cpu, sample.threads
-    return Measurement(
-        used,
-        contended,
-        cpu,
-        settled.seconds,
-        settled.idle_seconds,
-        min(settled.seconds, settled.used_seconds + settled.idle_seconds),
-        # Nobody can tell waiting for a core from sleep in processes that come and go. A program set
-        # aside waits; its CPU time is exact where a cgroup counts it.
-        0.0 if seen.set_aside and sandbox.is_counted else settled.unseen_seconds,
-    )

@@ -1,8 +1,4 @@
-"""Service side of a sandbox: a channel, two output streams, and the ending.
-
-All work happens on the event loop, in callbacks which read the available data and never block. Data
-from a sandbox is hostile: this module only bounds the data, and other modules parse the lines.
-"""
+"""Service side of a sandbox: a channel, two output streams, and the ending."""
 
 from __future__ import annotations
 
@@ -11,52 +7,42 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
-from functools import partial
 
 from proctor_service.errors import SandboxLost
 from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 from proctor_service.sandbox.linux import procfs
-from proctor_service.sandbox.linux.exit_status import Evidence, classify, outside_cause
+from proctor_service.sandbox.linux.channel import Channel, Stream
+from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
-from proctor_service.sandbox.local.channel import Channel
-from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, THREAD_MB
+from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, LOCKED, THREAD_MB
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement
-from proctor_service.sandbox.local.streams import Stream
+from proctor_service.sandbox.local.spawn import Launch
 
-_CHUNK = 1 << 16
 _INTERPRETER_MB = 64  # address space of a bare interpreter
 _FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit
 _DESCRIPTORS = 1024
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
 
 
-class LocalSandbox:
-    """Implements `sandbox.interface.Sandbox` over the descriptors from a fork server."""
+class LocalSandbox(Channel):
+    """Implements `sandbox.interface.Sandbox` over the descriptors from a fork server.
 
-    def __init__(
-        self,
-        name: str,
-        descriptors: list[int],
-        group: Group | None,
-        flood_bytes: int,
-        memory_is_counted: bool,
-        contained: bool,
-    ) -> None:
+    The sandbox is the channel to its program, with two output streams and an ending.
+    """
+
+    def __init__(self, name: str, descriptors: list[int], group: Group, launch: Launch) -> None:
         channel, out, err, self._pidfd = descriptors
+        super().__init__(channel, LOCKED)
         self.id = name
+        self.group = group
+        self.launch = launch
+        # Limit on open descriptors per process.
+        counted = launch.memory_is_counted
+        self.descriptors = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
         self._host_pid: int | None = None
-        self._loop = asyncio.get_running_loop()
-        self._group = group
-        self._flood_bytes = flood_bytes
-        self._memory_is_counted = memory_is_counted
-        self._contained = contained
-        self._channel = Channel(channel, partial(self.stop, "output_limit"))
-        self._streams = (Stream(out), Stream(err))
-        for descriptor in (out, err):
-            os.set_blocking(descriptor, False)
+        self._streams = (Stream(out, self._on_output), Stream(err, self._on_output))
         self._limits: Limits | None = None
         self._stopped_for: Ending | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
@@ -64,59 +50,29 @@ class LocalSandbox:
         self.idle_seconds = 0.0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
-        self._cpu_before = 0.0
-        self._kills_before = 0
 
     # ------------------------------------------------------------ called by the judge
 
-    @property
-    def descriptors(self) -> int:
-        """Limit on open descriptors per process in a sandbox."""
-        return _DESCRIPTORS if self._memory_is_counted else _DESCRIPTORS_UNCOUNTED
-
-    def begin(self, job: Job, descriptors: int | None = None) -> None:
+    def begin(self, job: Job, descriptors: int = 0) -> None:
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
-        self._limits = job.limits
-        if self._group is not None:
-            self._cpu_before = self._group.cpu_seconds() or 0.0
-            self.forget_kills()
+        limits = self._limits = job.limits
+        self.group.begin()
         out, err = self._streams
-        out.room = max(job.limits.output_kb << 10, job.keep_stdout_bytes)
-        err.room = job.limits.output_kb << 10
+        out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
+        err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
-        self._channel.turns = TurnClock() if job.takes_turns else None
-        self._channel.listen()
+        self.turns = TurnClock() if job.takes_turns else None
+        self._loop.add_reader(self._socket.fileno(), self.read)
         for stream in self._streams:
-            self._loop.add_reader(stream.descriptor, self._on_output, stream)
-        limits_line = self._limits_line(job.limits, descriptors or self.descriptors)
-        self.send(limits_line + job.message)
-
-    def _limits_line(self, limits: Limits, descriptors: int) -> bytes:
-        """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
-        uncounted = not self._memory_is_counted
-        words = (
-            max(8, min(64, limits.memory_mb // 4)),
-            _address_space_mb(limits) if uncounted else 0,
-            limits.processes + _FORKSERVER_PROCESSES if uncounted else 0,
-            descriptors,
-        )
-        return " ".join(map(str, words)).encode().ljust(LIMITS_BYTES)
-
-    def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Send a line and `descriptors`, which the channel closes after sending."""
-        self._channel.send(line, descriptors)
-
-    async def drain(self) -> None:
-        """See `Sandbox.drain`."""
-        await self._channel.drain()
-
-    def hang_up(self) -> None:
-        """See `Sandbox.hang_up`."""
-        self._channel.hang_up()
-
-    async def receive(self) -> bytes | None:
-        """See `Sandbox.receive`."""
-        return await self._channel.receive()
+            self._loop.add_reader(stream.descriptor, stream.read)
+        # The rlimits for the sandbox to set, besides or instead of the cgroup's limits.
+        stack_mb = max(8, min(64, limits.memory_mb // 4))
+        address_space_mb = processes = 0
+        if not self.launch.memory_is_counted:
+            address_space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
+            processes = limits.processes + _FORKSERVER_PROCESSES
+        rlimits = (stack_mb, address_space_mb, processes, descriptors or self.descriptors)
+        self.send(" ".join(map(str, rlimits)).encode().ljust(LIMITS_BYTES) + job.message)
 
     async def ended(self) -> Ended:
         """Return the ending once all processes are gone."""
@@ -158,52 +114,27 @@ class LocalSandbox:
         """True before `begin`, while no time limit applies."""
         return self._limits is None
 
-    @property
-    def turns(self) -> TurnClock | None:
-        """Turn clock of a sandbox with a peer, else None."""
-        return self._channel.turns
-
-    def counted_seconds(self) -> float | None:
-        """Return CPU seconds so far, or None where no cgroup counts."""
-        counted = None if self._group is None else self._group.cpu_seconds()
-        return None if counted is None else counted - self._cpu_before
-
     def cpu_seconds(self, summed: float) -> float:
         """Return CPU seconds so far; `summed` where no cgroup counts."""
-        counted = self.counted_seconds()
+        counted = self.group.cpu_seconds()
         return summed if counted is None else counted
 
     @property
     def is_counted(self) -> bool:
         """True if a cgroup counts the CPU time."""
-        return self._group is not None and self._group.cpu_seconds() is not None
+        return self.group.counts_cpu
 
     @property
     def memory_limit(self) -> MemoryLimit | None:
         """Memory limit for the monitor to enforce; None where a cgroup enforces the limit."""
-        if self._memory_is_counted or self._limits is None:
+        if self.launch.memory_is_counted or self._limits is None:
             return None
-        return MemoryLimit(self._limits.memory_mb, own_network=self._contained)
-
-    def out_of_memory_kills(self) -> int:
-        """Return the number of processes killed by the kernel for memory."""
-        kills = 0 if self._group is None else self._group.out_of_memory_kills()
-        return kills - self._kills_before
-
-    def at_memory_limit(self) -> bool:
-        """Return True if the sandbox reached its own memory limit, not just a limit above."""
-        return self._group is not None and self._group.at_memory_limit()
+        return MemoryLimit(self._limits.memory_mb, own_network=self.launch.contained)
 
     def set_weight(self, weight: float) -> None:
         """Set the sandbox's part of the cores; a sandbox that is being ended keeps AWAKE."""
-        if self._group is not None and not self.is_over:
-            self._group.set_weight(weight if self._stopped_for is None else AWAKE)
-
-    def forget_kills(self) -> None:
-        """Reset the count of out-of-memory kills, so past kills do not affect the ending."""
-        if self._group is not None:
-            self._kills_before = self._group.out_of_memory_kills()
-            self._group.forget_memory_limit()
+        if not self.is_over:
+            self.group.set_weight(weight if self._stopped_for is None else AWAKE)
 
     def on_measurement(self, measurement: Measurement) -> None:
         """Stop the sandbox if a time limit is exceeded."""
@@ -229,42 +160,39 @@ class LocalSandbox:
             return
         if self._limits is not None:
             for stream in self._streams:
-                while stream.open and self._on_output(stream):
+                while stream.open and stream.read():
                     pass
-            while self._channel.open and self._channel.read():
+            while self.open and self.read():
                 pass
         self.close()
         limits = self._limits
-        if limits is not None and not self._channel.locked and self._stopped_for != "killed":
-            self._fail(f"its walls did not come up: {self._channel.unfinished()}")
-            return
         if limits is None:
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
-        kills = self.out_of_memory_kills()
-        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.counted_seconds() or 0.0)
+        kills = self.group.out_of_memory_kills()
+        cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
             status,
             self._stopped_for,
             kills,
             cpu,
-            at_memory_limit=kills > 0 and self.at_memory_limit(),
-            is_first_process=self._contained,
+            at_memory_limit=kills > 0 and self.group.at_memory_limit(),
+            is_first_process=self.launch.contained,
         )
         why = outside_cause(evidence, limits)
+        if not self.greeted and self._stopped_for != "killed":
+            why = f"its walls did not come up: {self._line[:300].decode('utf-8', 'replace')}"
         if why is not None:
             self._fail(why)
             return
-        ending, code, number = classify(evidence, limits)
         out, err = self._streams
         self._ended.set_result(
-            Ended(
-                ending=ending,
-                exit_code=code,
-                signal=number,
-                stdout=out.text(),
-                stderr=err.text(),
-                truncated=out.cut or err.cut,
+            ended_by(
+                evidence,
+                limits,
+                stdout=bytes(out.stored),
+                stderr=bytes(err.stored),
+                truncated=out.total + err.total > len(out.stored) + len(err.stored),
                 usage=Usage(
                     cpu_seconds=cpu,
                     wall_seconds=time.monotonic() - self.started_at,
@@ -278,7 +206,7 @@ class LocalSandbox:
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""
         if self._ended.done():
             return
-        if self.out_of_memory_kills() > 0 and self.at_memory_limit():
+        if self.group.out_of_memory_kills() > 0 and self.group.at_memory_limit():
             self._stopped_for = "memory_limit"
             self.on_exit(signal.SIGKILL, 0.0, 0)
             return
@@ -293,36 +221,18 @@ class LocalSandbox:
     def close(self) -> None:
         """Close every descriptor; idempotent."""
         if self._pidfd >= 0:
-            self._channel.close()
+            super().close()
             for stream in self._streams:
-                self._close_stream(stream)
-                os.close(stream.descriptor)
+                stream.close()
             os.close(self._pidfd)
             self._pidfd = -1
 
-    # ------------------------------------------------------------ event loop callbacks
+    # ------------------------------------------------------------ callbacks of channel and streams
 
-    def _on_output(self, stream: Stream) -> bool:
-        """Read a chunk; True if more may be readable at once."""
-        try:
-            data = os.read(stream.descriptor, _CHUNK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._close_stream(stream)
-            return False
-        stream.add(data)
-        if stream.total > self._flood_bytes:
+    def on_flood(self) -> None:
+        """Stop the sandbox."""
+        self.stop("output_limit")
+
+    def _on_output(self, _: bytes) -> None:
+        if any(stream.total > self.launch.flood_bytes for stream in self._streams):
             self.stop("output_limit")
-        return True
-
-    def _close_stream(self, stream: Stream) -> None:
-        if stream.open:
-            stream.open = False
-            self._loop.remove_reader(stream.descriptor)
-
-
-def _address_space_mb(limits: Limits) -> int:
-    return limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from proctor_service.errors import SandboxUnavailable
+from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.sandbox.local.spawn import Launch, Spawner
@@ -31,7 +32,7 @@ State = Literal["starting", "ready", "leased", "recycling", "dead"]
 
 
 class Slot:
-    """Owns a fork server and talks to it; calls `on_change` after every change of state.
+    """Owns a fork server and talks to it; calls `on_change` when ready and when dead.
 
     Raises OSError when the zygote cannot accept the order.
     """
@@ -41,7 +42,7 @@ class Slot:
         spawner: Spawner,
         launch: Launch,
         number: int,
-        group: Group | None,
+        group: Group,
         on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
@@ -56,11 +57,11 @@ class Slot:
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._descriptors: list[int] = []
-        self._unsent = memoryview(b"")
+        self._unsent = bytearray()
         self.pid = 0
         self._pidfd = -1
         self._control, theirs = socket.socketpair()
-        entrances = [] if group is None else group.entrances()
+        entrances = group.entrances()
         try:
             with theirs:
                 spawner.spawn(number, theirs, entrances)
@@ -71,31 +72,35 @@ class Slot:
             for entrance in entrances:
                 os.close(entrance)
         self._control.setblocking(False)
-        self._order_next()
+        self._send(b"fork %d\n" % self.disk_mb)
         self._loop.add_reader(self._control.fileno(), self._on_control)
 
     # ------------------------------------------------------------ called by the pool
 
-    def lease(self) -> LocalSandbox:
-        """Return the waiting sandbox; the caller must kill the sandbox and wait for its end."""
+    def lease(self, limits: Limits) -> LocalSandbox:
+        """Return the waiting sandbox; the caller must kill the sandbox and wait for its end.
+
+        Raises OSError when the kernel refuses the limits.
+        """
+        self.group.set_limits(limits.memory_mb, limits.processes)
         if self.state != "ready" or self.sandbox is None:
             raise SandboxUnavailable(f"slot is {self.state}")
-        self._change("leased")
-        self._order_next()
+        self.state = "leased"
+        self._send(b"fork %d\n" % self.disk_mb)
         return self.sandbox
 
     def give_back(self, sandbox: LocalSandbox) -> None:
         """Kill a leased sandbox, unless the sandbox has already ended."""
         if self.sandbox is sandbox:
-            self._change("recycling")
+            self.state = "recycling"
             sandbox.kill()
 
     def refit(self, disk_mb: int) -> None:
         """Replace the waiting sandbox by a sandbox with another disk size."""
         self.disk_mb = disk_mb
         if self.sandbox is not None:
-            self._change("recycling")
-            self._order_next()
+            self.state = "recycling"
+            self._send(b"fork %d\n" % disk_mb)
             self.sandbox.kill()
 
     def close(self) -> None:
@@ -112,30 +117,24 @@ class Slot:
                 _wait_gone(self._pidfd, _END_SECONDS)
             os.close(self._pidfd)
             self._pidfd = -1
-        if self.group is not None:
-            self.group.close()
+        self.group.close()
 
     # ------------------------------------------------------------ messages with the fork server
 
-    def _order_next(self) -> None:
-        self._command(f"fork {self.disk_mb}\n".encode())
-
-    def _command(self, line: bytes) -> None:
-        pending = bytes(self._unsent) + line
-        self._unsent = memoryview(b"")
+    def _send(self, line: bytes = b"") -> None:
+        """Send an order and the unsent rest of earlier orders; the rest follows when possible."""
+        self._unsent += line
         try:
-            sent = self._control.send(pending) if pending else 0
+            if self._unsent:
+                del self._unsent[: self._control.send(self._unsent)]
         except BlockingIOError:
-            sent = 0
+            pass
         except OSError:
-            return
-        if sent < len(pending):
-            self._unsent = memoryview(pending[sent:])
-            self._loop.add_writer(self._control.fileno(), self._on_writable)
-
-    def _on_writable(self) -> None:
-        self._loop.remove_writer(self._control.fileno())
-        self._command(b"")
+            self._unsent.clear()  # the fork server is gone, as `_on_control` will find
+        if self._unsent:
+            self._loop.add_writer(self._control.fileno(), self._send)
+        elif not line:
+            self._loop.remove_writer(self._control.fileno())
 
     def _on_control(self) -> None:
         try:
@@ -165,33 +164,21 @@ class Slot:
         elif kind == "ready":
             lent = self._descriptors[:_PER_SANDBOX]
             del self._descriptors[:_PER_SANDBOX]
-            name = f"sb_{secrets.token_hex(12)}"
-            launch = self._launch
             self.sandbox = LocalSandbox(
-                name,
-                lent,
-                self.group,
-                launch.flood_bytes,
-                launch.memory_is_counted,
-                launch.contained,
+                f"sb_{secrets.token_hex(12)}", lent, self.group, self._launch
             )
             if int(rest) == self.disk_mb:
-                self._change("ready")
+                self.state, self.has_served = "ready", True
+                self._on_change(self)
             else:
                 self.refit(self.disk_mb)
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
-            if self.group is not None:
-                self.group.set_weight(AWAKE)  # the next sandbox is being forked
+            self.group.set_weight(AWAKE)  # the next sandbox is being forked
             if self.state != "dead":
-                self._change("recycling")
+                self.state = "recycling"
             status, cpu_seconds, max_rss_kb = rest.split()
             sandbox.on_exit(int(status), float(cpu_seconds), int(max_rss_kb))
-
-    def _change(self, state: State) -> None:
-        self.state = state
-        self.has_served |= state == "ready"
-        self._on_change(self)
 
     def _die(self, why: str) -> None:
         if self.state == "dead":
@@ -209,7 +196,8 @@ class Slot:
         if sandbox is not None:
             sandbox.on_lost(f"its forkserver is gone: {why}")
         self.error = self.error or why
-        self._change("dead")
+        self.state = "dead"
+        self._on_change(self)
 
 
 def _wait_gone(pidfd: int, seconds: float) -> bool:

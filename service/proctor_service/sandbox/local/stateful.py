@@ -19,14 +19,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from proctor_service.errors import FileRefused, SandboxEnded, SandboxLost
-from proctor_service.sandbox.file_operations import check_file_operation
+from proctor_service.errors import SandboxEnded, SandboxLost
+from proctor_service.sandbox.file_operations import FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
-from proctor_service.sandbox.linux.exit_status import OVER, Evidence, outside_cause
+from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import Execution, Pipes
+from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
-from proctor_service.sandbox.local.monitor import UNSEEN_TIMES, Measurement, Monitor
+from proctor_service.sandbox.local.monitor import Monitor
 from proctor_service.sandbox.local.reads import background, left_running
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 
@@ -38,11 +39,9 @@ _ERRAND_SECONDS = 10.0
 _ERRAND_SECONDS_PER_MB = 0.05  # per megabyte of disk, for all files
 _MARGIN_SECONDS = 5  # CPU time allowed for background processes over all periods between commands
 _KILL_SECONDS = 10.0  # after this time without an answer, the whole sandbox is killed
-_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
-_ARCHIVE_BYTES = 16 << 20
 
 
-class LocalStatefulSandbox:
+class LocalStatefulSandbox(FileOperations):
     """Implements `sandbox.interface.StatefulSandbox`, and `monitor.Monitored` while a command runs."""
 
     def __init__(
@@ -50,14 +49,13 @@ class LocalStatefulSandbox:
         sandbox: LocalSandbox,
         limits: Limits,
         monitor: Monitor,
-        flood_bytes: int,
     ) -> None:
         self.id = sandbox.id
         self.started_at = 0.0
         self._sandbox = sandbox
         self._limits = limits
         self._monitor = monitor
-        self._flood_bytes = flood_bytes
+        self._flood_bytes = sandbox.launch.flood_bytes
         self._numbers = itertools.count(1)
         self._running: dict[int, Execution] = {}
         self._listener: asyncio.Task[None] | None = None
@@ -118,28 +116,6 @@ class LocalStatefulSandbox:
             ),
         )
 
-    async def write_file(self, path: str, data: bytes) -> None:
-        """See `StatefulSandbox.write_file`."""
-        check_file_operation(await self._file_operation("write", [path], stdin=data))
-
-    async def read_file(self, path: str, max_bytes: int) -> bytes:
-        """See `StatefulSandbox.read_file`."""
-        ended = await self._file_operation("read", [path, max_bytes], max_bytes)
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused(f"{path}: grew beyond {max_bytes} bytes while it was read")
-        return ended.stdout
-
-    async def snapshot(self) -> bytes:
-        """See `StatefulSandbox.snapshot`."""
-        most = self._limits.disk_mb << 20
-        room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
-        ended = await self._file_operation("save", [most], room)
-        check_file_operation(ended)
-        if ended.truncated:
-            raise FileRefused("the sandbox's files do not fit an archive of their size")
-        return ended.stdout
-
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
     ) -> Ended:
@@ -161,10 +137,13 @@ class LocalStatefulSandbox:
         cpu_base = 0.0 if self._running else await self._cpu_total()
         if self._sandbox.is_over or self._listener is None or self._listener.done():
             raise await self._over()
+        if self._is_short_of_memory():
+            self._sandbox.on_lost(SHORT_OF_MEMORY)
+            raise await self._over()
         number = next(self._numbers)
         pipes = Pipes()
         execution = make(number, pipes)
-        execution.kills_before = self._sandbox.out_of_memory_kills()
+        execution.kills_before = self._sandbox.group.out_of_memory_kills()
         self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
         self._sandbox.send(order, pipes.theirs())
@@ -205,10 +184,10 @@ class LocalStatefulSandbox:
         self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
         if not self._running:
             self._monitor.remove(self)
-            self._background_base = self._sandbox.counted_seconds()
+            self._background_base = self._sandbox.group.cpu_seconds()
             self._background_busy = 0
             self._is_alone = False
-            self._sandbox.forget_kills()
+            self._sandbox.group.forget_kills()
             self._sandbox.set_weight(RESTING)
 
     def _tell_kill(self, execution: Execution, reason: Ending) -> None:
@@ -216,16 +195,18 @@ class LocalStatefulSandbox:
             self._sandbox.set_weight(AWAKE)  # dying takes some CPU time, too
             self._sandbox.send(json.dumps(["kill", execution.number]).encode() + b"\n")
 
+    def _is_short_of_memory(self) -> bool:
+        """Return True if the surroundings ran out of memory and a background process was killed."""
+        kills = 0 if self._running else self._sandbox.group.out_of_memory_kills()
+        return kills > 0 and not self._sandbox.group.at_memory_limit()
+
     def _evidence(self, execution: Execution, status: int, cpu_seconds: float) -> Evidence:
-        kills = 0
-        if status != 0:
-            kills = self._sandbox.out_of_memory_kills() - execution.kills_before
+        kills = self._sandbox.group.out_of_memory_kills() - execution.kills_before
+        at_memory_limit = self._sandbox.group.at_memory_limit()
+        if status == 0 and at_memory_limit:
+            kills = 0  # the command got along without the killed process
         return Evidence(
-            status,
-            execution.stopped_for,
-            kills,
-            cpu_seconds,
-            at_memory_limit=self._sandbox.at_memory_limit(),
+            status, execution.stopped_for, kills, cpu_seconds, at_memory_limit=at_memory_limit
         )
 
     async def _listen(self) -> None:
@@ -329,7 +310,7 @@ class LocalStatefulSandbox:
         if self._running or self._sandbox.is_over:
             return
         pid = self.host_pid()
-        counted = self._sandbox.counted_seconds()
+        counted = self._sandbox.group.cpu_seconds()
         if counted is not None:
             self._on_background_read(self._commands, (counted, False))
         elif pid is not None:
@@ -351,7 +332,7 @@ class LocalStatefulSandbox:
             self._sandbox.send(b'["clear"]\n')
 
     async def _cpu_total(self) -> float:
-        counted = self._sandbox.counted_seconds()
+        counted = self._sandbox.group.cpu_seconds()
         pid = self._sandbox.host_pid()
         if counted is not None or pid is None:
             return counted or 0.0

@@ -8,12 +8,13 @@ or user, and the search is repeated until none is left.
 from __future__ import annotations
 
 import os
+import select
 import signal
 
 from ...linux import procfs
 
 _ROUNDS = 200
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_CHUNK = 1 << 16
 _OUT_OF_MEMORY = (
     "/sys/fs/cgroup/memory.events",
     "/sys/fs/cgroup/memory/memory.oom_control",
@@ -107,7 +108,7 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
     """
     if uid is None:
         return procfs.exceeds_memory(pids, limit_mb)
-    if sum(map(_resident_bytes, pids)) <= limit_mb * (1 << 20):
+    if sum(map(procfs.resident_bytes, pids)) <= limit_mb * (1 << 20):
         return False
     pid = os.fork()
     if pid == 0:
@@ -119,14 +120,6 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1] != 0
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
 
 
 def kill(pid: int) -> None:
@@ -146,3 +139,31 @@ def out_of_memory_kills() -> int:
         except (OSError, ValueError, IndexError):
             continue
     return 0
+
+
+def may_become(uid: int) -> bool:
+    """Return True if this process is root and `uid` is mapped in its user namespace."""
+    with open("/proc/self/uid_map") as file:
+        ranges = [[int(word) for word in line.split()] for line in file]
+    return os.geteuid() == 0 and any(first <= uid < first + count for first, _, count in ranges)
+
+
+def drain_in_background(descriptors: list[int]) -> None:
+    """Fork a process to drain the output of background processes, or SIGPIPE would kill them."""
+    pid = os.fork()
+    if pid:
+        os.setpgid(pid, pid)  # so killing this command's processes spares this process
+        return
+    try:
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+        poll = select.poll()
+        for descriptor in descriptors:
+            poll.register(descriptor, select.POLLIN)
+        while descriptors:
+            for descriptor, _ in poll.poll():
+                if not os.read(descriptor, _CHUNK):
+                    poll.unregister(descriptor)
+                    descriptors.remove(descriptor)
+    finally:
+        os._exit(0)

@@ -45,7 +45,7 @@ def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
     """
     try:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
-        own_user = uid if _may_become(uid) else None
+        own_user = uid if processes.may_become(uid) else None
         if fresh:
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
             processes.end_strangers(own_user)
@@ -60,13 +60,6 @@ def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
     except BaseException as error:
         _say(b"-", f"{type(error).__name__}: {error}".encode())
     os._exit(0)
-
-
-def _may_become(uid: int) -> bool:
-    """Return True if this process is root and `uid` is mapped in its user namespace."""
-    with open("/proc/self/uid_map") as file:
-        ranges = [[int(word) for word in line.split()] for line in file]
-    return os.geteuid() == 0 and any(first <= uid < first + count for first, _, count in ranges)
 
 
 class _Stream:
@@ -321,7 +314,7 @@ class _Supervisor:
         }
         left = [stream.descriptor for stream in (out, err) if stream.open]
         if left:
-            _leave_behind(left)
+            processes.drain_in_background(left)
         self.frames.append(b"." + binascii.b2a_base64(json.dumps(report).encode()))
         self.flush()
         goodbye = select.poll()
@@ -329,27 +322,6 @@ class _Supervisor:
         deadline = time.monotonic() + _GOODBYE_SECONDS
         while goodbye.poll(max(0.0, deadline - time.monotonic()) * 1000) and os.read(0, _CHUNK):
             pass
-
-
-def _leave_behind(descriptors: list[int]) -> None:
-    """Fork a process to drain the output of background processes, or SIGPIPE would kill them."""
-    pid = os.fork()
-    if pid:
-        os.setpgid(pid, pid)  # so killing this command's processes spares this process
-        return
-    try:
-        for descriptor in (0, 1, 2):
-            os.close(descriptor)
-        poll = select.poll()
-        for descriptor in descriptors:
-            poll.register(descriptor, select.POLLIN)
-        while descriptors:
-            for descriptor, _ in poll.poll():
-                if not os.read(descriptor, _CHUNK):
-                    poll.unregister(descriptor)
-                    descriptors.remove(descriptor)
-    finally:
-        os._exit(0)
 
 
 def _say(kind: bytes, data: bytes) -> None:

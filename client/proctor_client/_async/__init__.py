@@ -1,0 +1,1 @@
+"""Clients, sessions, handles and streams for event loops."""

@@ -1,0 +1,152 @@
+"""Driver for event loops: runs a flow against httpx, and makes no decisions.
+
+`finish` is for flows with one emitted item, `drive` for flows with many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
+
+import httpx
+
+from proctor_client._connections import AsyncConnections
+from proctor_client._flow import (
+    REQUEST_ID,
+    SOUND_STATUSES,
+    Answer,
+    Emit,
+    Flow,
+    Read,
+    Reply,
+    Send,
+    Sleep,
+)
+from proctor_client._http import trace_headers
+from proctor_client._runtime import AsyncItems, Clock
+from proctor_client.errors import ProctorConnectionError, from_transport
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """Driver for event loops. Many event loops may share a driver."""
+
+    def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+
+    @property
+    def has_answered(self) -> bool:
+        """True if the service ever answered."""
+        return self._connections.has_answered
+
+    async def finish(self, flow: Flow[T]) -> T:
+        """Return the only item of the flow."""
+        items: list[T] = []
+        async for each in self.drive(flow):
+            items.append(each)
+        [item] = items
+        return item
+
+    async def drive(self, flow: Flow[T]) -> AsyncItems[T]:
+        """Yield the items of the flow as they arrive."""
+        self._connections.check_open()
+        exchange = AsyncExchange(self._connections, self._clock)
+        reply: Reply = None
+        try:
+            while True:
+                exchange.check_process()
+                step = flow.send(reply)
+                if isinstance(step, Emit):
+                    self._connections.has_answered = True
+                    yield step.item
+                    reply = None
+                else:
+                    reply = await exchange.perform(step)
+        except StopIteration:
+            return
+        finally:
+            flow.close()
+            await exchange.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connections.aclose()
+
+
+class AsyncExchange:
+    """I/O of one flow, with one open answer at a time, in the process that began the flow."""
+
+    def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
+        self._connections = connections
+        self._clock = clock
+        self._pid = os.getpid()
+        self._response: httpx.Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def perform(self, step: Send | Read | Sleep) -> Reply:
+        """Carry out `step` and return the reply; a transport error is returned as a ProctorError.
+
+        Raises ClientClosedError.
+        """
+        if isinstance(step, Sleep):
+            await self._clock.sleep_async(step.seconds)
+            return None
+        try:
+            if isinstance(step, Send):
+                return await self._send(step)
+            assert self._chunks is not None
+            return await anext(self._chunks, None)
+        except httpx.RequestError as error:
+            known = self._connections.has_answered
+            return from_transport(error, url=self._connections.url, known=known)
+        except RuntimeError:
+            self._connections.check_open()  # raises ClientClosedError if closed just now
+            raise
+
+    def check_process(self) -> None:
+        """Raise ProctorConnectionError in a forked child: the exchange belongs to its parent."""
+        if self._pid != os.getpid():
+            raise ProctorConnectionError(
+                f"{self._connections.url}: this call was begun by another process, and is its"
+            )
+
+    async def aclose(self) -> None:
+        """Close the open answer, if there is one and if this process opened it."""
+        if self._pid != os.getpid():
+            self._connections.inherited.append(self)
+        elif self._response is not None:
+            await self._response.aclose()
+
+    async def _send(self, step: Send) -> Reply:
+        await self.aclose()
+        http = self._connections.http()
+        self._response = response = await http.send(_request(http, step), stream=True)
+        if not _is_answer_to(step, response.headers):
+            await self.aclose()  # unread, so that httpx does not reuse the connection
+            self._connections.renew(http)
+            message = f"{self._connections.url}: the answer is to another request"
+            return ProctorConnectionError(message, retryable=True)
+        self._connections.has_answered |= REQUEST_ID in response.headers
+        self._chunks = response.aiter_bytes()
+        is_open = step.streams and response.status_code in SOUND_STATUSES
+        body = b"" if is_open else await response.aread()
+        return Answer(response.status_code, response.headers, body)
+
+
+def _request(http: httpx.AsyncClient, step: Send) -> httpx.Request:
+    # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
+    return http.build_request(
+        step.method,
+        step.path,
+        headers={**step.headers, **trace_headers()},
+        content=step.content,
+        timeout=httpx.Timeout(step.read_seconds, connect=step.connect_seconds),
+    )
+
+
+def _is_answer_to(step: Send, headers: Mapping[str, str]) -> bool:
+    """Return True if the answer repeats the request's id. Services before 0.2 repeat no id."""
+    return headers.get(REQUEST_ID, step.headers[REQUEST_ID]) == step.headers[REQUEST_ID]

@@ -1,0 +1,59 @@
+"""Readings of HTTP and of its failures: trace headers, `Retry-After`, the causes of an error."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+
+def trace_headers() -> Mapping[str, str]:
+    """Return the headers `traceparent` and, if present, `tracestate` of the caller's active span.
+
+    The function uses OpenTelemetry only if the process has already imported the package.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return {}
+    from opentelemetry.trace.propagation import tracecontext
+
+    headers: dict[str, str] = {}
+    tracecontext.TraceContextTextMapPropagator().inject(headers)
+    return headers
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the wait in seconds. `Retry-After` is a number of seconds or an HTTP date."""
+    value = headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return float(value)
+    moment = _http_date(value)
+    if moment is None:
+        return None
+    return max(0.0, moment - (_http_date(headers.get("date", "")) or now))
+
+
+def is_name_or_tls(error: BaseException) -> bool:
+    """Return True if a name was not resolved or TLS failed, unless the peer only disconnected."""
+    gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+    return any(
+        isinstance(each, socket.gaierror | ssl.SSLError) and not isinstance(each, gone)
+        for each in _chain(error)
+    )
+
+
+def _http_date(value: str) -> float | None:
+    try:
+        moment = parsedate_to_datetime(value)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and its chain of causes."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

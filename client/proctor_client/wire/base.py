@@ -1,0 +1,87 @@
+"""Base classes of requests and responses, values of their fields, and limits."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict
+
+Verdict = Literal[
+    "passed",
+    "failed",
+    "runtime_error",
+    "syntax_error",
+    "timeout",
+    "memory_limit",
+    "output_limit",
+    "early_exit",
+    "no_code",
+]
+ErrorReason = Literal[
+    "sandbox_unavailable",
+    "sandbox_lost",
+    "judge_failed",
+    "deadline",
+    "overloaded",
+    "cancelled",
+    "invalid_task",
+    "policy_unavailable",
+]
+RefusalReason = Literal[
+    "batch_too_large",
+    "invalid_request",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "sandbox_not_found",
+    "sandbox_stopped",
+    "file_not_found",
+    "busy",
+    "quota_exceeded",
+    "draining",
+    "internal",
+]
+Integrity = Literal["separated", "in_process"]
+Level = Literal["calls", "values", "shared"]
+CacheResult = Literal["miss", "hit", "coalesced"]
+Scoring = Literal["all", "fraction"]
+Priority = Literal["evaluation", "training"]
+Extract = Literal["auto", "xml", "fence", "none"]
+
+SandboxStatus = Literal["pending", "running", "stopped", "failed"]
+Ending = Literal[
+    "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
+]
+Tool = Literal["execute_code", "submit_solution", "bash", "read_file", "write_file"]
+
+MAX_SUBMISSIONS = 4096
+MAX_TASKS = 1024
+MAX_TRAJECTORIES = 4096
+MAX_FAILURES = 10
+
+
+class Request(BaseModel):
+    """Base of the client's requests: unknown fields are rejected, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Response(BaseModel):
+    """Base of the service's responses: unknown fields are ignored, values are frozen."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+def example_of(model: type[BaseModel]) -> Any:
+    """Return the first example of a model, in JSON-ready form."""
+    extra = model.model_config["json_schema_extra"]
+    assert isinstance(extra, dict)
+    return cast(list[Any], extra["examples"])[0]
+
+
+def dump(model: BaseModel) -> dict[str, Any]:
+    """Return the JSON-ready form of a request, without fields at their default.
+
+    The form contains a policy's key in clear: use the form only as the request's body.
+    """
+    return model.model_dump(mode="json", exclude_unset=True, context={"with_secrets": True})

@@ -1,0 +1,234 @@
+"""Request and response of POST /reward."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from proctor_client.wire.base import (
+    MAX_SUBMISSIONS,
+    CacheResult,
+    ErrorReason,
+    Extract,
+    Integrity,
+    Level,
+    Priority,
+    Request,
+    Response,
+    Scoring,
+    Verdict,
+)
+from proctor_client.wire.graders import Grader
+
+_RESULT: dict[str, JsonValue] = {
+    "index": 0,
+    "id": "p1-c0",
+    "group": "p1",
+    "evaluation_id": "ev_5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90",
+    "reward": 1.0,
+    "verdict": "passed",
+    "error": None,
+    "tests": {"passed": 2, "total": 2, "failures": []},
+    "message": "",
+    "stdout": "",
+    "stderr": "",
+    "truncated": False,
+    "exit_code": 0,
+    "integrity": "separated",
+    "level": "calls",
+    "hack_signals": [],
+    "usage": {
+        "cpu_seconds": 0.004,
+        "wall_seconds": 0.006,
+        "queue_seconds": 0.001,
+        "peak_memory_mb": 9.1,
+    },
+    "cache": "miss",
+    "sandbox_id": "sb_17",
+    "degraded": [],
+}
+_SUMMARY: dict[str, JsonValue] = {
+    "count": 1,
+    "judged": 1,
+    "passed": 1,
+    "no_code": 0,
+    "errors": 0,
+    "mean_reward": 1.0,
+}
+
+
+class Limits(Request):
+    """Resource limits of one submission. An omitted field has the server's default."""
+
+    cpu_seconds: float | None = Field(None, gt=0, description="CPU time of all its processes.")
+    wall_seconds: float | None = Field(None, gt=0, description="Wall time in which it idled.")
+    memory_mb: int | None = Field(None, gt=0, description="Memory of all its processes together.")
+    output_kb: int | None = Field(None, gt=0, description="Kept of stdout, and of stderr.")
+    processes: int | None = Field(None, gt=0, description="Processes and threads at once.")
+    disk_mb: int | None = Field(None, gt=0, description="Working directory and /tmp together.")
+    network: bool | None = Field(None, description="Reach the network; most servers refuse it.")
+
+
+class Message(BaseModel):
+    """One chat message; extra fields are allowed."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    role: str
+    content: str | list[dict[str, JsonValue]] | None = None
+
+
+class Submission(Request):
+    """One completion to judge."""
+
+    id: str | None = Field(None, description="Echoed.")
+    completion: str | list[Message] = Field(
+        description="Text, or chat messages of which the last assistant message's text counts."
+    )
+    grader: Grader | None = None
+    limits: Limits | None = None
+    scoring: Scoring | None = None
+    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
+    language: str = "python"
+    group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
+
+
+class RewardRequest(Request):
+    """Body of POST /reward."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "submissions": [
+                        {
+                            "id": "p1-c0",
+                            "group": "p1",
+                            "completion": "<answer>\ndef double(n):\n    return 2 * n\n</answer>",
+                        }
+                    ],
+                    "grader": {
+                        "kind": "asserts",
+                        "tests": ["assert double(2) == 4", "assert double(0) == 0"],
+                    },
+                    "limits": {"cpu_seconds": 5},
+                    "job": "run-17",
+                }
+            ]
+        }
+    )
+
+    submissions: list[Submission] = Field(min_length=1, max_length=MAX_SUBMISSIONS)
+    grader: Grader | None = None
+    limits: Limits | None = None
+    scoring: Scoring = "all"
+    extract: Extract = "auto"
+    tags: list[str] = Field([], max_length=64)
+    job: str = Field("default", min_length=1, max_length=200)
+    priority: Priority = "training"
+    deadline_seconds: float = Field(
+        600,
+        gt=0,
+        le=86_400,
+        description="Wall time for each item, from the request's arrival: waiting in the queue, waiting for "
+        "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
+    )
+    cache: bool = True
+
+
+class ItemError(Response):
+    """Reason for an item that the service could not judge. An error never becomes a reward."""
+
+    reason: ErrorReason | str
+    message: str
+    retryable: bool
+
+
+class Failure(Response):
+    """One failed test."""
+
+    index: int
+    test: str
+    message: str
+
+
+class Tests(Response):
+    """Number of the grader's tests that passed; `failures` holds at most ten."""
+
+    __test__: ClassVar[bool] = False  # not for pytest, despite the name
+
+    passed: int = 0
+    total: int = 0
+    failures: list[Failure] = Field([])
+
+
+class Usage(Response):
+    """Resources used by the evaluation. `queue_seconds` never counts against the submission."""
+
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    peak_memory_mb: float = 0.0
+
+
+class Result(Response):
+    """Result of one submission.
+
+    `verdict` and `reward` are null exactly when `error` is set.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_RESULT]})
+
+    index: int
+    id: str | None = None
+    group: str | None = None
+    evaluation_id: str
+    reward: float | None = None
+    verdict: Verdict | str | None = None
+    error: ItemError | None = None
+    tests: Tests = Tests()
+    message: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    exit_code: int | None = None
+    integrity: Integrity | str
+    level: Level | str | None = Field(
+        None,
+        description="How `asserts` judged: by calls alone, with test code in a sandbox of its own, "
+        "or beside the submission.",
+    )
+    hack_signals: list[str] = Field([])
+    usage: Usage = Usage()
+    cache: CacheResult | str
+    sandbox_id: str | None = None
+    degraded: list[str] = Field([], description="Protections this machine cannot enforce.")
+
+
+class Summary(Response):
+    """Summary of the batch. `mean_reward` is over judged items, null if there are none."""
+
+    count: int
+    judged: int
+    passed: int
+    no_code: int
+    errors: int
+    mean_reward: float | None = None
+
+
+class RewardResponse(Response):
+    """Answer of POST /reward, in the order of the request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"results": [_RESULT], "summary": _SUMMARY}]}
+    )
+
+    results: list[Result]
+    summary: Summary
+
+
+class SummaryLine(Response):
+    """Last line of an NDJSON stream."""
+
+    summary: Summary

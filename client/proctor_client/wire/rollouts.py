@@ -1,0 +1,212 @@
+"""Request and response of POST /rollout."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    ConfigDict,
+    Field,
+    FieldSerializationInfo,
+    JsonValue,
+    SecretStr,
+    field_serializer,
+    model_validator,
+)
+
+from proctor_client.wire.base import (
+    MAX_TASKS,
+    MAX_TRAJECTORIES,
+    Extract,
+    Priority,
+    Request,
+    Response,
+    Scoring,
+    Tool,
+    Verdict,
+)
+from proctor_client.wire.graders import Grader
+from proctor_client.wire.rewards import ItemError, Limits, Message
+
+_TRAJECTORY: dict[str, JsonValue] = {
+    "task_id": "p1",
+    "index": 0,
+    "messages_and_choices": [
+        {"role": "user", "content": "Write a function double(n)."},
+        {
+            "finish_reason": "stop",
+            "index": 0,
+            "logprobs": None,
+            "message": {
+                "role": "assistant",
+                "content": "```python\ndef double(n):\n    return 2 * n\n```",
+            },
+        },
+    ],
+    "tools": None,
+    "reward": 1.0,
+    "verdict": "passed",
+    "error": None,
+    "metrics": {
+        "turns": 1,
+        "tool_calls": 0,
+        "exec_errors": 0,
+        "bad_tool_calls": 0,
+        "hit_max_turns": 0,
+        "context_exceeded": 0,
+        "prompt_tokens": 12,
+        "completion_tokens": 17,
+        "attempts": 1,
+        "duration_seconds": 0.84,
+    },
+    "metadata": {},
+    "sandbox_id": "sb_17",
+    "rollout_id": "ro_0d9be7a1b2c94f6c8f2c3d1f5d5a6e70",
+}
+_SUMMARY: dict[str, JsonValue] = {
+    "count": 1,
+    "judged": 1,
+    "passed": 1,
+    "errors": 0,
+    "mean_reward": 1.0,
+}
+
+
+class RolloutTask(Request):
+    """One problem for the policy: the prompt, and the grader of the answer."""
+
+    id: str
+    prompt: str | list[Message]
+    grader: Grader
+    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
+    metadata: dict[str, JsonValue] = Field({}, description="Echoed.")
+
+
+class Policy(Request):
+    """An OpenAI-compatible chat endpoint. `api_key` is never logged, stored or echoed."""
+
+    base_url: str = Field(min_length=1, description="Up to and with /v1.")
+    model: str = Field(min_length=1)
+    api_key: SecretStr | None = None
+    temperature: float | None = None
+    max_tokens: int | None = Field(None, gt=0)
+    logprobs: bool = True
+    extra_body: dict[str, JsonValue] = Field({})
+    timeout_seconds: float = Field(120, gt=0, le=3600, description="Of one answer.")
+
+    @field_serializer("api_key", when_used="json")
+    def _key(self, key: SecretStr | None, info: FieldSerializationInfo) -> str | None:
+        if key is not None and (info.context or {}).get("with_secrets"):
+            return key.get_secret_value()
+        return None if key is None else str(key)
+
+
+class _Agent(Request):
+    system_prompt: str | None = Field(None, description="In place of the built-in one.")
+
+
+class ToolsAgent(_Agent):
+    """Agent that calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
+
+    kind: Literal["tools"]
+    tools: list[Tool] = Field(["execute_code", "submit_solution"], min_length=1)
+    max_turns: int = Field(20, gt=0, le=1000)
+    exec_timeout_seconds: float = Field(30, gt=0)
+    observation_characters: int = Field(8192, ge=256, le=1 << 20)
+
+
+class RefineAgent(_Agent):
+    """Agent that answers with code, and sees the failures before the next answer."""
+
+    kind: Literal["refine"]
+    max_attempts: int = Field(3, gt=0, le=100)
+    observation_characters: int = Field(8192, ge=256, le=1 << 20)
+
+
+Agent = Annotated[ToolsAgent | RefineAgent, Field(discriminator="kind")]
+
+
+class RolloutRequest(Request):
+    """Body of POST /rollout."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "tasks": [
+                        {
+                            "id": "p1",
+                            "prompt": "Write a function double(n).",
+                            "grader": {"kind": "asserts", "tests": ["assert double(2) == 4"]},
+                        }
+                    ],
+                    "policy": {
+                        "base_url": "http://127.0.0.1:8000/v1",
+                        "model": "policy",
+                        "api_key": "…",
+                    },
+                    "agent": {"kind": "refine", "max_attempts": 3},
+                    "trajectories_per_task": 1,
+                }
+            ]
+        }
+    )
+
+    tasks: list[RolloutTask] = Field(min_length=1, max_length=MAX_TASKS)
+    policy: Policy
+    agent: Agent = ToolsAgent(kind="tools")
+    trajectories_per_task: int = Field(1, gt=0, le=MAX_TRAJECTORIES)
+    limits: Limits | None = None
+    scoring: Scoring = "all"
+    extract: Extract = "auto"
+    tags: list[str] = Field([], max_length=64)
+    job: str = Field("default", min_length=1, max_length=200)
+    priority: Priority = "training"
+    deadline_seconds: float = Field(3600, gt=0, le=86_400)
+
+    @model_validator(mode="after")
+    def _not_too_many(self) -> Self:
+        if len(self.tasks) * self.trajectories_per_task > MAX_TRAJECTORIES:
+            raise ValueError(f"at most {MAX_TRAJECTORIES} trajectories in one request")
+        return self
+
+
+class Trajectory(Response):
+    """One episode.
+
+    `messages_and_choices` holds messages, and the policy's `Choice` objects as received, so that a
+    trainer can read tokens and logprobs.
+    """
+
+    task_id: str
+    index: int
+    messages_and_choices: list[dict[str, JsonValue]] = Field([])
+    tools: list[dict[str, JsonValue]] | None = None
+    reward: float | None = None
+    verdict: Verdict | str | None = None
+    error: ItemError | None = None
+    metrics: dict[str, float] = Field({})
+    metadata: dict[str, JsonValue] = Field({})
+    sandbox_id: str | None = None
+    rollout_id: str = ""
+
+
+class RolloutSummary(Response):
+    """Summary of the rollout. `mean_reward` is over judged trajectories, null if there are none."""
+
+    count: int
+    judged: int
+    passed: int
+    errors: int
+    mean_reward: float | None = None
+
+
+class RolloutResponse(Response):
+    """Answer of POST /rollout, in the order of the tasks."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"trajectories": [_TRAJECTORY], "summary": _SUMMARY}]}
+    )
+
+    trajectories: list[Trajectory]
+    summary: RolloutSummary

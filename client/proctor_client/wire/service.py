@@ -1,0 +1,57 @@
+"""Capacity and health of the service, and the body of its error responses."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict
+
+from proctor_client.wire.base import RefusalReason, Response
+
+
+class Capacity(Response):
+    """Capacity and load of the service, for the choice of a batch size."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "slots": 3,
+                    "busy": 2,
+                    "queued": 120,
+                    "max_queued": 20000,
+                    "draining": False,
+                    "recent_rewards_per_second": 187.5,
+                }
+            ]
+        }
+    )
+
+    slots: int
+    busy: int
+    queued: int
+    max_queued: int
+    draining: bool
+    recent_rewards_per_second: float
+
+
+class Health(Response):
+    """Answer of /healthz and /readyz."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "reason": None}]})
+
+    status: str
+    reason: str | None = None
+
+
+class Problem(Response):
+    """Error of a request. `reason` is stable; `message` is for people."""
+
+    reason: RefusalReason | str
+    message: str
+    retryable: bool = False
+    retry_after_seconds: float | None = None
+
+
+class ProblemBody(Response):
+    """Body of every 4xx and 5xx."""
+
+    error: Problem

@@ -1,0 +1,128 @@
+"""ASGI middleware: tokens, errors without a handler, and headers of every answer.
+
+Every route needs a token, and so do unknown paths. The compatible routes also accept the token in
+the path, `/compat/t/TOKEN/…`, since their clients send no header. `Guard` removes the token from
+the path, before any code logs the path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote, unquote_to_bytes
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from proctor_service.api.problems import internal, of_refusal
+from proctor_service.errors import Unauthorized
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+METRICS_PATH = "/metrics"
+COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
+ONLY_TENANT = "local"
+"""Tenant of all requests while no token is configured."""
+REQUEST_ID = b"proctor-request-id"
+LONGEST_REQUEST_ID = 128
+ANSWERING = "proctor.answering"
+"""Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
+
+
+class Guard:
+    """Middleware that requires a valid token, and answers an unhandled exception with a 500.
+
+    The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
+        self._app = app
+        # Digests have equal lengths, so the comparison reveals nothing about a token's length.
+        self._digests = {tenant: _digest(token.encode()) for tenant, token in tokens.items()}
+        self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            app = self._app
+            if scope["path"] not in self._open:
+                tenant = self._tenant(scope)
+                if tenant is None:
+                    message = "a valid token is needed: Authorization: Bearer TOKEN"
+                    app = of_refusal(Unauthorized(message))
+                else:
+                    scope.setdefault("state", {})["tenant"] = tenant
+            await app(scope, receive, send)
+        except Exception:
+            log.exception("a request failed", extra={"path": scope["path"]})
+            if scope.get(ANSWERING):
+                # The answer has begun: only a closed connection tells the client of the failure.
+                raise
+            await internal()(scope, receive, send)
+
+    def _tenant(self, scope: Scope) -> str | None:
+        """Return the tenant of the request's token; remove a token from the path."""
+        token = None
+        raw: bytes = scope.get("raw_path") or b""
+        if raw.startswith(WITH_TOKEN):
+            found, _, rest = raw.removeprefix(WITH_TOKEN).partition(b"/")
+            scope["raw_path"] = COMPAT + rest
+            scope["path"] = unquote(scope["raw_path"].decode("ascii"))
+            token = unquote_to_bytes(found)
+        if not self._digests:
+            return ONLY_TENANT
+        if token is None:
+            authorizations = Headers(scope=scope).getlist("authorization")
+            scheme, _, text = authorizations[0].partition(" ") if authorizations else ("", "", "")
+            if len(authorizations) != 1 or scheme.lower() != "bearer":
+                return None
+            token = text.strip(" \t").encode("latin-1")  # the received bytes, which are UTF-8
+        shown = _digest(token)
+        tenant = None
+        for each, digest in self._digests.items():  # no early exit: equal time for all tenants
+            if hmac.compare_digest(shown, digest):
+                tenant = each
+        return tenant
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+class AnswerHeaders:
+    """Middleware that repeats the request's id, and closes connections while the service drains.
+
+    The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
+    client's; ids other than 1 to 128 visible ASCII characters are ignored. After a drain no client
+    and no proxy holds an open connection. Otherwise a client could send a request on a connection
+    about to close, and lose the request.
+    """
+
+    def __init__(self, app: ASGIApp, draining: Callable[[], bool]) -> None:
+        self._app = app
+        self._draining = draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        named = dict(scope["headers"]).get(REQUEST_ID, b"") if scope["type"] == "http" else b""
+        if len(named) > LONGEST_REQUEST_ID or not all(33 <= byte <= 126 for byte in named):
+            named = b""
+
+        async def heading(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                scope[ANSWERING] = True
+                headers = list(message.get("headers", ()))
+                if self._draining():
+                    headers.append((b"connection", b"close"))
+                if named:
+                    headers.append((REQUEST_ID, named))
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, heading)

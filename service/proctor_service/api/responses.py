@@ -1,0 +1,196 @@
+"""Responses: JSON in one piece, or the results of a job as JSON or NDJSON while they finish.
+
+A response in pieces watches its connection: work ends with the connection of its last client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import AsyncGenerator, Collection, Coroutine
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic_core import PydanticSerializationError, to_json
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from proctor_service.api.jobs import Job
+
+NDJSON = "application/x-ndjson"
+T = TypeVar("T")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An encoded result, with the fields needed by a summary and by a repeated request."""
+
+    json: bytes
+    reward: float | None
+    verdict: str | None
+    retryable: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate memory of the line."""
+        return len(self.json) + 200
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """Encode JSON in valid UTF-8, for any output of a submission.
+
+    UTF-8 cannot encode a lone surrogate, and most parsers reject its JSON escape as well: one
+    submission could make the whole batch unreadable. The surrogate becomes its six-character Python
+    escape.
+    """
+    try:
+        return to_json(body, inf_nan_mode="null")
+    except (PydanticSerializationError, UnicodeEncodeError):
+        text = json.dumps(_finite(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
+
+
+def _finite(value: Any) -> Any:
+    """Replace each NaN and infinity by null: JSON has no form for them."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_response(body: dict[str, Any], status: int = 200) -> Response:
+    """Return a response with a JSON object."""
+    return Response(encode(body), status, media_type="application/json")
+
+
+async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """Return the result of the work; the request's body must be fully read before.
+
+    Raises the errors of the work, and ClientDisconnect if the client disconnects first: the work is
+    then cancelled, and has ended.
+    """
+
+    async def watch(limit: asyncio.Timeout) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        async with asyncio.timeout(None) as limit:
+            watching = asyncio.create_task(watch(limit))
+            try:
+                return await work
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise ClientDisconnect from None
+
+
+class StreamedResponse(Response):
+    """A response in pieces, which end when the client disconnects.
+
+    The headers are sent with the first piece, so an earlier error can still be an error response.
+    `reading`: context that is open until the last piece.
+    """
+
+    def __init__(
+        self,
+        pieces: AsyncGenerator[bytes],
+        media_type: str,
+        reading: AbstractContextManager[None] | None = None,
+    ) -> None:
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+        self._pieces = pieces
+        self._reading = reading or nullcontext()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send all pieces, or stop when the client disconnects."""
+        with self._reading, suppress(ClientDisconnect):
+            await while_connected(self._send(send), receive)
+
+    async def _send(self, send: Send) -> None:
+        start: Message | None = {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": self.raw_headers,
+        }
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                if start is not None:
+                    await send(start)
+                    start = None
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """Format of a job's response: a JSON object with `field`, or NDJSON `by_line`.
+
+    `counted`: the verdicts counted in the summary. `at_once`: the most results in a piece.
+    `headers_first`: send the headers at once.
+    """
+
+    field: str
+    counted: Collection[str]
+    by_line: bool
+    at_once: int
+    headers_first: bool
+
+
+def job_response(job: Job[Line], form: AnswerFormat) -> StreamedResponse:
+    """Return the response with the results of a job, which is left when the client disconnects."""
+    if form.by_line:
+        return StreamedResponse(_lines(job, form), NDJSON, job.reading())
+    return StreamedResponse(_object(job, form), "application/json", job.reading())
+
+
+async def _lines(job: Job[Line], form: AnswerFormat) -> AsyncGenerator[bytes]:
+    yield b""  # sends the headers
+    sent = 0
+    while True:
+        if found := job.finished(sent, form.at_once):
+            sent += len(found)
+            yield b"".join(each.json + b"\n" for each in found)
+        elif job.done:
+            break
+        else:
+            await job.progress()
+    yield b'{"summary":' + _summary(job.results(), form) + b"}\n"
+
+
+async def _object(job: Job[Line], form: AnswerFormat) -> AsyncGenerator[bytes]:
+    if form.headers_first:
+        yield b""
+    await job.wait()
+    lines = job.results()
+    piece = b'{"%s":[' % form.field.encode()
+    for start in range(0, len(lines), form.at_once):
+        if start:
+            yield piece
+            piece = b","
+        piece += b",".join(each.json for each in lines[start : start + form.at_once])
+    yield piece + b'],"summary":' + _summary(lines, form) + b"}"
+
+
+def _summary(lines: Collection[Line], form: AnswerFormat) -> bytes:
+    rewards = [each.reward for each in lines if each.reward is not None]
+    verdicts = [each.verdict for each in lines]
+    return encode(
+        {
+            "count": len(lines),
+            "judged": len(rewards),
+            **{verdict: verdicts.count(verdict) for verdict in form.counted},
+            "errors": len(lines) - len(rewards),
+            "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        }
+    )

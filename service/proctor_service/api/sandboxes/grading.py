@@ -1,0 +1,102 @@
+"""Grading of a stateful sandbox: its files are judged in a fresh sandbox.
+
+Files removed or broken by the agent are a verdict rather than an error: an error would let the
+agent avoid a bad reward.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+
+from proctor_client.wire import GradeRequest, PytestGrader
+from proctor_service.api.responses import Line
+from proctor_service.api.rewards.items import Machine, check_files, test_count
+from proctor_service.api.rewards.routes import RewardHandler
+from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
+from proctor_service.evaluate import Item, NoCode
+from proctor_service.judge.submission import Submission
+from proctor_service.sandbox.interface import Limits
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.sessions import Registry, Session
+
+SOLUTION = "solution.py"
+KINDS_WITHOUT_SOLUTION = ("pytest", "command")
+"""Graders that judge the files in the working directory, with or without a solution.py."""
+GRADING_SECONDS = 600.0
+"""Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
+
+
+class Gradings:
+    """Gradings of sandboxes; `queue` limits how many gradings hold a sandbox's files in memory."""
+
+    def __init__(
+        self, machine: Machine, registry: Registry, rewards: RewardHandler, queue: FairQueue
+    ) -> None:
+        self.queue = queue
+        self._machine = machine
+        self._registry = registry
+        self._rewards = rewards
+
+    def check(self, asked: GradeRequest, session: Session) -> Limits:
+        """Return the requested limits; the default is the sandbox's own, so its files fit.
+
+        Raises InvalidRequest.
+        """
+        if isinstance(asked.grader, PytestGrader):
+            check_files(asked.grader.files, "grader.files")
+        return self._machine.limits(asked.limits, "limits", session.limits)
+
+    async def grade(
+        self, session: Session, asked: GradeRequest, limits: Limits, begun: float
+    ) -> Line:
+        """Return the result of a grading that began at `begun` (monotonic clock)."""
+        deadline = begun + GRADING_SECONDS
+        with closing(self.queue.reserve(1, (session.tenant, session.job))):
+            async with self.queue.admit(session.tenant, session.job, deadline):
+                try:
+                    submission = await self._submission(session, asked, limits)
+                except SandboxEnded as ended:
+                    if not session.by_own_act:
+                        raise
+                    submission = _nothing_to_judge(asked, ended.message)
+                item = Item(
+                    evaluation_id=f"ev_{uuid.uuid4().hex}",
+                    submission=submission,
+                    tenant=session.tenant,
+                    job=session.job,
+                    deadline=deadline,
+                    tags=session.tags,
+                    graded_sandbox_id=session.id,
+                )
+                batch = self._rewards.judge_one(item)
+                with batch.reading():
+                    await batch.wait()
+        return batch.results()[0]
+
+    async def _submission(
+        self, session: Session, asked: GradeRequest, limits: Limits
+    ) -> Submission | NoCode:
+        """Return a submission from the sandbox's files, with its solution.py if any."""
+        where = (session.tenant, session.id)
+        solution = b""
+        optional = asked.grader.kind in KINDS_WITHOUT_SOLUTION
+        try:
+            solution = await self._registry.read_file(*where, SOLUTION)
+        except (FileMissing, FileRefused) as refusal:
+            if not optional:
+                return _nothing_to_judge(asked, refusal.message)
+        try:
+            state = await self._registry.snapshot(*where)
+        except FileRefused as refusal:
+            return _nothing_to_judge(asked, refusal.message)
+        try:
+            source = solution.decode()
+        except UnicodeDecodeError:
+            # A syntax error in Python; an empty source leaves the file unchanged for its grader.
+            source = "" if optional else solution.decode("utf-8", "surrogateescape")
+        return Submission(source, asked.grader, limits, asked.scoring, state=state)
+
+
+def _nothing_to_judge(asked: GradeRequest, why: str) -> NoCode:
+    return NoCode(test_count(asked.grader), f"There is nothing to judge: {why}")

@@ -1,0 +1,117 @@
+"""Collectors of metrics with labels that are known only at collection time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+@dataclass(slots=True)
+class JobCounts:
+    """Counts of a job: rewards by verdict and by histogram bucket, items lost with a sandbox."""
+
+    buckets: list[int]
+    verdicts: dict[str, int] = field(default_factory=dict)
+    reward_sum: float = 0.0
+    squares_sum: float = 0.0
+    lost: int = 0
+    seen_at: float = 0.0
+
+
+SeenJobs = Callable[[str | None], Iterable[tuple[str, str, JobCounts]]]
+"""Function that returns tenant, job and counts of the recent jobs of a tenant, or of all."""
+
+
+class ScrapedGauge(Collector):
+    """Gauge with labels that are known only at collection time."""
+
+    def __init__(
+        self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        self._head = (name, text)
+        self._label = label
+        self._read = read
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the family with current values."""
+        family = GaugeMetricFamily(*self._head, labels=[self._label])
+        for value, number in self._read().items():
+            family.add_metric([value], number)
+        yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the family without samples, so that the registration reads no values."""
+        yield GaugeMetricFamily(*self._head, labels=[self._label])
+
+
+class JobCollector(Collector):
+    """Metrics by job: of a tenant, or of all tenants, with a tenant label if there are several."""
+
+    def __init__(self, seen: SeenJobs, tenant: str | None, by_tenant: bool) -> None:
+        self._seen = seen
+        self._tenant = tenant
+        self._by_tenant = by_tenant
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield four families with current values."""
+        more = ["tenant"] if self._by_tenant else []
+        rewards = CounterMetricFamily(
+            "proctor_rewards", "Judged submissions, by verdict.", labels=["verdict", "job", *more]
+        )
+        reward = HistogramMetricFamily("proctor_reward", "Rewards given.", labels=["job", *more])
+        squares = CounterMetricFamily(
+            "proctor_reward_squares", "Sum of squared rewards.", labels=["job", *more]
+        )
+        lost = CounterMetricFamily(
+            "proctor_lost_items",
+            "Items whose sandbox was lost in every attempt.",
+            labels=["job", *more],
+        )
+        bounds = [*map(str, REWARD_BUCKETS), "+Inf"]
+        for tenant, job, counts in self._seen(self._tenant):
+            labels = [job, tenant] if self._by_tenant else [job]
+            for verdict, number in counts.verdicts.items():
+                rewards.add_metric([verdict, *labels], number)
+            cumulative = list(zip(bounds, itertools.accumulate(counts.buckets), strict=True))
+            reward.add_metric(labels, cumulative, counts.reward_sum)
+            squares.add_metric(labels, counts.squares_sum)
+            if counts.lost:
+                lost.add_metric(labels, counts.lost)
+        yield from (rewards, reward, squares, lost)
+
+    def describe(self) -> Iterator[Metric]:
+        """Yield the families without samples."""
+        yield CounterMetricFamily("proctor_rewards", "")
+        yield HistogramMetricFamily("proctor_reward", "")
+        yield CounterMetricFamily("proctor_reward_squares", "")
+        yield CounterMetricFamily("proctor_lost_items", "")
+
+
+class View(Collector):
+    """Part of a registry: without the `_created` series, and with the jobs of a single tenant."""
+
+    def __init__(self, registry: CollectorRegistry, jobs: JobCollector | None) -> None:
+        self._registry = registry
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families with current values."""
+        jobs = () if self._jobs is None else {family.name for family in self._jobs.describe()}
+        for family in self._registry.collect():
+            if family.name not in jobs:
+                family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+                yield family
+        if self._jobs is not None:
+            yield from self._jobs.collect()

@@ -1,0 +1,236 @@
+"""Service side of the connection to a sandbox's program: lines in both directions, and its output.
+
+All work happens in callbacks of the event loop, which never block. Data from a program is hostile:
+this module only bounds the data, and other modules parse the lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from proctor_service.sandbox.linux.turn_clock import TurnClock
+
+_CHUNK = 1 << 16
+_UNREAD_BYTES = 64 << 20  # the encoding limits values to less
+_UNREAD_LINES = 100_000
+_UNSENT_BYTES = 1 << 20  # above this, a sender waits in `drain`
+
+
+class Lines:
+    """Queues in both directions: lines from a program, and the size of the data not yet sent."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self._loop = asyncio.get_running_loop()
+        self._lines: deque[bytes] = deque()
+        self._line = bytearray()  # still without its newline
+        self._unread_bytes = 0
+        self._unsent_bytes = 0
+        self._wanted: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+
+    async def receive(self) -> bytes | None:
+        """Return the next line, or None after the last."""
+        while not self._lines:
+            if not self.open:
+                return None
+            self._wanted = self._loop.create_future()
+            try:
+                await self._wanted
+            finally:
+                self._wanted = None
+        line = self._lines.popleft()
+        self._unread_bytes -= len(line)
+        return line
+
+    async def drain(self) -> None:
+        """Yield to the event loop, and wait while the queue of unsent data is long."""
+        await asyncio.sleep(0)
+        while self._unsent_bytes > _UNSENT_BYTES and self.open:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    def _split(self, data: bytes) -> bool:
+        """Queue the lines in `data`; False when more is queued than will ever be read."""
+        self._unread_bytes += len(data)
+        # Each byte is searched once and copied twice, for any length of line.
+        end, *others = data.split(b"\n")
+        self._line += end
+        if others:
+            self._unread_bytes -= len(others)
+            self._lines.append(bytes(self._line))
+            self._line = bytearray(others.pop())
+            self._lines.extend(others)
+        return self._unread_bytes <= _UNREAD_BYTES and len(self._lines) <= _UNREAD_LINES
+
+    def _wake(self) -> None:
+        """Wake the receiver if a line or the end is there, and the sender if the queue is short."""
+        for waiter, due in (
+            (self._wanted, self._lines),
+            (self._drained, self._unsent_bytes <= _UNSENT_BYTES),
+        ):
+            if waiter is not None and (due or not self.open) and not waiter.done():
+                waiter.set_result(None)
+
+
+class Channel(Lines, ABC):
+    """Line channel over a socket. `greeting`: the program's first byte, before its first line."""
+
+    def __init__(self, descriptor: int, greeting: bytes) -> None:
+        super().__init__()
+        self.greeted = False
+        self.turns: TurnClock | None = None
+        self._greeting = greeting
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.setblocking(False)
+        self._hung_up = False
+        self._unsent: deque[tuple[memoryview, list[int]]] = deque()
+
+    @abstractmethod
+    def on_flood(self) -> None:
+        """Handle a program that sends more than the service will read."""
+
+    def send(self, line: bytes, descriptors: Sequence[int] = ()) -> None:
+        """Send a line; data beyond the socket's buffer is queued.
+
+        The channel takes ownership of `descriptors` and closes them after sending.
+        """
+        given = list(descriptors)
+        if self.turns is not None:
+            self.turns.given()
+        if not self.open:
+            while given:
+                os.close(given.pop())
+            return
+        view = memoryview(line)
+        if not self._unsent:
+            view = view[self._write(view, given) :]
+        if view:
+            if not self._unsent:
+                self._loop.add_writer(self._socket.fileno(), self._on_writable)
+            self._unsent.append((view, given))
+            self._unsent_bytes += len(view)
+
+    def hang_up(self) -> None:
+        """Close the sending side; queued lines still arrive."""
+        self._hung_up = True
+        if self.turns is not None:
+            self.turns.left_alone()
+        if self.open and not self._unsent:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def read(self) -> bool:
+        """Read a chunk; True if more may be readable at once."""
+        try:
+            data = self._socket.recv(_CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        there_may_be_more = bool(data)
+        if not self.greeted and data:
+            self.greeted = data.startswith(self._greeting)
+            data = data[len(self._greeting) :] if self.greeted else data
+        if data and self.turns is not None:
+            self.turns.heard(data, behind=bool(self._unsent))
+        if data and not self._split(data):
+            self.on_flood()
+            self._end()
+        elif not there_may_be_more:
+            self._end()
+        self._wake()
+        return there_may_be_more
+
+    def close(self) -> None:
+        """Close the socket; idempotent."""
+        self._end()
+        self._socket.close()
+
+    def _on_writable(self) -> None:
+        while self._unsent:
+            view, given = self._unsent[0]
+            count = self._write(view, given)
+            self._unsent_bytes -= count
+            self._wake()
+            if count < len(view):
+                self._unsent[0] = view[count:], given
+                return
+            self._unsent.popleft()
+        self._loop.remove_writer(self._socket.fileno())
+        if self._hung_up:
+            self.hang_up()
+
+    def _write(self, view: memoryview, given: list[int]) -> int:
+        """Return the number of bytes sent; `given` goes with the first byte and is then emptied."""
+        try:
+            sent = (
+                socket.send_fds(self._socket, [view], given) if given else self._socket.send(view)
+            )
+        except BlockingIOError:
+            return 0
+        except OSError:
+            sent = len(view)  # the program closed its end; the ending will show the reason
+        while given:
+            os.close(given.pop())
+        return sent
+
+    def _end(self) -> None:
+        """Stop reading and sending; received lines stay readable."""
+        if self.open:
+            self.open = False
+            self._loop.remove_reader(self._socket.fileno())
+            if self._unsent:
+                self._loop.remove_writer(self._socket.fileno())
+            while self._unsent:
+                for descriptor in self._unsent.popleft()[1]:
+                    os.close(descriptor)
+            self._wake()
+
+
+class Stream:
+    """Output stream of a program: stores the first `room` bytes, and counts and drops the rest.
+
+    `on_data` is called after each chunk, with the stored part.
+    """
+
+    def __init__(self, descriptor: int, on_data: Callable[[bytes], None]) -> None:
+        self.descriptor = descriptor
+        self.stored = bytearray()
+        self.room = 0
+        self.total = 0
+        self.open = True
+        self._on_data = on_data
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+
+    def read(self) -> bool:
+        """Read a chunk; True if more may be readable at once."""
+        try:
+            data = os.read(self.descriptor, _CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return False
+        kept = data[: self.room]
+        self.stored += kept
+        self.room -= len(kept)
+        self.total += len(data)
+        self._on_data(kept)
+        return True
+
+    def close(self) -> None:
+        """Close the descriptor; idempotent."""
+        if self.open:
+            self.open = False
+            self._loop.remove_reader(self.descriptor)
+            os.close(self.descriptor)
