@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 
 _CHUNK = 1 << 16
@@ -82,12 +83,14 @@ class Lines:
 class Channel(Lines, ABC):
     """Line channel over a socket. `greeting`: the program's first byte, before its first line."""
 
-    def __init__(self, descriptor: int, greeting: bytes) -> None:
+    def __init__(self, descriptor: int, greeting: bytes, poller: Poller) -> None:
         super().__init__()
+        self.poller = poller
         self.greeted = False
         self.turns: TurnClock | None = None
         self._greeting = greeting
-        self._socket = socket.socket(fileno=descriptor)
+        # With the family and type, Python needs not ask the kernel for them.
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
         self._socket.setblocking(False)
         self._hung_up = False
         self._unsent: deque[tuple[memoryview, list[int]]] = deque()
@@ -116,6 +119,10 @@ class Channel(Lines, ABC):
                 self._loop.add_writer(self._socket.fileno(), self._on_writable)
             self._unsent.append((view, given))
             self._unsent_bytes += len(view)
+
+    def listen(self) -> None:
+        """Read whenever data is there."""
+        self.poller.add(self._socket.fileno(), self.read)
 
     def hang_up(self) -> None:
         """Close the sending side; queued lines still arrive."""
@@ -185,7 +192,7 @@ class Channel(Lines, ABC):
         """Stop reading and sending; received lines stay readable."""
         if self.open:
             self.open = False
-            self._loop.remove_reader(self._socket.fileno())
+            self.poller.remove(self._socket.fileno())
             if self._unsent:
                 self._loop.remove_writer(self._socket.fileno())
             while self._unsent:
@@ -200,20 +207,24 @@ class Stream:
     `on_data` is called after each chunk, with the stored part.
     """
 
-    def __init__(self, descriptor: int, on_data: Callable[[bytes], None]) -> None:
-        self.descriptor = descriptor
+    def __init__(self, descriptor: int, on_data: Callable[[bytes], None], poller: Poller) -> None:
+        self._descriptor = descriptor
         self.stored = bytearray()
         self.room = 0
         self.total = 0
         self.open = True
         self._on_data = on_data
-        self._loop = asyncio.get_running_loop()
+        self._poller = poller
         os.set_blocking(descriptor, False)
+
+    def listen(self) -> None:
+        """Read whenever data is there."""
+        self._poller.add(self._descriptor, self.read)
 
     def read(self) -> bool:
         """Read a chunk; True if more may be readable at once."""
         try:
-            data = os.read(self.descriptor, _CHUNK)
+            data = os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
             return False
         except OSError:
@@ -232,5 +243,5 @@ class Stream:
         """Close the descriptor; idempotent."""
         if self.open:
             self.open = False
-            self._loop.remove_reader(self.descriptor)
-            os.close(self.descriptor)
+            self._poller.remove(self._descriptor)
+            os.close(self._descriptor)

@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
 from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.launch import Plan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
@@ -55,6 +56,7 @@ class LocalBackend:
         self._refitting: dict[Slot, asyncio.Future[None]] = {}
         self._groups: Groups | None = None
         self._monitor = Monitor()
+        self._poller = Poller()
         self._kept: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._closing = False
@@ -74,6 +76,7 @@ class LocalBackend:
     async def open(self) -> None:
         """Start the pool. Raises StartError when no sandbox becomes ready."""
         raise_open_files()
+        self._poller.open()
         self._groups = self._plan.open_groups()
         try:
             await self._spawner.open()
@@ -146,6 +149,7 @@ class LocalBackend:
         if self._midwife is not None:
             await asyncio.wait({self._midwife})
         await self._spawner.close()
+        self._poller.close()
         if self._groups is not None:
             self._groups.close()
             self._groups = None
@@ -238,7 +242,9 @@ class LocalBackend:
         self._made += 1
         group = Group() if self._groups is None else self._groups.make(f"slot-{self._made}")
         try:
-            slot = Slot(self._spawner, self._plan.launch, self._made, group, self._on_slot)
+            slot = Slot(
+                self._spawner, self._plan.launch, self._made, group, self._poller, self._on_slot
+            )
         except OSError as error:
             self._last_error = str(error)
             group.close()

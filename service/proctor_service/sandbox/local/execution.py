@@ -10,6 +10,7 @@ from functools import partial
 from proctor_service.sandbox.interface import Ended, Ending, Hear, Limits, StreamName, Usage
 from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by
+from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 
 _LAST_BYTES = 1 << 20  # capacity of a pipe; background processes may keep filling the pipe
@@ -57,6 +58,7 @@ class Execution:
         flood_bytes: int,
         timeout_seconds: float | None,
         hear: Hear | None,
+        poller: Poller,
     ) -> None:
         self.number = number
         self.limits = limits
@@ -73,11 +75,11 @@ class Execution:
         self._hear = hear
         self._loop = asyncio.get_running_loop()
         self.reported: asyncio.Future[Report | None] = self._loop.create_future()
-        self.out = Stream(pipes.stdout, partial(self._on_output, "stdout"))
-        self.err = Stream(pipes.stderr, partial(self._on_output, "stderr"))
+        self.out = Stream(pipes.stdout, partial(self._on_output, "stdout"), poller)
+        self.err = Stream(pipes.stderr, partial(self._on_output, "stderr"), poller)
         self.out.room = self.err.room = limits.output_kb << 10
         for stream in (self.out, self.err):
-            self._loop.add_reader(stream.descriptor, stream.read)
+            stream.listen()
         self._stdin = pipes.stdin
         self._unfed = memoryview(stdin)
         self._feed()

@@ -13,6 +13,7 @@ from proctor_service.sandbox.interface import Ended, Ending, Job, Limits, Usage
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.channel import Channel, Stream
 from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outside_cause
+from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, LOCKED, THREAD_MB
@@ -32,9 +33,11 @@ class LocalSandbox(Channel):
     The sandbox is the channel to its program, with two output streams and an ending.
     """
 
-    def __init__(self, name: str, descriptors: list[int], group: Group, launch: Launch) -> None:
+    def __init__(
+        self, name: str, descriptors: list[int], group: Group, launch: Launch, poller: Poller
+    ) -> None:
         channel, out, err, self._pidfd = descriptors
-        super().__init__(channel, LOCKED)
+        super().__init__(channel, LOCKED, poller)
         self.id = name
         self.group = group
         self.launch = launch
@@ -42,7 +45,8 @@ class LocalSandbox(Channel):
         counted = launch.memory_is_counted
         self.descriptors = _DESCRIPTORS if counted else _DESCRIPTORS_UNCOUNTED
         self._host_pid: int | None = None
-        self._streams = (Stream(out, self._on_output), Stream(err, self._on_output))
+        on_output = self._on_output
+        self._streams = (Stream(out, on_output, poller), Stream(err, on_output, poller))
         self._limits: Limits | None = None
         self._stopped_for: Ending | None = None
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
@@ -62,9 +66,9 @@ class LocalSandbox(Channel):
         err.room = limits.output_kb << 10
         self.started_at = time.monotonic()
         self.turns = TurnClock() if job.takes_turns else None
-        self._loop.add_reader(self._socket.fileno(), self.read)
+        self.listen()
         for stream in self._streams:
-            self._loop.add_reader(stream.descriptor, stream.read)
+            stream.listen()
         # The rlimits for the sandbox to set, besides or instead of the cgroup's limits.
         stack_mb = max(8, min(64, limits.memory_mb // 4))
         address_space_mb = processes = 0

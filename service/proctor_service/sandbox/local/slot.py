@@ -21,6 +21,7 @@ from typing import Literal
 
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.interface import Limits
+from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.sandbox.local.spawn import Launch, Spawner
@@ -43,6 +44,7 @@ class Slot:
         launch: Launch,
         number: int,
         group: Group,
+        poller: Poller,
         on_change: Callable[[Slot], None],
     ) -> None:
         self.state: State = "starting"
@@ -53,6 +55,7 @@ class Slot:
         self.disk_mb = launch.disk_mb
         self.group = group
         self._launch = launch
+        self._poller = poller
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -165,7 +168,7 @@ class Slot:
             lent = self._descriptors[:_PER_SANDBOX]
             del self._descriptors[:_PER_SANDBOX]
             self.sandbox = LocalSandbox(
-                f"sb_{secrets.token_hex(12)}", lent, self.group, self._launch
+                f"sb_{secrets.token_hex(12)}", lent, self.group, self._launch, self._poller
             )
             if int(rest) == self.disk_mb:
                 self.state, self.has_served = "ready", True

@@ -112,7 +112,14 @@ class LocalStatefulSandbox(FileOperations):
             kind,
             [seconds + _MARGIN_SECONDS, work],
             lambda number, channel: Execution(
-                number, limits, channel, command.stdin, self._flood_bytes, timeout, hear
+                number,
+                limits,
+                channel,
+                command.stdin,
+                self._flood_bytes,
+                timeout,
+                hear,
+                self._sandbox.poller,
             ),
         )
 
@@ -126,6 +133,7 @@ class LocalStatefulSandbox(FileOperations):
             lambda number, channel: Execution(
                 number, limits, channel, stdin, max(self._flood_bytes, keep_bytes + 1),
                 _ERRAND_SECONDS + _ERRAND_SECONDS_PER_MB * limits.disk_mb, None,
+                self._sandbox.poller,
             ),
         )  # fmt: skip
 
