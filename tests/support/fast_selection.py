@@ -2,5 +2,8 @@
 
 from __future__ import annotations
 
-SLOW_FOLDERS = frozenset({"contract", "e2e", "fuzz", "hostile", "integrity"})
+SLOW_FOLDERS = frozenset(
+    {"contract", "deploy", "e2e", "faults", "fuzz", "hostile", "integrity"}
+    | {"trainers_art", "trainers_trl", "trainers_unsloth"}
+)
 """Folders whose tests start real sandboxes, or try many cases: each of these tests is `slow`."""
