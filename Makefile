@@ -39,7 +39,7 @@ demo: $(VENV)/.service ## judge a few toy completions against a service of its o
 	$(BIN)/python -m proctor_trainers.demo
 
 test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; within 2 min
-	$(BIN)/python -m pytest -m "not slow or smoke"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow or smoke"
 
 test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
 	$(BIN)/python -m pytest
