@@ -139,12 +139,8 @@ class Metrics:
         counter, histogram = self._counter, self._histogram
         self._jobs = JobTable(REWARD_BUCKETS)
         self.registry.register(JobCollector(self._jobs.seen, None, by_tenant))
-        self._phase = histogram(
-            "proctor_phase_seconds",
-            "Seconds of an evaluation: in the queue, in sandboxes, and judging around them.",
-            PHASE_BUCKETS,
-            "phase",
-        )
+        text = "Seconds of an evaluation: in the queue, in sandboxes, and judging around them."
+        self._phase = histogram("proctor_phase_seconds", text, PHASE_BUCKETS, "phase")
         self._errors = counter(
             "proctor_infrastructure_errors", "Items without a verdict, by reason.", "reason"
         )
@@ -170,12 +166,8 @@ class Metrics:
             "proctor_trajectories", "Trajectories, by verdict or reason of error.", "outcome"
         )
         self._turns = histogram("proctor_trajectory_turns", "Turns of each.", TURN_BUCKETS)
-        self._policy_seconds = histogram(
-            "proctor_policy_seconds",
-            "Until a policy had answered, with retries, or had failed.",
-            REQUEST_BUCKETS,
-            "outcome",
-        )
+        text = "Until a policy had answered, with retries, or had failed."
+        self._policy_seconds = histogram("proctor_policy_seconds", text, REQUEST_BUCKETS, "outcome")
         self._start_seconds = histogram(
             "proctor_sandbox_start_seconds", "Until a sandbox far away was ready.", SHORT_BUCKETS
         )
