@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "service" / "README.md"
-MARK = "<!-- settings: made from settings.py by tests/service/test_documents.py -->\n"
+MARK = "<!-- settings: made from settings/ by tests/service/test_documents.py -->\n"
 
 
 def settings_table() -> str:
