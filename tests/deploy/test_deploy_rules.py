@@ -19,7 +19,7 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 RULES = PROMETHEUS / "rules.yaml"
 OBJECT = PROMETHEUS / "prometheusrule.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "proctor.json"
-METRICS = ROOT / "service" / "proctor_service" / "observability" / "metrics.py"
+METRICS = ROOT / "service" / "proctor_service" / "observability"
 HEAD = (
     "# Made of rules.yaml by tests/deploy/test_deploy_rules.py.\n"
     "apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: proctor\nspec:\n"
@@ -86,7 +86,8 @@ def test_the_operators_object_has_the_same_rules() -> None:
 
 
 def test_every_metric_is_one_of_the_services() -> None:
-    known = set(re.findall(r'"(proctor_[a-z_]+)"', METRICS.read_text()))
+    sources = "".join(path.read_text() for path in METRICS.glob("*.py"))
+    known = set(re.findall(r'"(proctor_[a-z_]+)"', sources))
     for query in queries():
         for name in re.findall(r"\bproctor_[a-z_]+\b", query):
             assert name in known or SUFFIX.sub("", name) in known, name
