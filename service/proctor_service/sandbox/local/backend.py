@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -320,7 +319,6 @@ class LocalBackend:
     async def _sweep(self) -> None:
         told = 0
         has_room = False
-        cores = len(os.sched_getaffinity(0))
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
             await self._monitor.measure()
@@ -331,7 +329,7 @@ class LocalBackend:
                     kept.check_background()
                 await pace.rest()
             yielding, lent = self._monitor.rest()
-            long_runners = self._monitor.set_long_runners_aside(cores)
+            long_runners = self._monitor.set_long_runners_aside(self._plan.cores)
             if long_runners and sweep % _SWEEPS_PER_SECOND == 0:
                 has_room = available_memory_mb() > self._plan.memory_mb
             if has_room:
