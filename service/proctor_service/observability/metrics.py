@@ -27,7 +27,7 @@ from proctor_service.observability.collectors import (
 )
 from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.fair_share import Rate
+from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
 
 MOST_SIGNALS = 64

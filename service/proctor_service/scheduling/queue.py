@@ -30,16 +30,14 @@ from proctor_service.errors import (
 )
 from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
 from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
-from proctor_service.scheduling.fair_share import (
+from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
+from proctor_service.scheduling.places import (
     NOBODY,
     RETRY_WITHOUT_RATE_SECONDS,
     WINDOW_SECONDS,
-    FairOrder,
-    Place,
     Places,
     Rate,
-    Shares,
-    Waiter,
+    Reservation,
     Whose,
     retry_seconds,
 )
@@ -142,26 +140,6 @@ class SlotTime:
         self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
         self._at = now
         return self._seconds
-
-
-@dataclass(slots=True)
-class Reservation:
-    """Capacity for the items of a request, returned item by item."""
-
-    places: Places
-    whose: Whose
-    left: int
-
-    def give_back(self, places: int = 1) -> None:
-        """Return units, at most as many as are left."""
-        places = min(places, self.left)
-        self.left -= places
-        self.places.give_back(places, self.whose)
-
-    def close(self) -> None:
-        """Return the units that are left."""
-        if self.left:
-            self.give_back(self.left)
 
 
 class FairQueue:
