@@ -25,6 +25,7 @@ from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_respon
 from proctor_service.api.rewards.examples import reward_docs
 from proctor_service.api.rewards.items import Entry, Machine, Translation, line
 from proctor_service.api.rewards.shared_answers import SharedAnswers
+from proctor_service.cluster import FORWARDED
 from proctor_service.errors import Cancelled, JudgeFailed
 from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -56,9 +57,12 @@ class RewardHandler:
         self._store = store
         self._shared = shared
 
-    async def handle(self, tenant: str, body: bytes | bytearray, key: str | None) -> Job[Line]:
+    async def handle(
+        self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
+    ) -> Job[Line]:
         """Return the batch for a request: a new batch, or the earlier batch of its key.
 
+        `portable`: peers may judge its submissions.
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
         begun = time.monotonic()
@@ -72,7 +76,8 @@ class RewardHandler:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
         deadline = begun + request.deadline_seconds
-        entries = await Translation(self._machine, request, tenant, deadline).entries()
+        translation = Translation(self._machine, request, tenant, deadline, portable)
+        entries = await translation.entries()
         # No `await` from here to the end: of two requests with the same key, one starts the batch.
         if name is not None and (known := self._known(name)) is not None:
             return known
@@ -153,7 +158,9 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        batch = await handler.handle(tenant, body, key_of(request.headers))
+        # What a peer has handed over stays here: no loops.
+        portable = FORWARDED not in request.headers
+        batch = await handler.handle(tenant, body, key_of(request.headers), portable)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(
             "results", ("passed", "no_code"), by_line, SENT_AT_ONCE, headers_first=by_line
