@@ -33,6 +33,8 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 log = logging.getLogger(__name__)
 
 SENT_AT_ONCE = 256
+GATHER_SECONDS = 0.02
+"""Delay of the results for a peer; the last one of a slice is never delayed."""
 
 
 class RewardHandler:
@@ -158,12 +160,16 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        # What a peer has handed over stays here: no loops.
-        portable = FORWARDED not in request.headers
-        batch = await handler.handle(tenant, body, key_of(request.headers), portable)
+        handed_over = FORWARDED in request.headers  # by a peer; it stays here, so there are no loops
+        batch = await handler.handle(tenant, body, key_of(request.headers), not handed_over)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(
-            "results", ("passed", "no_code"), by_line, SENT_AT_ONCE, headers_first=by_line
+            "results",
+            ("passed", "no_code"),
+            by_line,
+            SENT_AT_ONCE,
+            headers_first=by_line,
+            gather_seconds=GATHER_SECONDS if handed_over else 0.0,
         )
         return job_response(batch, form)
 
