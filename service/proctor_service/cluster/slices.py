@@ -17,7 +17,7 @@ POLL_SECONDS = 0.25
 LATELY_SECONDS = 1.5
 LEAD_SECONDS = 0.3
 """Work that a peer has in advance, so that its slots never wait for the next slice."""
-SLICE_SECONDS = 0.1
+SLICE_SECONDS = 0.15
 MOST_IN_SLICE = 256
 
 

@@ -31,6 +31,8 @@ SILENT_SECONDS = 3.0
 """A peer with slices that sends neither a result nor its capacity for so long has lost them."""
 REST_SECONDS = 5.0
 """Time without slices for a peer that has refused one, or has lost one."""
+GONE_SECONDS = 1.0
+"""Time until a peer that takes no connection is asked again."""
 SOON_SECONDS = 0.05
 """What the slots here take within this time stays here: a slice would take as long to travel."""
 FIRST_PAUSE_SECONDS = 0.01
@@ -89,8 +91,8 @@ class Spreader:
 
     def _surplus(self) -> int:
         """Return how many waiting items are more than the slots here take within a moment."""
-        soon = self._queue.tickets_per_second * SOON_SECONDS
-        return min(self._queue.handover.portable, int(self._queue.queued - soon))
+        soon = int(self._queue.tickets_per_second * SOON_SECONDS)
+        return min(self._queue.handover.portable, self._queue.queued - soon)
 
     async def _meet_peers(self) -> None:
         """Ask each peer that has been silent for a while, and give to those with free cores."""
@@ -249,7 +251,10 @@ class Spreader:
                 async with self._replicas.sent(peer.url, question) as response:
                     body = await response.aread()
         except (httpx.ConnectError, httpx.ConnectTimeout):
-            self._lose(peer, "a replica is gone")
+            if peer.slices:
+                self._lose(peer, "a replica is gone; its part of a batch is judged here")
+            peer.free = False
+            peer.rests_until = self._clock() + GONE_SECONDS
             return
         except (httpx.HTTPError, OSError, TimeoutError):
             peer.free = False  # too busy to answer; its slices go on until it is silent for long
