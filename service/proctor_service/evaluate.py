@@ -184,6 +184,7 @@ def _log_details(item: Item, outcome: Outcome) -> None:
         "wall_seconds": round(usage.wall_seconds, 6),
         "queue_seconds": round(outcome.queue_seconds, 6),
         "cache": outcome.cache,
+        "at_peer": None if outcome.peer_degraded is None else True,
     }
     log.debug("evaluated", extra={k: v for k, v in fields.items() if v is not None})
     said = {

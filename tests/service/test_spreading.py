@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -156,19 +157,22 @@ def _same(result: dict[str, Any]) -> dict[str, Any]:
 
 def _judged(replica: Replica) -> int:
     """Items that peers have judged for it."""
-    found = replica.service.parts.metrics.registry.get_sample_value(
-        "proctor_slice_items_total", {"outcome": "judged"}
-    )
+    return _items(replica, "judged")
+
+
+def _items(replica: Replica, outcome: str) -> int:
+    registry = replica.service.parts.metrics.registry
+    found = registry.get_sample_value("proctor_slice_items_total", {"outcome": outcome})
     return int(found or 0)
 
 
 def test_broken_tests_are_said_by_a_peer_as_well() -> None:
     gate = Gate()
-    with fleet(2, judges=[gate, Noted()], slots=1) as (first, _):
-        with asked(first, exec_request("held", "broken", *sources(8))) as answer:
-            first.service.until(lambda: _judged(first) == 9)
-            first.service.call(gate.open)
-            result = answer.result()[1]
+    body = exec_request("held", "broken", *sources(8))
+    with fleet(2, judges=[gate, Noted()], slots=1) as (first, _), asked(first, body) as answer:
+        first.service.until(lambda: _judged(first) == 9)
+        first.service.call(gate.open)
+        result = answer.result()[1]
     assert result["error"]["reason"] == "invalid_task"
     assert result["error"]["message"] == "the tests do not parse"
     assert result["reward"] is None
@@ -197,12 +201,15 @@ def test_a_key_gives_the_same_answer_without_judging_again() -> None:
 
 def test_what_a_peer_has_sent_is_never_handed_on() -> None:
     gate, there = Gate(), Noted()
-    with fleet(2, judges=[gate, there], slots=1) as (first, _):
-        with asked(first, exec_request(*sources()), **{FORWARDED: "1"}) as answer:
-            first.service.until(lambda: first.service.parts.queue.queued == COUNT - 1)
-            assert first.service.parts.queue.handover.portable == 0
-            first.service.call(gate.open)
-            assert len(answer.result()) == COUNT
+    body, marked = exec_request(*sources()), {FORWARDED: "1"}
+    with (
+        fleet(2, judges=[gate, there], slots=1) as (first, _),
+        asked(first, body, **marked) as answer,
+    ):
+        first.service.until(lambda: first.service.parts.queue.queued == COUNT - 1)
+        assert first.service.parts.queue.handover.portable == 0
+        first.service.call(gate.open)
+        assert len(answer.result()) == COUNT
     assert there.sources == []
 
 
@@ -227,29 +234,27 @@ def test_without_peers_that_answer_all_is_judged_here() -> None:
 
 def test_a_peer_that_is_killed_loses_nothing() -> None:
     gate, there = Gate(), Gate()
-    with fleet(2, judges=[gate, there], slots=1) as (first, peer):
-        with asked(first, exec_request(*sources())) as answer:
-            first.service.until(lambda: away(first) > 0)
-            peer.kill()
-            first.service.until(lambda: away(first) == 0)
-            first.service.call(gate.open)
-            assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
+    body = exec_request(*sources())
+    with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:
+        first.service.until(lambda: away(first) > 0)
+        peer.kill()
+        first.service.until(lambda: away(first) == 0)
+        first.service.call(gate.open)
+        assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
     assert sorted(gate.entered) == sorted(sources())
 
 
 def test_a_peer_that_drains_hands_back_what_waits_there() -> None:
     gate, there = Gate(), Gate()
-    with fleet(2, judges=[gate, there], slots=1) as (first, peer):
-        with asked(first, exec_request(*sources())) as answer:
-            first.service.until(lambda: away(first) > 1 and bool(there.entered))
-            drained = asyncio.run_coroutine_threadsafe(
-                peer.service.parts.queue.drain(), peer.service.loop
-            )
-            drained.result()
-            first.service.until(lambda: away(first) == 1)
-            first.service.call(gate.open)
-            peer.service.call(there.open)
-            assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
+    body = exec_request(*sources())
+    with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:
+        first.service.until(lambda: away(first) > 1 and bool(there.entered))
+        draining = peer.service.parts.queue.drain()
+        asyncio.run_coroutine_threadsafe(draining, peer.service.loop).result()
+        first.service.until(lambda: away(first) == 1)
+        first.service.call(gate.open)
+        peer.service.call(there.open)
+        assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
     assert sorted(gate.entered + there.entered) == sorted(sources())
 
 
@@ -288,18 +293,11 @@ def test_a_peer_without_working_sandboxes_costs_no_reward() -> None:
         raise SandboxLost("the machine fails")
 
     gate = Gate()
-    with fleet(2, judges=[gate, loses], slots=1) as (first, _):
-        with asked(first, exec_request(*sources())) as answer:
-            first.service.until(
-                lambda: (
-                    first.service.parts.metrics.registry.get_sample_value(
-                        "proctor_slice_items_total", {"outcome": "returned"}
-                    )
-                    is not None
-                )
-            )
-            first.service.call(gate.open)
-            assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
+    body = exec_request(*sources())
+    with fleet(2, judges=[gate, loses], slots=1) as (first, _), asked(first, body) as answer:
+        first.service.until(lambda: _items(first, "returned") > 0)
+        first.service.call(gate.open)
+        assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
 
 
 def test_a_replica_that_joins_takes_part_in_a_batch_under_way() -> None:
@@ -349,8 +347,7 @@ def test_a_tenants_slots_count_over_the_fleet() -> None:
             peer.service.until(lambda: len(there.entered) == 1)
             for _ in range(8):  # one comes free at a time, and one takes its turn
                 peer.service.call(lambda: there.release(there.entered[-1]))
-                seen = len(there.entered)
-                peer.service.until(lambda: len(there.entered) > seen)
+                peer.service.until(lambda seen=len(there.entered): len(there.entered) > seen)
                 assert queue.busy + queue.handover.away <= 3
             first.service.call(gate.open)
             peer.service.call(there.open)
@@ -464,14 +461,11 @@ def test_many_requests_at_once_are_all_answered() -> None:
             assert queue.queued == 0
 
 
-def test_a_peer_that_stops_answering_does_not_hold_up_a_batch(httpx_mock: None = None) -> None:
+def test_a_peer_that_stops_answering_does_not_hold_up_a_batch() -> None:
     """A peer that takes connections and says nothing, from the start."""
     gate = Gate()
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with fleet(1, judges=[gate], slots=1, peers=[url]) as (first,):
             first.service.call(gate.open)
             assert len(post(first, exec_request(*sources()))) == COUNT
-    assert isinstance(first.client, httpx.Client)
