@@ -345,9 +345,9 @@ def test_a_tenants_slots_count_over_the_fleet() -> None:
         with asked(first, exec_request(*sources()), Authorization="Bearer token-a") as answer:
             first.service.until(lambda: len(gate.entered) == 2 and queue.handover.away == 1)
             peer.service.until(lambda: len(there.entered) == 1)
-            for _ in range(8):  # one comes free at a time, and one takes its turn
+            for number in range(2, 10):  # one comes free at a time, and one takes its turn
                 peer.service.call(lambda: there.release(there.entered[-1]))
-                peer.service.until(lambda seen=len(there.entered): len(there.entered) > seen)
+                peer.service.until(lambda least=number: len(there.entered) >= least)
                 assert queue.busy + queue.handover.away <= 3
             first.service.call(gate.open)
             peer.service.call(there.open)
