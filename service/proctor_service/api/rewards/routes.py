@@ -160,7 +160,7 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        handed_over = FORWARDED in request.headers  # by a peer; it stays here, so there are no loops
+        handed_over = FORWARDED in request.headers  # it stays here: no loops
         batch = await handler.handle(tenant, body, key_of(request.headers), not handed_over)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(

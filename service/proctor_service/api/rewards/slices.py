@@ -113,7 +113,7 @@ class RewardSlices:
         except ValidationError as error:
             raise ValueError("not a result") from error
         if not 0 <= result.index < len(items):
-            raise ValueError("not the result of an item")
+            raise ValueError("not a result of an item")
         if result.error is not None:
             broken = result.error.reason == InvalidTask.reason and not result.error.retryable
             return result.index, InvalidTask(result.error.message) if broken else None
