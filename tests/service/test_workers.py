@@ -244,7 +244,9 @@ def test_a_sandbox_is_lost_with_its_process() -> None:
 
 
 def test_every_process_has_its_part_of_the_sandboxes() -> None:
-    parts = Settings(workers="3", slots=8, max_sandboxes=100, tokens='{"a": "secret"}').for_workers()
+    parts = Settings(
+        workers="3", slots=8, max_sandboxes=100, tokens='{"a": "secret"}'
+    ).for_workers()
     assert [part.slots for part in parts] == [3, 3, 2]
     assert sum(part.max_sandboxes for part in parts) == 100
     assert not any(part.tokens.get_secret_value() for part in parts)

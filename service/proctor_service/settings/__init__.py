@@ -166,6 +166,8 @@ class Settings(BaseSettings):
     )
     advertise_url: str = ""
     """Under which of them the others reach this one. Needed with `peers`."""
+    spread: bool = True
+    """Peers with free cores judge a part of a large batch. Needs `peers`."""
     redis_url: SecretStr = SecretStr("")
     """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
 
