@@ -1,10 +1,11 @@
-"""What one reward costs: CPU of the service and of its sandboxes, page faults, system calls. Services in turn.
+"""What one reward costs: CPU of the service and of its sandboxes, page faults, system calls.
 
-    python bench/cost.py OLD_PID=http://127.0.0.1:8081 NEW_PID=http://127.0.0.1:8082 [--rounds 10]
+    python bench/cost.py PID=http://127.0.0.1:8081 PID=http://127.0.0.1:8082 [--rounds 10] [--trace]
 
-Posts batches of different three-assert submissions to the services in turn. A service's CPU and page faults are those
-that the kernel counts for its processes, so another load on the machine does not add to them. `all` is the service
-with all processes below it, and the children that these have waited for.
+Posts batches of different three-assert submissions to several services in turn. A service's CPU and
+page faults are those that the kernel counts for its processes, so another load on the machine does
+not add to them. `all` is the service with all processes below it, and the children that these have
+waited for.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def calls_of_service(service: int, url: str, size: int) -> dict[str, float]:
 
 def main() -> None:
     """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("services", nargs="+", metavar="PID=URL")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--size", type=int, default=1000)

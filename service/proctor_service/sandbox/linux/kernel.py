@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from .syscalls import MACHINES, numbers
 
@@ -34,13 +36,18 @@ libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
 
-def _numbers_of(*names: str) -> list[int]:
+def numbers_of(*names: str) -> list[int]:
+    """Return the numbers of system calls on this machine, for `perform`."""
     machine = os.uname().machine
     table = numbers(machine if machine in MACHINES else "x86_64")
     return [table[name] for name in names]
 
 
-_CLONE, _PIVOT_ROOT, _CAPSET = _numbers_of("clone", "pivot_root", "capset")
+_CLONE, _PIVOT_ROOT, _CAPSET, _PRCTL = numbers_of("clone", "pivot_root", "capset", "prctl")
+syscall = libc.syscall
+
+Call = tuple[Any, ...]
+"""A system call: its number, then its arguments as ctypes takes them."""
 
 
 def check(result: int, what: str) -> int:
@@ -51,6 +58,17 @@ def check(result: int, what: str) -> int:
     return result
 
 
+def perform(calls: Iterable[Call]) -> None:
+    """Make prepared system calls, in this order. Raises OSError at the first that fails.
+
+    For a process that has just been forked: each Python object that it touches costs the copy of a
+    page, and so does each function and each module on the way to a call.
+    """
+    for call in calls:
+        if syscall(*call) < 0:
+            check(-1, f"system call {call[0]}")
+
+
 def clone(flags: int) -> int:
     """Fork straight into new namespaces; returns 0 in the child, its pid in the parent.
 
@@ -58,8 +76,8 @@ def clone(flags: int) -> int:
     and copy a hundred pages; with a single thread these hooks are unnecessary. Modules with
     registered fork hooks are not notified (`script.prepare` seeds `random`).
     """
-    pid: int = libc.syscall(_CLONE, ctypes.c_ulong(flags | SIGCHLD), None, None, None, None)
-    return check(pid, "clone")
+    pid: int = syscall(_CLONE, flags | SIGCHLD, None, None, None, None)
+    return pid if pid >= 0 else check(pid, "clone")
 
 
 def unshare(flags: int) -> None:
@@ -91,7 +109,7 @@ def bind_read_only(source: str, target: str) -> None:
     """Bind `source` and all mounts below at `target`, read-only and without setuid."""
     mount(source, target, None, MS_BIND | MS_REC)
     wanted = _MountAttr(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
-    result = libc.syscall(
+    result = syscall(
         _MOUNT_SETATTR,
         AT_FDCWD,
         target.encode(),
@@ -107,7 +125,7 @@ def bind_read_only(source: str, target: str) -> None:
 def pivot_root(new_root: str) -> None:
     """Make `new_root` the root and detach the old root."""
     os.chdir(new_root)
-    check(libc.syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
+    check(syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(libc.umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir("/")
 
@@ -130,24 +148,43 @@ class _CapHeader(ctypes.Structure):
 
 def drop_capabilities() -> None:
     """Drop every capability of the calling process."""
+    perform([dropping_capabilities()])
+
+
+def dropping_capabilities() -> Call:
+    """Return the call of `drop_capabilities`."""
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    check(libc.syscall(_CAPSET, ctypes.byref(header), ctypes.byref(nothing)), "capset")
+    return _CAPSET, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())
 
 
-class _FilterProgram(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
+    """A BPF program for `install_seccomp`, with the memory of its instructions."""
+
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+    kept: object
 
 
-def load_seccomp(program: bytes) -> tuple[ctypes.Structure, object]:
-    """Prepare a BPF program (8 bytes per instruction) for `install_seccomp`; keep the result."""
+def load_seccomp(program: bytes) -> FilterProgram:
+    """Prepare a BPF program of 8 bytes per instruction."""
     buffer = ctypes.create_string_buffer(program, len(program))
-    return _FilterProgram(len(program) // 8, ctypes.addressof(buffer)), buffer
+    loaded = FilterProgram(len(program) // 8, ctypes.addressof(buffer))
+    loaded.kept = buffer
+    return loaded
 
 
-def install_seccomp(loaded: tuple[ctypes.Structure, object]) -> None:
+def install_seccomp(program: FilterProgram) -> None:
     """Restrict the calling process to the calls allowed by the program."""
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(loaded[0]))
+    perform([installing_seccomp(program)])
+
+
+def installing_seccomp(program: FilterProgram) -> Call:
+    """Return the call of `install_seccomp`."""
+    return setting(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+
+
+def setting(option: int, value: int, pointer: object = None) -> Call:
+    """Return a call of prctl(2) with at most two arguments."""
+    return _PRCTL, option, value, pointer, 0, 0
 
 
 def give_memory_back() -> None:

@@ -13,25 +13,56 @@ Process tree; when a fork server dies, the kernel kills all its sandboxes:
 
 from __future__ import annotations
 
+import _socket
+import ctypes
 import gc
 import os
 import resource
 import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..linux import kernel
 from . import isolation
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
-LIMITS_BYTES = 64
+RLIMITS = (
+    resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_AS, resource.RLIMIT_NPROC,
+)  # fmt: skip
+"""A job's limits, in the order of its first bytes on the channel: `struct rlimit64` for each."""
+_RLIMIT_BYTES = 16
+LIMITS_BYTES = _RLIMIT_BYTES * len(RLIMITS)
 LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
 THREAD_MB = 2  # stack of a thread, where address space is limited
 _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
+_COMMAND_BYTES = 64
+_DESCRIPTORS = struct.Struct("4i")
+# Names of this module: a look into another module touches its objects, too.
+_SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
+_WAIT_FOR_ALL = int(socket.MSG_WAITALL)
+_POLLIN = select.POLLIN
+_pipe, _close, _closerange, _pidfd_open = os.pipe, os.close, os.closerange, os.pidfd_open
+_socketpair = _socket.socketpair  # without the wrapper of `socket`
+_DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
+    "dup3", "openat", "write", "close", "chdir", "recvfrom"
+)
+_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64 = kernel.numbers_of(
+    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64"
+)
+
+
+class _Start(NamedTuple):
+    """Prepared system calls of a sandbox's start, and what they depend on."""
+
+    descriptors: tuple[kernel.Call, ...]
+    isolating: tuple[kernel.Call, ...]
+    of: tuple[int, ...]
+    """The numbers of its channel, stdout and stderr, and its disk size."""
 
 
 def main(
@@ -77,8 +108,8 @@ def main(
 def _warm(warm_up: Callable[[], None], uid: int) -> None:
     """Run a sandbox's start several times in advance; see `program.warm_up`."""
     for rounds in range(_WARM_ROUNDS):
-        isolation.mount_root("1m", uid)
-        isolation.move_in()
+        kernel.perform(isolation.entering_root("1m", uid, isolation.proc_options()))
+        kernel.perform(isolation.moving_in())
         if rounds == _WARM_ROUNDS - 1:
             warm_up()
         os.chdir("/")
@@ -87,6 +118,12 @@ def _warm(warm_up: Callable[[], None], uid: int) -> None:
 
 
 class _Forkserver:
+    """Forks sandboxes. Its loop and a sandbox's start touch few objects, since each costs a page.
+
+    A fork shares all pages; afterwards the first write of either process to a page copies the page,
+    and counting references is writing. So a sandbox starts by system calls that are prepared once.
+    """
+
     def __init__(
         self, control: socket.socket, config: dict[str, object], inside_main: Callable[[int], None]
     ) -> None:
@@ -94,55 +131,74 @@ class _Forkserver:
         self.uid = int(str(config["uid"]))
         self.drops_user = bool(config["drops_user"])
         self.contained = bool(config["namespaces"])
+        self.flags = 0
+        if self.contained:
+            self.flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
+        self.proc_options = isolation.proc_options() if self.contained else None
         self.inside_main = inside_main
         self.place: str | None = None  # workdir of a sandbox without namespaces
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.poll = select.poll()
+        self.poll.register(control.fileno(), 0)  # reports only a hang-up
+        self.start = _Start((), (), ())
+        self.limits = ctypes.create_string_buffer(LIMITS_BYTES)
+        self.take_limits: kernel.Call = (
+            _RECVFROM, CHANNEL, ctypes.byref(self.limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
+        )  # fmt: skip
+        self.set_limits: tuple[kernel.Call, ...] = tuple(
+            (_PRLIMIT64, 0, name, ctypes.byref(self.limits, place * _RLIMIT_BYTES), None)
+            for place, name in enumerate(RLIMITS)
+        )
 
     def serve(self) -> None:
         """Handle one command and one sandbox at a time, until the service closes the socket."""
         gc.collect()
         kernel.give_memory_back()
         gc.freeze()  # a collection in a sandbox must not touch, and thereby copy, these pages
+        receive = self.control.recv
         buffer = b""
         while True:
             while b"\n" not in buffer:
-                data = self.control.recv(4096)
+                data = receive(_COMMAND_BYTES)
                 if not data:
                     os._exit(0)
                 buffer += data
             command, buffer = buffer.split(b"\n", 1)
-            self.fork_one(int(command.split()[1]))
+            self.fork_one(int(command[5:]))  # after `fork `
 
     def fork_one(self, disk_mb: int) -> None:
-        ours, channel = (end.detach() for end in socket.socketpair())
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+        ours, channel = _socketpair()
+        out_read, out_write = _pipe()
+        err_read, err_write = _pipe()
         if not self.contained:
-            flags = 0
             self.place = isolation.make_place(self.uid, self.drops_user)
+        start_of = channel.fileno(), out_write, err_write, disk_mb
+        if self.start.of != start_of or self.place is not None:
+            self.start = self.prepare(*start_of)
         try:
-            pid = kernel.clone(flags)
+            pid = kernel.clone(self.flags)
         except OSError as error:
-            self.report(f"failed {error}")
-            for descriptor in (ours, channel, out_read, out_write, err_read, err_write):  # fmt: skip
-                os.close(descriptor)
+            self.report(b"failed %s\n" % str(error).encode())
+            for descriptor in (out_read, out_write, err_read, err_write):
+                _close(descriptor)
             return
         if pid == 0:
-            self.become_sandbox(channel, out_write, err_write, disk_mb)
-        for descriptor in (channel, out_write, err_write):
-            os.close(descriptor)
-        pidfd = os.pidfd_open(pid)
-        lent = (ours, out_read, err_read, pidfd)
-        self.report(f"ready {disk_mb}", lent)
-        for descriptor in lent[:3]:
-            os.close(descriptor)
+            self.become_sandbox()
+        pidfd = _pidfd_open(pid)
+        lent = _DESCRIPTORS.pack(ours.fileno(), out_read, err_read, pidfd)
+        self.report(b"ready %d\n" % disk_mb, lent)
+        _close(out_read)
+        _close(out_write)
+        _close(err_read)
+        _close(err_write)
+        del ours, channel  # which closes them
         self.wait_for(pid, pidfd)
 
-    def report(self, message: str, descriptors: tuple[int, ...] = ()) -> None:
+    def report(self, message: bytes, descriptors: bytes = b"") -> None:
+        with_it = [(_SOL_SOCKET, _SCM_RIGHTS, descriptors)] if descriptors else []
         try:
-            socket.send_fds(self.control, [message.encode() + b"\n"], descriptors)
+            self.control.sendmsg([message], with_it)
         except OSError:  # the service is gone
             self.leave()
 
@@ -154,81 +210,77 @@ class _Forkserver:
         os._exit(0)
 
     def wait_for(self, pid: int, pidfd: int) -> None:
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(self.control.fileno(), 0)  # reports only a hang-up
+        poll = self.poll
+        poll.register(pidfd, _POLLIN)
         for descriptor, _ in poll.poll():
             if descriptor != pidfd:  # the service is gone
                 self.leave()
+        poll.unregister(pidfd)
         _, status, used = os.wait4(pid, 0)
-        os.close(pidfd)
+        _close(pidfd)
         if self.place is not None:
             _end_orphans()
             isolation.remove(self.place)
             self.place = None
-        self.report(f"ended {status} {used.ru_utime + used.ru_stime:.6f} {used.ru_maxrss}")
+        cpu_microseconds = int((used.ru_utime + used.ru_stime) * 1e6)
+        self.report(b"ended %d %d %d\n" % (status, cpu_microseconds, used.ru_maxrss))
 
-    def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
-        """In the child: finish the isolation, then wait for a job. Never returns."""
-        try:
-            self.lock_down(channel, out, err, disk_mb)
-        except BaseException as error:
-            os.write(channel, repr(error).encode()[:500])
-            os._exit(70)
-        os.write(CHANNEL, LOCKED)
-        inside_main = self.inside_main
-        self.__dict__.clear()
-        if _apply_limits():
-            inside_main(CHANNEL)
-        os._exit(71)
-
-    def lock_down(self, channel: int, out: int, err: int, disk_mb: int) -> None:
-        os.dup2(channel, CHANNEL, inheritable=False)
-        os.dup2(self.null, 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        os.closerange(3, CHANNEL)
-        os.setsid()
-        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(score, b"1000")  # killed first when the sandbox's memory is used up
-        os.close(score)
+    def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
+        """Prepare the start of a sandbox with these descriptors and this disk size."""
+        descriptors: list[kernel.Call] = [
+            (_DUP3, channel, CHANNEL, os.O_CLOEXEC),
+            (_DUP3, self.null, 0, 0),
+            (_DUP3, out, 1, 0),
+            (_DUP3, err, 2, 0),
+        ]
+        isolating: list[kernel.Call] = [
+            (_SETSID,),
+            # Killed first when the sandbox's memory is used up. 3 is the lowest free descriptor.
+            (_OPENAT, kernel.AT_FDCWD, b"/proc/self/oom_score_adj", os.O_WRONLY, 0),
+            (_WRITE, 3, b"1000", 4),
+            (_CLOSE, 3),
+        ]
         if self.place is None:
-            isolation.mount_root(f"{disk_mb}m", self.uid)
+            isolating += isolation.entering_root(f"{disk_mb}m", self.uid, self.proc_options)
         if self.drops_user:
-            os.setgroups([])
-            os.setresgid(self.uid, self.uid, self.uid)
-            os.setresuid(self.uid, self.uid, self.uid)
-        kernel.drop_capabilities()
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        kernel.install_seccomp(self.seccomp)
+            isolating += [
+                (_SETGROUPS, 0, None),
+                (_SETRESGID, self.uid, self.uid, self.uid),
+                (_SETRESUID, self.uid, self.uid, self.uid),
+            ]
+        isolating += [
+            kernel.dropping_capabilities(),
+            kernel.setting(kernel.PR_SET_DUMPABLE, 1),
+            kernel.setting(kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL)),
+            kernel.installing_seccomp(self.seccomp),
+        ]
         if self.place is None:
-            isolation.move_in()
+            isolating += isolation.moving_in()
         else:
             os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
-            os.chdir(f"{self.place}/work")
+            isolating.append((_CHDIR, f"{self.place}/work".encode()))
+        isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
+        return _Start(tuple(descriptors), tuple(isolating), (channel, out, err, disk_mb))
 
-
-def _apply_limits() -> bool:
-    """Read the job's limits, a line of fixed length, and apply them; False without a job."""
-    line = b""
-    while len(line) < LIMITS_BYTES:
-        data = os.read(CHANNEL, LIMITS_BYTES - len(line))
-        if not data:
-            return False
-        line += data
-    stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
-    # Only now: the kernel counts descriptors in transit per user and refuses them beyond the
-    # sender's own limit. The fork server must be able to send even when its sandboxes are not.
-    descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # unchanged: contest programs raise it
-    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
-    if address_space_mb:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))
-    if processes:
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
-    return True
+    def become_sandbox(self) -> NoReturn:
+        """In the child: finish the isolation, then wait for a job."""
+        start, inside_main = self.start, self.inside_main
+        take_limits, set_limits, limits = self.take_limits, self.set_limits, self.limits
+        self.__dict__.clear()
+        try:
+            kernel.perform(start.descriptors)
+            _closerange(3, CHANNEL)
+            kernel.perform(start.isolating)
+        except BaseException as error:
+            os.write(CHANNEL, repr(error).encode()[:500])
+            os._exit(70)
+        # Limits only now: the kernel counts descriptors in transit per user and refuses them beyond
+        # the sender's own limit. The fork server must be able to send even when its sandboxes are
+        # not.
+        if kernel.syscall(*take_limits) == len(limits):
+            kernel.perform(set_limits)
+            inside_main(CHANNEL)
+        os._exit(71)
 
 
 def _end_orphans() -> None:
