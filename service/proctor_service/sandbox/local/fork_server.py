@@ -41,6 +41,7 @@ THREAD_MB = 2  # stack of a thread, where address space is limited
 _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
 _COMMAND_BYTES = 64
+_RUSAGE_WORDS = 18
 _DESCRIPTORS = struct.Struct("4i")
 # Names of this module: a look into another module touches its objects, too.
 _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
@@ -51,8 +52,8 @@ _socketpair = _socket.socketpair  # without the wrapper of `socket`
 _DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
     "dup3", "openat", "write", "close", "chdir", "recvfrom"
 )
-_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64 = kernel.numbers_of(
-    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64"
+_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4 = kernel.numbers_of(
+    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64", "wait4"
 )
 
 
@@ -142,6 +143,9 @@ class _Forkserver:
         self.poll = select.poll()
         self.poll.register(control.fileno(), 0)  # reports only a hang-up
         self.start = _Start((), (), ())
+        self.status = ctypes.c_int()
+        # `struct rusage`: user and system time, each in seconds and microseconds, and the peak in kB.
+        self.used = (ctypes.c_long * _RUSAGE_WORDS)()
         self.limits = ctypes.create_string_buffer(LIMITS_BYTES)
         self.take_limits: kernel.Call = (
             _RECVFROM, CHANNEL, ctypes.byref(self.limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
@@ -180,6 +184,8 @@ class _Forkserver:
             pid = kernel.clone(self.flags)
         except OSError as error:
             self.report(b"failed %s\n" % str(error).encode())
+            ours.close()
+            channel.close()
             for descriptor in (out_read, out_write, err_read, err_write):
                 _close(descriptor)
             return
@@ -188,11 +194,12 @@ class _Forkserver:
         pidfd = _pidfd_open(pid)
         lent = _DESCRIPTORS.pack(ours.fileno(), out_read, err_read, pidfd)
         self.report(b"ready %d\n" % disk_mb, lent)
+        ours.close()
+        channel.close()
         _close(out_read)
         _close(out_write)
         _close(err_read)
         _close(err_write)
-        del ours, channel  # which closes them
         self.wait_for(pid, pidfd)
 
     def report(self, message: bytes, descriptors: bytes = b"") -> None:
@@ -216,14 +223,15 @@ class _Forkserver:
             if descriptor != pidfd:  # the service is gone
                 self.leave()
         poll.unregister(pidfd)
-        _, status, used = os.wait4(pid, 0)
+        status, used = self.status, self.used
+        kernel.perform(((_WAIT4, pid, ctypes.byref(status), 0, ctypes.byref(used)),))
         _close(pidfd)
         if self.place is not None:
             _end_orphans()
             isolation.remove(self.place)
             self.place = None
-        cpu_microseconds = int((used.ru_utime + used.ru_stime) * 1e6)
-        self.report(b"ended %d %d %d\n" % (status, cpu_microseconds, used.ru_maxrss))
+        cpu_microseconds = (used[0] + used[2]) * 1_000_000 + used[1] + used[3]
+        self.report(b"ended %d %d %d\n" % (status.value, cpu_microseconds, used[4]))
 
     def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
         """Prepare the start of a sandbox with these descriptors and this disk size."""
