@@ -28,6 +28,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 _M_ARENA_MAX, _PTHREAD_ATTR_BYTES = -8, 64
+_LARGEST_GAP, _LEAST_GAP, _MOST_GAPS = 1 << 16, 24, 10_000
 LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
 _MOUNT_SETATTR = 442  # on every architecture
 
@@ -192,6 +193,21 @@ def give_memory_back() -> None:
     trim = getattr(libc, "malloc_trim", None)  # glibc has it, musl has not
     if trim is not None:
         trim(ctypes.c_size_t(0))
+
+
+def fill_heap() -> None:
+    """Allocate all gaps in the heap of malloc for good, the largest first."""
+    if not hasattr(libc, "malloc_trim"):
+        return  # not glibc, so its gaps are elsewhere
+    libc.malloc.restype = ctypes.c_void_p
+    size, highest = _LARGEST_GAP, 0
+    for _ in range(_MOST_GAPS):
+        place = libc.malloc(ctypes.c_size_t(size)) or 0
+        if place > highest:  # at the heap's end: no gap of this size is left
+            highest = place
+            size = size - 16 if size <= 1024 else size * 15 // 16
+        if size < _LEAST_GAP:
+            return
 
 
 def make_threads_lean(stack_mb: int) -> None:

@@ -43,6 +43,7 @@ _PENDING_SIGNALS = 4096
 _COMMAND_BYTES = 64
 _RUSAGE_WORDS = 18
 _STEP, _LARGEST_OF_POOL, _POOL_BYTES, _POOL_HEADER = 16, 512, 1 << 14, 48
+_MOST_POOLS = 16  # so many of a size are filled at most
 _DESCRIPTORS = struct.Struct("4i")
 # Names of this module: a look into another module touches its objects, too.
 _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
@@ -297,19 +298,22 @@ def _fill_gaps() -> list[object]:
     """Fill the gaps between objects, and return what fills them.
 
     New objects of a sandbox would otherwise go into gaps all over the memory, where each costs the
-    copy of a page. CPython takes objects of up to 512 bytes, in steps of 16, from pools of 16 kB.
+    copy of a page. CPython takes objects of up to 512 bytes, in steps of 16, from pools of 16 kB,
+    and larger ones from malloc.
     """
     fillers: list[object] = []
     for size in range(_STEP, _LARGEST_OF_POOL + 1, _STEP):
+        blocks = (_POOL_BYTES - _POOL_HEADER) // size
         in_pool: dict[int, int] = {}
-        number = pool = 0
-        while number < (_POOL_BYTES - _POOL_HEADER) // size - 2:
-            filler = _filler(size)
-            fillers.append(filler)
-            pool = id(filler) // _POOL_BYTES
-            number = in_pool[pool] = in_pool.get(pool, 0) + 1
-        while fillers and id(fillers[-1]) // _POOL_BYTES == pool:
-            fillers.pop()
+        for _ in range(_MOST_POOLS * blocks):
+            fillers.append(_filler(size))
+            pool = id(fillers[-1]) // _POOL_BYTES
+            in_pool[pool] = in_pool.get(pool, 0) + 1
+            if in_pool[pool] == blocks - 2:  # a new pool: no gap is left
+                while id(fillers[-1]) // _POOL_BYTES == pool:
+                    fillers.pop()
+                break
+    kernel.fill_heap()
     return fillers
 
 
