@@ -24,7 +24,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ..linux import kernel
 from . import isolation
@@ -50,6 +50,7 @@ _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
 _WAIT_FOR_ALL = int(socket.MSG_WAITALL)
 _POLLIN = select.POLLIN
 _pipe, _close, _closerange, _pidfd_open = os.pipe, os.close, os.closerange, os.pidfd_open
+_perform, _syscall = kernel.perform, kernel.syscall
 _socketpair = _socket.socketpair  # without the wrapper of `socket`
 _DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
     "dup3", "openat", "write", "close", "chdir", "recvfrom"
@@ -59,13 +60,11 @@ _SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4 = kernel.numbers
 )
 
 
-class _Start(NamedTuple):
-    """Prepared system calls of a sandbox's start, and what they depend on."""
-
-    descriptors: tuple[kernel.Call, ...]
-    isolating: tuple[kernel.Call, ...]
-    of: tuple[int, ...]
-    """The numbers of its channel, stdout and stderr, and its disk size."""
+_Start = tuple[
+    tuple[kernel.Call, ...], tuple[kernel.Call, ...], kernel.Call, tuple[kernel.Call, ...],
+    Callable[[int], None],
+]  # fmt: skip
+"""A sandbox's start: system calls for its descriptors, its isolation and its limits; its program."""
 
 
 def main(
@@ -116,6 +115,7 @@ def _warm(warm_up: Callable[[], None], uid: int) -> None:
         if rounds == _WARM_ROUNDS - 1:
             warm_up()
         os.chdir("/")
+        _closerange(CHANNEL, CHANNEL)  # closes none, but binds the symbol
         kernel.umount("/proc")
         kernel.umount(isolation.BOX)
 
@@ -144,24 +144,17 @@ class _Forkserver:
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         self.poll = select.poll()
         self.poll.register(control.fileno(), 0)  # reports only a hang-up
-        self.start = _Start((), (), ())
+        self.start: _Start
+        self.start_of: tuple[int, ...] = ()
         self.status = ctypes.c_int()
         # `struct rusage`: user and system time, each in seconds and microseconds, and the peak in kB.
         self.used = (ctypes.c_long * _RUSAGE_WORDS)()
-        self.limits = ctypes.create_string_buffer(LIMITS_BYTES)
-        self.take_limits: kernel.Call = (
-            _RECVFROM, CHANNEL, ctypes.byref(self.limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
-        )  # fmt: skip
-        self.set_limits: tuple[kernel.Call, ...] = tuple(
-            (_PRLIMIT64, 0, name, ctypes.byref(self.limits, place * _RLIMIT_BYTES), None)
-            for place, name in enumerate(RLIMITS)
-        )
 
     def serve(self) -> None:
         """Handle one command and one sandbox at a time, until the service closes the socket."""
         gc.collect()
         kernel.give_memory_back()
-        filled = _fill_gaps()
+        self.fillers = _fill_gaps()
         gc.freeze()  # a collection in a sandbox must not touch, and thereby copy, these pages
         receive = self.control.recv
         buffer = b""
@@ -181,8 +174,9 @@ class _Forkserver:
         if not self.contained:
             self.place = isolation.make_place(self.uid, self.drops_user)
         start_of = channel.fileno(), out_write, err_write, disk_mb
-        if self.start.of != start_of or self.place is not None:
-            self.start = self.prepare(*start_of)
+        if self.start_of != start_of or self.place is not None:
+            self.start, self.start_of = self.prepare(*start_of), start_of
+        start = self.start
         try:
             pid = kernel.clone(self.flags)
         except OSError as error:
@@ -193,7 +187,7 @@ class _Forkserver:
                 _close(descriptor)
             return
         if pid == 0:
-            self.become_sandbox()
+            _become_sandbox(start)
         pidfd = _pidfd_open(pid)
         lent = _DESCRIPTORS.pack(ours.fileno(), out_read, err_read, pidfd)
         self.report(b"ready %d\n" % disk_mb, lent)
@@ -271,27 +265,34 @@ class _Forkserver:
             os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
             isolating.append((_CHDIR, f"{self.place}/work".encode()))
         isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
-        return _Start(tuple(descriptors), tuple(isolating), (channel, out, err, disk_mb))
+        limits = ctypes.create_string_buffer(LIMITS_BYTES)
+        take_limits: kernel.Call = (
+            _RECVFROM, CHANNEL, ctypes.byref(limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
+        )  # fmt: skip
+        set_limits: list[kernel.Call] = [
+            (_PRLIMIT64, 0, name, ctypes.byref(limits, place * _RLIMIT_BYTES), None)
+            for place, name in enumerate(RLIMITS)
+        ]
+        calls = tuple(descriptors), tuple(isolating), take_limits, tuple(set_limits)
+        return *calls, self.inside_main
 
-    def become_sandbox(self) -> NoReturn:
-        """In the child: finish the isolation, then wait for a job."""
-        start, inside_main = self.start, self.inside_main
-        take_limits, set_limits, limits = self.take_limits, self.set_limits, self.limits
-        self.__dict__.clear()
-        try:
-            kernel.perform(start.descriptors)
-            _closerange(3, CHANNEL)
-            kernel.perform(start.isolating)
-        except BaseException as error:
-            os.write(CHANNEL, repr(error).encode()[:500])
-            os._exit(70)
-        # Limits only now: the kernel counts descriptors in transit per user and refuses them beyond
-        # the sender's own limit. The fork server must be able to send even when its sandboxes are
-        # not.
-        if kernel.syscall(*take_limits) == len(limits):
-            kernel.perform(set_limits)
-            inside_main(CHANNEL)
-        os._exit(71)
+
+def _become_sandbox(start: _Start) -> NoReturn:
+    """In the child: finish the isolation, then wait for a job."""
+    descriptors, isolating, take_limits, set_limits, inside_main = start
+    try:
+        _perform(descriptors)
+        _closerange(3, CHANNEL)
+        _perform(isolating)
+    except BaseException as error:
+        os.write(CHANNEL, repr(error).encode()[:500])
+        os._exit(70)
+    # Limits only now: the kernel counts descriptors in transit per user and refuses them beyond the
+    # sender's own limit. The fork server must be able to send even when its sandboxes are not.
+    if _syscall(*take_limits) == LIMITS_BYTES:
+        _perform(set_limits)
+        inside_main(CHANNEL)
+    os._exit(71)
 
 
 def _fill_gaps() -> list[object]:
@@ -323,7 +324,7 @@ def _filler(size: int) -> object:
         return object()
     if size == 32:
         return float(size)
-    return bytes(size - bytes().__sizeof__())
+    return bytes(size - b"".__sizeof__())
 
 
 def _end_orphans() -> None:
