@@ -162,14 +162,14 @@ class FilterProgram(ctypes.Structure):
     """A BPF program for `install_seccomp`, with the memory of its instructions."""
 
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
-    kept: object
+    instructions_memory: object
 
 
 def load_seccomp(program: bytes) -> FilterProgram:
     """Prepare a BPF program of 8 bytes per instruction."""
     buffer = ctypes.create_string_buffer(program, len(program))
     loaded = FilterProgram(len(program) // 8, ctypes.addressof(buffer))
-    loaded.kept = buffer
+    loaded.instructions_memory = buffer
     return loaded
 
 
