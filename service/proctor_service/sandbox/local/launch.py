@@ -166,7 +166,10 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         flood_bytes=settings.flood_mb << 20,
         memory_is_counted=memory_counted,
         contained=bool(known["namespaces"]),
-        hard_limits=tuple(resource.getrlimit(each)[1] % _RLIMITS for each in RLIMITS),
+        rlimits=tuple(
+            (soft % _RLIMITS, hard % _RLIMITS)
+            for soft, hard in (resource.getrlimit(each) for each in RLIMITS)
+        ),
     )
 
 

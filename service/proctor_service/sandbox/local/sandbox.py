@@ -75,18 +75,15 @@ class LocalSandbox(Channel):
 
     def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
         """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
-        most_open, most_stack, most_space, most_processes = self.launch.hard_limits
+        (_, most_open), (_, most_stack), space, processes = self.launch.rlimits
         descriptors = min(descriptors, most_open)
-        stack = max(8, min(64, limits.memory_mb // 4)) << 20
-        space, processes = most_space, most_processes
+        stack = min(max(8, min(64, limits.memory_mb // 4)) << 20, most_stack)
         if not self.launch.memory_is_counted:
             space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
-            space = min(space_mb << 20, most_space)
-            processes = min(limits.processes + _FORKSERVER_PROCESSES, most_processes)
+            space = (min(space_mb << 20, space[1]),) * 2
+            processes = (min(limits.processes + _FORKSERVER_PROCESSES, processes[1]),) * 2
         # The stack's hard limit is unchanged: contest programs raise their own.
-        return _RLIMITS.pack(
-            descriptors, descriptors, stack, most_stack, space, space, processes, processes
-        )
+        return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
 
     async def ended(self) -> Ended:
         """Return the ending once all processes are gone."""

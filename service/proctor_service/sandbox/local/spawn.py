@@ -36,8 +36,8 @@ class Launch:
     flood_bytes: int
     memory_is_counted: bool
     contained: bool
-    hard_limits: tuple[int, ...]
-    """This process' hard limits that sandboxes inherit, in the order of `fork_server.RLIMITS`."""
+    rlimits: tuple[tuple[int, int], ...]
+    """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
 
 
 class Spawner:
