@@ -1,6 +1,6 @@
 """One batch over replicas, on one machine: who judges it, how much faster, and with a peer that dies.
 
-    .venv/bin/python bench/fleet.py [--items 400] [--rounds 5] [--kills 10]
+    .venv/bin/python bench/replicas.py [--items 400] [--rounds 5] [--kills 10]
 
 Needs two cores: each of two replicas is pinned to one of its own. Alone and together are measured in
 turn, and the client runs on either core. Ends with status 1 when a reward is wrong or lost, or when
