@@ -6,6 +6,7 @@ service.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -58,7 +59,8 @@ from proctor_service.scheduling.result_cache import Cache
 from proctor_service.server import Server as Server
 from proctor_service.server import make_server as make_server
 from proctor_service.sessions import Bounds, Registry
-from proctor_service.settings import Settings, unknown_variables
+from proctor_service.settings import Settings, unknown_variables, worker_environment
+from proctor_service.workers.pool import Pool
 
 if TYPE_CHECKING:  # optional extras
     from proctor_service.cluster.redis_store import RedisStore
@@ -86,13 +88,22 @@ def build_app(
 
     Tests pass their own judge.
     """
-    if backend is None and settings.backend == "local":
-        settings = _fitted(settings)
     probed = backend is None and judge is None and settings.backend == "local"
+    metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
+    workers = None
+    if backend is None and judge is None and settings.worker_count():
+        settings, workers = _workers(settings, metrics)
+        backend, judge = workers.backend, workers.judge
+    elif backend is None and settings.backend == "local":
+        settings = _fitted(settings)
     backend, judge = backend or _backend(settings), judge or _judge(settings)
     machine = Machine(settings, backend)
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
-    parts = _parts(machine, judge, Readiness(probe))
+    parts = _parts(machine, judge, Readiness(probe), metrics)
+    if workers is not None:
+        workers.send_ahead = parts.queue.send_ahead
+        if parts.tracing is not None:
+            workers.when_leased = parts.tracing.leased
     app = FastAPI(
         title="Proctor",
         version=_version(),
@@ -138,10 +149,33 @@ def _fitted(settings: Settings) -> Settings:
     return fitted
 
 
-def _parts(machine: Machine, judge: Judge, readiness: Readiness) -> AppState:
+def _workers(settings: Settings, metrics: Metrics) -> tuple[Settings, Pool]:
+    """Return the judge processes, and the settings with the sandboxes of all of them.
+
+    Raises StartError.
+    """
+    each = settings.for_workers()
+    if settings.backend == "local":
+        each = [_fitted(part) for part in each]
+    totals = ("slots", "max_sandboxes", "max_stateful_sandboxes")
+    settings = settings.model_copy(
+        update={name: sum(getattr(part, name) for part in each) for name in totals}
+    )
+    workers = Pool(each, worker_environment(), metrics.worker_ended, _clear_cgroups)
+    metrics.watch_workers(lambda: len(workers.working()))
+    return settings, workers
+
+
+async def _clear_cgroups(pid: int) -> None:
+    """Remove the cgroups of a killed judge process."""
+    from proctor_service.sandbox.backends import clear_cgroups
+
+    await asyncio.to_thread(clear_cgroups, pid)
+
+
+def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metrics) -> AppState:
     settings, backend = machine.settings, machine.backend
     deadlines = Deadlines()
-    metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     tracing = _tracing(settings)
     shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)

@@ -31,14 +31,9 @@ from proctor_service.api.body import Pacer, parse_body, read_body
 from proctor_service.api.jobs import Job, Work
 from proctor_service.api.responses import NDJSON, AnswerFormat, Line, encode, job_response
 from proctor_service.api.rewards.examples import rollout_docs
-from proctor_service.api.rewards.items import (
-    Machine,
-    check_files,
-    check_tags,
-    error_body,
-    test_count,
-)
+from proctor_service.api.rewards.items import Machine, check_files, check_tags, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
+from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Connect

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proctor_client.wire import Failure, Grader, Integrity, Level, Scoring, Verdict
+from proctor_client.wire import (
+    AssertsGrader,
+    CallsGrader,
+    Failure,
+    Grader,
+    Integrity,
+    Level,
+    Scoring,
+    StdioGrader,
+    Verdict,
+)
 from proctor_service.sandbox.interface import Limits, Usage
 
 
@@ -49,3 +59,12 @@ class Judgement:
     sandbox_id: str | None = None
     unreported: str = ""
     """Ending of a program without a report, due to the submission or a failure of our runner."""
+
+
+def test_count(grader: Grader) -> int:
+    """Return the number of tests of a grader; 0 if the tests cannot be counted."""
+    if isinstance(grader, AssertsGrader):
+        return len(grader.tests)
+    if isinstance(grader, CallsGrader | StdioGrader):
+        return len(grader.cases)
+    return 0

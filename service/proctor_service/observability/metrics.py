@@ -22,6 +22,8 @@ from proctor_service.observability.collectors import (
     REWARD_BUCKETS,
     JobCollector,
     JobCounts,
+    LoopCounter,
+    LoopHistogram,
     ScrapedGauge,
     View,
 )
@@ -140,7 +142,10 @@ class Metrics:
         self._jobs = JobTable(REWARD_BUCKETS)
         self.registry.register(JobCollector(self._jobs.seen, None, by_tenant))
         text = "Seconds of an evaluation: in the queue, in sandboxes, and judging around them."
-        self._phase = histogram("proctor_phase_seconds", text, PHASE_BUCKETS, "phase")
+        # A reward is counted five times: `LoopHistogram` and `LoopCounter` need no lock for it.
+        phases = ("queue", "sandbox", "judge")
+        self._phases = LoopHistogram("proctor_phase_seconds", text, PHASE_BUCKETS, "phase", phases)
+        self.registry.register(self._phases)
         self._errors = counter(
             "proctor_infrastructure_errors", "Items without a verdict, by reason.", "reason"
         )
@@ -151,7 +156,9 @@ class Metrics:
         self._unreported = counter(
             "proctor_unreported_ends", "Programs that ended without a report, and had a verdict."
         )
-        self._cache = counter("proctor_cache", "Items by how the cache served them.", "result")
+        text = "Items by how the cache served them."
+        self._cache = LoopCounter("proctor_cache", text, "result")
+        self.registry.register(self._cache)
         self._requests = counter(
             "proctor_http_requests", "Requests answered.", "method", "route", "status"
         )
@@ -186,13 +193,14 @@ class Metrics:
         self._store_failures = counter(
             "proctor_store_failures", "Questions to the shared store that were not answered."
         )
+        self._worker_ends = counter(
+            "proctor_worker_ends", "Judge processes that ended and were replaced.", "cause"
+        )
         self._signal = _Bounded(MOST_SIGNALS)
         # Create these series at 0, since `rate()` cannot see the first count of a new series.
         for reason in get_args(ErrorReason):
             self._errors.labels(reason)
         self._trajectories.labels(PolicyUnavailable.reason)
-        # Look these labels up once, since each lookup takes a lock and a tuple.
-        self._phases = {name: self._phase.labels(name) for name in ("queue", "sandbox", "judge")}
         self.recent = Rate()
 
     def watch(self, queue: FairQueue, backend: Backend) -> None:
@@ -239,6 +247,15 @@ class Metrics:
         """Register the gauge of the shared store."""
         name, text = "proctor_store_up", "1 while the shared store answers."
         Gauge(name, text, registry=self.registry).set_function(lambda: int(up()))
+
+    def watch_workers(self, working: Callable[[], int]) -> None:
+        """Register the gauge of judge processes."""
+        gauge = Gauge("proctor_workers", "Judge processes that work.", registry=self.registry)
+        gauge.set_function(working)
+
+    def worker_ended(self, cause: str) -> None:
+        """Record the end of a judge process that was replaced."""
+        self._worker_ends.labels(cause).inc()
 
     def store_failed(self) -> None:
         """Record a missing answer of the shared store."""
@@ -294,9 +311,9 @@ class Metrics:
         self._jobs.add(tenant, job, judgement.verdict, outcome.reward)
         if judgement.verdict == "no_code":
             return
-        self._cache.labels(outcome.cache).inc()
+        self._cache.add(outcome.cache)
         if outcome.cache == "miss":
-            self._phases["queue"].observe(outcome.queue_seconds)
+            self._phases.observe("queue", outcome.queue_seconds)
         for signal in judgement.hack_signals:
             self._signals.labels(self._signal(signal)).inc()
 
@@ -309,9 +326,9 @@ class Metrics:
         if judgement.unreported:
             self._unreported.inc()
         sandbox_seconds = judgement.usage.wall_seconds
-        self._phases["sandbox"].observe(sandbox_seconds)
+        self._phases.observe("sandbox", sandbox_seconds)
         # Sandboxes may have run in parallel, so their sum may exceed the elapsed time.
-        self._phases["judge"].observe(max(seconds - sandbox_seconds, 0.0))
+        self._phases.observe("judge", max(seconds - sandbox_seconds, 0.0))
 
     def attempt_failed(self, reason: str) -> None:
         """Record an attempt of the judge that ended without a verdict."""

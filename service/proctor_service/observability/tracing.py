@@ -116,6 +116,12 @@ class Tracing:
                 failed(span, reason)
                 raise
 
+    def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int) -> None:
+        """Record a lease in a judge process as a span; times in nanoseconds since the epoch."""
+        attributes = {"sandbox_id": sandbox_id}
+        span = self.tracer.start_span("sandbox", attributes=attributes, start_time=begun_ns)
+        span.end(ended_ns)
+
     # ------------------------------------------------------------ wrappers
 
     def evaluate(self, evaluate: Evaluate) -> Evaluate:

@@ -8,20 +8,29 @@ from collections.abc import Iterator
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Backend, Check
 from proctor_service.sandbox.local import LocalBackend, make_plan, refuse_without_isolation
-from proctor_service.settings import Settings
+from proctor_service.sandbox.local.cgroups import remove_left_by
+from proctor_service.settings import Settings, Share
 
 _AVIATO_PACKAGES = ("cwsandbox", "grpc", "google")
 
 
-def make_backend(settings: Settings) -> Backend:
-    """Return the backend named in the settings. Raises StartError if the backend is unavailable."""
+def make_backend(settings: Settings, share: Share | None = None) -> Backend:
+    """Return the backend named in the settings. Raises StartError if the backend is unavailable.
+
+    `share`: the part of the machine that the backend has; the whole by default.
+    """
     if settings.backend == "aviato":
         with _needing_the_sdk():
             from proctor_service.sandbox import aviato
-        return aviato.AviatoBackend(aviato.make_plan(settings))
-    plan = make_plan(settings)
+        return aviato.AviatoBackend(aviato.make_plan(settings, share))
+    plan = make_plan(settings, share)
     refuse_without_isolation(plan, settings.allow_degraded)
     return LocalBackend(plan)
+
+
+def clear_cgroups(pid: int) -> None:
+    """Remove the cgroups that a killed service or judge process has left; blocks for a moment."""
+    remove_left_by(pid)
 
 
 def doctor(settings: Settings) -> list[Check]:

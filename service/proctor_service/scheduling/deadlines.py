@@ -12,24 +12,20 @@ import asyncio
 import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TypeVar
+from typing import Any, Protocol
 
 from proctor_service.errors import DeadlinePassed
-
-T = TypeVar("T")
 
 TICK_SECONDS = 0.1
 AT_ONCE = 32
 
 
-def set_results(futures: Iterable[asyncio.Future[T]], value: T) -> None:
+def set_results(futures: Iterable[Watched], value: object) -> None:
     """Set `value` on each pending future, in slices of 32 per iteration of the event loop."""
     _settle_slice(asyncio.get_running_loop(), iter(tuple(futures)), value)
 
 
-def _settle_slice(
-    loop: asyncio.AbstractEventLoop, rest: Iterator[asyncio.Future[T]], value: T
-) -> None:
+def _settle_slice(loop: asyncio.AbstractEventLoop, rest: Iterator[Watched], value: object) -> None:
     settled = 0
     for future in islice(rest, AT_ONCE):
         settled += 1
@@ -37,6 +33,43 @@ def _settle_slice(
             future.set_result(value)
     if settled == AT_ONCE:
         loop.call_soon(_settle_slice, loop, rest, value)
+
+
+class Watched(Protocol):
+    """What `Deadlines` ends: a future, or a `Limit`."""
+
+    def done(self) -> bool:
+        """True if nothing waits any more."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Receive a DeadlinePassed."""
+
+
+class Limit:
+    """End of the current task's work at a deadline: cancels the task, once.
+
+    As `asyncio.timeout_at`, without a timer of its own for each task.
+    """
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "in a coroutine"
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._is_over = False
+
+    def done(self) -> bool:
+        """Return True if the deadline has passed."""
+        return self._is_over
+
+    def set_result(self, result: Any, /) -> None:
+        """Cancel the task."""
+        self._is_over = True
+        self._task.cancel()
+
+    def explains(self) -> bool:
+        """Return True if a CancelledError comes from this limit alone; call once, as it is caught."""
+        return self._is_over and self._task.uncancel() <= self._cancelling
 
 
 class Deadlines:
@@ -47,18 +80,18 @@ class Deadlines:
     """
 
     def __init__(self) -> None:
-        self._due: dict[int, dict[asyncio.Future[object], None]] = {}
+        self._due: dict[int, dict[Watched, None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._armed_tick = 0
 
-    def watch(self, future: asyncio.Future[object], deadline: float) -> None:
-        """Watch the future until `forget`."""
+    def watch(self, future: Watched, deadline: float) -> None:
+        """Watch the future or limit until `forget`."""
         tick = math.ceil(deadline / TICK_SECONDS)
         self._due.setdefault(tick, {})[future] = None
         if self._timer is None or tick < self._armed_tick:
             self._arm(tick)
 
-    def forget(self, future: asyncio.Future[object], deadline: float) -> None:
+    def forget(self, future: Watched, deadline: float) -> None:
         """Stop watching the future; do nothing if the future is unknown."""
         tick = math.ceil(deadline / TICK_SECONDS)
         bucket = self._due.get(tick)

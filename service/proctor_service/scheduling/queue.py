@@ -28,7 +28,7 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
+from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines, Limit
 from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
 from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
 from proctor_service.scheduling.handover import Elsewhere, Handover
@@ -42,6 +42,7 @@ from proctor_service.scheduling.places import (
     Whose,
     retry_seconds,
 )
+from proctor_service.scheduling.slot_time import SlotTime
 
 T = TypeVar("T")
 
@@ -112,40 +113,25 @@ async def attempted(
     the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
     SandboxUnavailable after the last attempt, and DeadlinePassed.
     """
+    limit, deadlines = Limit(), ticket.queue.deadlines
+    if deadline is not None:
+        deadlines.watch(limit, deadline)
     try:
-        async with asyncio.timeout_at(deadline) as limit:
-            for attempt in range(1, MOST_ATTEMPTS):
-                try:
-                    return await work()
-                except (SandboxLost, SandboxUnavailable) as lost:
-                    why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
-                    log.warning("trying once more: %s", lost.reason, extra=why)
-            async with ticket.alone():
+        for attempt in range(1, MOST_ATTEMPTS):
+            try:
                 return await work()
-    except TimeoutError:
-        if not limit.expired():
+            except (SandboxLost, SandboxUnavailable) as lost:
+                why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
+                log.warning("trying once more: %s", lost.reason, extra=why)
+        async with ticket.alone():
+            return await work()
+    except asyncio.CancelledError:
+        if not limit.explains():
             raise
         raise DeadlinePassed(f"the deadline passed while it {doing}") from None
-
-
-class SlotTime:
-    """Slot time of a ticket in use: wall time, or a share if more tickets than slots are in use.
-
-    So the charges of all tickets together are at most the time of the slots.
-    """
-
-    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
-        self._slots = slots
-        self._clock = clock
-        self._at = clock()
-        self._seconds = 0.0
-
-    def read(self, busy: int) -> float:
-        """Return the seconds so far; `busy`: number of tickets in use since the last reading."""
-        now = self._clock()
-        self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
-        self._at = now
-        return self._seconds
+    finally:
+        if deadline is not None:
+            deadlines.forget(limit, deadline)
 
 
 class FairQueue:
@@ -169,7 +155,7 @@ class FairQueue:
         self.clock = clock
         self.busy = 0
         self.draining = False
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self._order = FairOrder(shares)
         self.handover = Handover(self._order, clock, self._dispatch)
         self._typical_seconds = 0.0
@@ -177,6 +163,7 @@ class FairQueue:
         self._places = Places(max_queued + slots, clock)
         self._slot_time = SlotTime(slots, clock)
         self._lent = 0
+        self._ahead = 0
         self._returned = Rate(clock, LONG_WINDOW_SECONDS)
         self._waiting_since: float | None = None
         self._exclusive = ExclusiveTurns(clock, self._dispatch, patience_seconds)
@@ -283,6 +270,15 @@ class FairQueue:
         self._lent = max(tickets, 0)
         self._dispatch()
 
+    def send_ahead(self, tickets: int) -> None:
+        """Set the number of tickets for items that may wait at their judge.
+
+        At most half of the waiting items get these tickets, so that at the end of a batch no item
+        waits at one judge while another has nothing to do.
+        """
+        self._ahead = tickets
+        self._dispatch()
+
     async def drain(self) -> None:
         """Refuse new work from now on; cancel waiting items, except items of begun work."""
         self.draining = True
@@ -293,7 +289,7 @@ class FairQueue:
                 await asyncio.sleep(0)
 
     async def _wait(self, waiter: Waiter, place: Place, deadline: float) -> None:
-        self._deadlines.watch(waiter, deadline)
+        self.deadlines.watch(waiter, deadline)
         try:
             await waiter
         except asyncio.CancelledError:
@@ -303,7 +299,7 @@ class FairQueue:
             raise
         finally:
             self._begun.discard(waiter)
-            self._deadlines.forget(waiter, deadline)
+            self.deadlines.forget(waiter, deadline)
             self._order.leave(place, waiter)
 
     def _leave(self, place: Place, guess_seconds: float, since: float) -> None:
@@ -325,7 +321,10 @@ class FairQueue:
         return seconds
 
     def _dispatch(self) -> None:
-        while self.busy < self.slots + self._lent and self._order.count:
+        while self._order.count:
+            ahead = min(self._ahead, self._order.count // 2)
+            if self.busy >= self.slots + self._lent + ahead:
+                break
             if self._exclusive.wanted and self._exclusive.holds_up():
                 break
             taken = self._order.pop_next()

@@ -10,6 +10,7 @@ import difflib
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from os import environ
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,6 +32,11 @@ from proctor_service.settings.languages import LANGUAGES, Language
 
 _PREFIX = "PROCTOR_"
 _OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
+_WITH_SECRETS = (_PREFIX, "CWSANDBOX_", "AVIATO_")
+_CORES_OF_WORKER = 6
+"""Cores that one judge process keeps busy with tests of a few milliseconds."""
+_LEAST_CORES = 8
+"""With fewer cores, a single process judges as many, and a reward costs less."""
 OWN_OPEN_FILES = 64
 SANDBOX_OPEN_FILES = 16
 """Open files of a sandbox: its channel, streams and cgroup, and the pipes of a command."""
@@ -62,6 +68,21 @@ def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str
     unknown = {name: bare for name, bare in found.items() if bare not in known}
     nearest = {n: difflib.get_close_matches(bare, sorted(known), 1) for n, bare in unknown.items()}
     return {name: f"{_PREFIX}{near[0]}" if near else "" for name, near in nearest.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Part of the machine that a judge process has: number `index` of `count` equal parts."""
+
+    index: int = 0
+    count: int = 1
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the variables for a judge process: all except settings, which may be secrets."""
+    return {
+        name: value for name, value in environ.items() if not name.upper().startswith(_WITH_SECRETS)
+    }
 
 
 class Settings(BaseSettings):
@@ -98,6 +119,10 @@ class Settings(BaseSettings):
 
     slots: NonNegativeInt = 0
     """Evaluations at once; 0: two more than cores, as some are between sandboxes."""
+    workers: str = Field("auto", pattern=r"^(auto|[0-9]{1,4})$", coerce_numbers_to_str=True)
+    """Judge processes; 0: the listening process judges; auto: one for six cores, 0 below 8 cores."""
+    worker_memory_mb: PositiveInt = 1024
+    """A judge process that takes more memory is replaced."""
     max_queued: PositiveInt = 20_000
     """Submissions that may wait; beyond it a request is a 429."""
     cache_entries: NonNegativeInt = 10_000
@@ -289,8 +314,42 @@ class Settings(BaseSettings):
 
     def slot_count(self) -> int:
         """Return the maximum number of evaluations at the same time."""
-        cores = len(os.sched_getaffinity(0))
-        return self.slots or (self.pool_size if self.backend == "aviato" else cores + 2)
+        return self.slots or (self.pool_size if self.backend == "aviato" else cores() + 2)
+
+    def worker_count(self) -> int:
+        """Return the number of judge processes, at most one for each slot."""
+        by_cores = 0 if cores() < _LEAST_CORES else -(-cores() // _CORES_OF_WORKER)
+        wanted = by_cores if self.workers == "auto" else int(self.workers)
+        return min(wanted, self.slot_count())
+
+    def for_workers(self) -> list[Settings]:
+        """Return the settings of each judge process: a part of the sandboxes, and no tokens."""
+        count = self.worker_count()
+        counts = {
+            "slots": self.slot_count(),
+            "max_sandboxes": self.max_sandboxes,
+            "max_stateful_sandboxes": self.stateful_count(),
+            "pool_size": self.pool_size,
+            "aviato_creations": self.aviato_creations,
+        }
+        hidden = {"tokens": SecretStr(""), "tokens_file": None, "redis_url": SecretStr("")}
+        return [
+            self.model_copy(
+                update={
+                    **hidden,
+                    **{
+                        name: max(1, number // count + (index < number % count))
+                        for name, number in counts.items()
+                    },
+                }
+            )
+            for index in range(count)
+        ]
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def parse_tokens(text: str, where: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ wire's request. An outcome becomes a line of the response.
 from __future__ import annotations
 
 import hashlib
-import uuid
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +18,9 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from proctor_client.wire import (
     MAX_FAILURES,
-    AssertsGrader,
-    CallsGrader,
     Grader,
     PytestGrader,
     RewardRequest,
-    StdioGrader,
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
@@ -32,7 +29,7 @@ from proctor_service.api.responses import Line, encode
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Outcome
 from proctor_service.judge.extract import extract
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
 
@@ -166,7 +163,7 @@ class Translation:
             submission = Submission(source, grader, limits, scoring, asked.language, asked.files)
             key = self._key(submission) if request.cache else None
         item = Item(
-            evaluation_id=f"ev_{uuid.uuid4().hex}",
+            evaluation_id=f"ev_{os.urandom(16).hex()}",
             submission=submission,
             tenant=self.tenant,
             job=request.job,
@@ -225,15 +222,6 @@ def completion_text(asked: WireSubmission, where: str) -> str:
             parts = (part.get("text") for part in content or ())
             return "".join(text for text in parts if isinstance(text, str))
     raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
-
-
-def test_count(grader: Grader) -> int:
-    """Return the number of tests of a grader; 0 if the tests cannot be counted."""
-    if isinstance(grader, AssertsGrader):
-        return len(grader.tests)
-    if isinstance(grader, CallsGrader | StdioGrader):
-        return len(grader.cases)
-    return 0
 
 
 def check_tags(tags: Sequence[str]) -> None:

@@ -11,11 +11,11 @@ from contextlib import closing
 
 from proctor_client.wire import GradeRequest, PytestGrader
 from proctor_service.api.responses import Line
-from proctor_service.api.rewards.items import Machine, check_files, test_count
+from proctor_service.api.rewards.items import Machine, check_files
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode
-from proctor_service.judge.submission import Submission
+from proctor_service.judge.submission import Submission, test_count
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.sessions import Registry, Session

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Limits
-from proctor_service.settings import Settings
+from proctor_service.settings import Settings, Share
 from proctor_service.settings.languages import Language
 
 _OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the program's own
@@ -109,13 +109,17 @@ class Plan:
         return (_OWN, self.instance_tag, self.run_tag, *asked)
 
 
-def make_plan(settings: Settings) -> Plan:
-    """Return the plan. Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low."""
+def make_plan(settings: Settings, share: Share | None = None) -> Plan:
+    """Return the plan of the service, or of a judge process with a share.
+
+    Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low.
+    """
     if not settings.aviato_api_key.get_secret_value():
         raise StartError(
             "the backend aviato needs a key: set CWSANDBOX_API_KEY, AVIATO_API_KEY or "
             "PROCTOR_AVIATO_API_KEY"
         )
+    instance = settings.aviato_instance or socket.gethostname()
     slots = settings.slot_count()
     needed = 2 * slots + settings.stateful_count()
     if settings.max_sandboxes < needed:
@@ -130,7 +134,7 @@ def make_plan(settings: Settings) -> Plan:
         image=settings.aviato_image,
         python=settings.aviato_python,
         cpu=settings.aviato_cpu,
-        instance=settings.aviato_instance or socket.gethostname(),
+        instance=instance if share is None else f"{instance}-{share.index}",
         run=secrets.token_hex(8),
         memory_mb=settings.memory_mb,
         flood_bytes=settings.flood_mb << 20,

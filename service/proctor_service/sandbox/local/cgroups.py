@@ -26,6 +26,7 @@ from pathlib import Path
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
 _YOUNG_SECONDS = 10.0  # the service of a younger group may not hold its lock yet
+_LEFT_TRIES, _LEFT_PAUSE_SECONDS = 50, 0.02
 _CONTROLLERS = ("memory", "pids", "cpuacct")
 _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
 _ORDINARY_WEIGHTS = {1: 1024, 2: 100}  # default of a group, and (v1) of a process with nice 0
@@ -276,9 +277,28 @@ def remove_stale(hierarchy: Hierarchy) -> None:
                 remove_tree(child)
 
 
-def _is_stale(directory: Path) -> bool:
+def remove_left_by(pid: int) -> None:
+    """Remove the groups of a killed process, whose last processes may need a moment to end."""
+    hierarchy, _ = find()
+    if hierarchy is None:
+        return
+    for _ in range(_LEFT_TRIES):
+        left = [
+            child
+            for directory in set(hierarchy.directories.values())
+            for child in directory.glob(f"proctor-{pid}-*")
+        ]
+        for child in left:
+            if _is_stale(child, 0.0):
+                remove_tree(child)
+        if not left:
+            break
+        time.sleep(_LEFT_PAUSE_SECONDS)
+
+
+def _is_stale(directory: Path, young_seconds: float = _YOUNG_SECONDS) -> bool:
     with contextlib.suppress(OSError):
-        if time.time() - directory.stat().st_mtime < _YOUNG_SECONDS:
+        if time.time() - directory.stat().st_mtime < young_seconds:
             return False
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

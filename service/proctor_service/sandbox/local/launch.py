@@ -23,10 +23,10 @@ from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
-from proctor_service.sandbox.local.spawn import Launch
+from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
-from proctor_service.settings import Settings
+from proctor_service.settings import Settings, Share, cores
 from proctor_service.settings.languages import SANDBOX_PATH
 
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
@@ -45,7 +45,8 @@ _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 class Plan:
     """Plan of the local backend for this machine.
 
-    `memory_mb`: maximum memory of all evaluations with a slot together.
+    `memory_mb`: maximum memory of all evaluations with a slot together. `cores`: cores for the
+    sandboxes of this backend.
     """
 
     launch: Launch
@@ -56,6 +57,7 @@ class Plan:
     warm_slots: int
     max_slots: int
     memory_mb: float
+    cores: int
 
     @property
     def memory_is_counted(self) -> bool:
@@ -79,11 +81,12 @@ class _Interpreter:
     prefix: str
 
 
-def make_plan(settings: Settings) -> Plan:
-    """Inspect the machine and return the plan.
+def make_plan(settings: Settings, share: Share | None = None) -> Plan:
+    """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
     Raises StartError only when the sandboxes' interpreter is missing.
     """
+    share = share or Share()
     interpreter = _interpreter(settings)
     hierarchy, why_not = cgroups.find()
     walls, user_namespace = _namespaces(settings.sandbox_uid)
@@ -108,7 +111,7 @@ def make_plan(settings: Settings) -> Plan:
         "outer_gid": os.getegid(),
         "nice": settings.sandbox_nice,
     }
-    launch = _launch(settings, interpreter, config)
+    launch = _launch(settings, interpreter, config, share)
     return Plan(
         launch=launch,
         traits=Traits(
@@ -123,6 +126,7 @@ def make_plan(settings: Settings) -> Plan:
         warm_slots=min(settings.slot_count(), settings.max_sandboxes),
         max_slots=settings.max_sandboxes,
         memory_mb=settings.slot_count() * settings.memory_mb,
+        cores=max(1, cores() // share.count),
     )
 
 
@@ -134,7 +138,10 @@ def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
         raise StartError(f"this machine cannot isolate sandboxes: {lines}")
 
 
-def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, object]) -> Launch:
+def _launch(
+    settings: Settings, interpreter: _Interpreter, known: dict[str, object], share: Share
+) -> Launch:
+    users = USERS // share.count
     memory_counted = bool(known["memory_counted"])
     config: dict[str, object] = {
         **known,
@@ -158,7 +165,8 @@ def _launch(settings: Settings, interpreter: _Interpreter, known: dict[str, obje
         config=config,
         preload=tuple(settings.sandbox_preload),
         code=code,
-        first_uid=settings.sandbox_uid,
+        first_uid=settings.sandbox_uid + share.index * users,
+        users=users,
         disk_mb=settings.disk_mb,
         flood_bytes=settings.flood_mb << 20,
         memory_is_counted=memory_counted,

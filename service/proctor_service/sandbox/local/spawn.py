@@ -19,7 +19,8 @@ from proctor_service.sandbox.local.bundle import BOOT, start_message
 
 _START_SECONDS = 20.0
 _END_SECONDS = 5.0
-_USERS = 4000  # number of user ids in use, counted from the first
+USERS = 4000
+"""Number of user ids for all sandboxes of a service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Launch:
     preload: tuple[str, ...]
     code: bytes
     first_uid: int
+    users: int
     disk_mb: int
     flood_bytes: int
     memory_is_counted: bool
@@ -79,7 +81,7 @@ class Spawner:
         """
         if self._orders is None:
             raise ConnectionError("no zygote")
-        order = b"fork %d" % (self._launch.first_uid + number % _USERS)
+        order = b"fork %d" % (self._launch.first_uid + number % self._launch.users)
         try:
             socket.send_fds(self._orders, [order], [control.fileno(), *entrances])
         except BlockingIOError:

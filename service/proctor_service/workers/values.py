@@ -1,0 +1,175 @@
+"""Submissions, judgements, commands and errors as plain values for a `Connection`, and back."""
+
+from __future__ import annotations
+
+import marshal
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from proctor_client.wire import (
+    AssertsGrader,
+    Call,
+    CallsGrader,
+    CommandGrader,
+    ExecGrader,
+    Failure,
+    Grader,
+    PytestGrader,
+    StdioCase,
+    StdioGrader,
+)
+from proctor_service.errors import ProctorServiceError, SandboxLost
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Command, Ended, Limits, Traits, Usage
+
+Values = tuple[Any, ...]
+
+_GRADERS: Mapping[str, type[BaseModel]] = MappingProxyType(
+    {
+        "asserts": AssertsGrader,
+        "calls": CallsGrader,
+        "stdio": StdioGrader,
+        "exec": ExecGrader,
+        "pytest": PytestGrader,
+        "command": CommandGrader,
+    }
+)
+_CASES: Mapping[str, type[BaseModel]] = MappingProxyType({"calls": Call, "stdio": StdioCase})
+_REMEMBERED_GRADERS = 32
+
+limits_values = attrgetter(*Limits.__slots__)
+command_values = attrgetter(*Command.__slots__)
+traits_values = attrgetter(*Traits.__slots__)
+_usage_values = attrgetter(*Usage.__slots__)
+_ended_values = attrgetter("ending", "exit_code", "signal", "stdout", "stderr", "truncated")
+_judgement_values = attrgetter(
+    "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
+    "integrity", "level", "hack_signals", "sandbox_id", "unreported",
+)  # fmt: skip
+
+
+class Graders:
+    """Graders as bytes, and back; the submissions of a group share their grader, so a few are kept."""
+
+    def __init__(self) -> None:
+        self._encoded: OrderedDict[int, tuple[Grader, bytes]] = OrderedDict()
+        self._decoded: OrderedDict[bytes, Grader] = OrderedDict()
+
+    def encode(self, grader: Grader) -> bytes:
+        """Return the grader as bytes."""
+        known = self._encoded.get(id(grader))
+        if known is None:
+            fields = grader.model_dump() if grader.kind in _CASES else grader.__dict__
+            text = marshal.dumps((grader.kind, fields))
+            known = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
+            if len(self._encoded) > _REMEMBERED_GRADERS:
+                self._encoded.popitem(last=False)
+        return known[1]
+
+    def decode(self, text: bytes) -> Grader:
+        """Return the grader that `encode` took."""
+        grader = self._decoded.get(text)
+        if grader is None:
+            kind, fields = marshal.loads(text)
+            # Without a second validation: the values are those of a valid grader.
+            if kind in _CASES:
+                fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
+            made: Any = _GRADERS[kind].model_construct(**fields)
+            grader = self._decoded[text] = made
+            if len(self._decoded) > _REMEMBERED_GRADERS:
+                self._decoded.popitem(last=False)
+        return grader
+
+
+def submission_values(submission: Submission, graders: Graders) -> Values:
+    """Return a submission as values."""
+    return (
+        submission.source,
+        graders.encode(submission.grader),
+        limits_values(submission.limits),
+        submission.scoring,
+        submission.language,
+        dict(submission.files),
+        submission.state,
+    )
+
+
+def submission_of(values: Values, graders: Graders) -> Submission:
+    """Return the submission of `submission_values`."""
+    source, grader, limits, *rest = values
+    return Submission(source, graders.decode(grader), Limits(*limits), *rest)
+
+
+def judgement_values(judgement: Judgement) -> Values:
+    """Return a judgement as values."""
+    failures = [(each.index, each.test, each.message) for each in judgement.failures]
+    return (*_judgement_values(judgement), failures, _usage_values(judgement.usage))
+
+
+def judgement_of(values: Values) -> Judgement:
+    """Return the judgement of `judgement_values`."""
+    (
+        verdict, passed, total, message, stdout, stderr, truncated, exit_code,
+        integrity, level, hack_signals, sandbox_id, unreported, failures, usage,
+    ) = values  # fmt: skip
+    return Judgement(
+        verdict=verdict,
+        passed=passed,
+        total=total,
+        failures=tuple(
+            Failure(index=index, test=test, message=said) for index, test, said in failures
+        ),
+        message=message,
+        stdout=stdout,
+        stderr=stderr,
+        truncated=truncated,
+        exit_code=exit_code,
+        integrity=integrity,
+        level=level,
+        hack_signals=hack_signals,
+        usage=Usage(*usage),
+        sandbox_id=sandbox_id,
+        unreported=unreported,
+    )
+
+
+def ended_values(ended: Ended) -> Values:
+    """Return the ending of a command or a sandbox as values."""
+    return (*_ended_values(ended), _usage_values(ended.usage))
+
+
+def ended_of(values: Values) -> Ended:
+    """Return the ending of `ended_values`."""
+    ending, exit_code, number, stdout, stderr, truncated, usage = values
+    return Ended(ending, exit_code, number, stdout, stderr, truncated, Usage(*usage))
+
+
+class WorkerFault(Exception):
+    """A bug of the service in a judge process; the message is the traceback there."""
+
+
+def error_of(name: str, message: str) -> Exception:
+    """Return the error with this class name and message; a WorkerFault for an unknown name."""
+    found = _ERRORS.get(name)
+    return WorkerFault(message) if found is None else found(message)
+
+
+def _with_subclasses(base: type[ProctorServiceError]) -> Iterator[type[ProctorServiceError]]:
+    yield base
+    for each in base.__subclasses__():
+        yield from _with_subclasses(each)
+
+
+_ERRORS: Mapping[str, type[ProctorServiceError]] = MappingProxyType(
+    {each.__name__: each for each in _with_subclasses(ProctorServiceError)}
+)
+
+
+def lost_with_worker() -> SandboxLost:
+    """Return the error of a sandbox whose judge process has ended."""
+    return SandboxLost("the judge process that held this sandbox has ended")

@@ -1,0 +1,73 @@
+"""A judge process with a scripted judge: `python worker_judges.py`, started by a `Pool`.
+
+What the judge does stands in the submission: its source is a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from scripted_sandboxes import FakeBackend
+
+from proctor_service.errors import InvalidTask, SandboxLost, StartError
+from proctor_service.evaluate import Judge
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend, Traits, Usage
+from proctor_service.settings import Settings, Share
+from proctor_service.workers.process import run
+
+MEBIBYTE = 1 << 20
+
+
+def die_once(mark: Path) -> None:
+    """Kill this process, unless the mark shows that it has happened."""
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def judge(submission: Submission, backend: Backend) -> Judgement:
+    """Do what the source says."""
+    word, _, rest = submission.source.partition(" ")
+    match word:
+        case "burn":
+            end = time.process_time() + float(rest)
+            while time.process_time() < end:
+                pass
+        case "grow":
+            held = bytearray(int(rest) * MEBIBYTE)
+            await asyncio.sleep(60)
+            del held
+        case "crash":
+            os.abort()
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "killed-once":
+            die_once(Path(rest))
+        case "sleep":
+            await asyncio.sleep(float(rest))
+        case "lost":
+            raise SandboxLost("as the test wants it")
+        case "broken":
+            raise InvalidTask("the tests are broken")
+        case "bug":
+            raise ZeroDivisionError("a bug")
+        case "pid":
+            return Judgement("passed", 1, 1, message=str(os.getpid()))
+    return Judgement("passed", 1, 1, message=submission.source, usage=Usage(wall_seconds=0.001))
+
+
+def build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
+    """Return the scripted judge, and scripted sandboxes."""
+    if settings.aviato_cpu == "refuse":
+        raise StartError("as the test wants it")
+    return judge, FakeBackend(Traits("scripted"))
+
+
+if __name__ == "__main__":
+    run(build, sys.argv[1:])
