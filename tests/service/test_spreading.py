@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from proctor_service.cluster import FORWARDED
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend, Usage
+from proctor_service.scheduling.queue import FairQueue
 
 NDJSON = {"Accept": "application/x-ndjson"}
 TOKENS = {"a": "token-a", "b": "token-b"}
@@ -339,15 +341,20 @@ def test_a_deadline_holds_at_peers() -> None:
 def test_a_tenants_slots_count_over_the_fleet() -> None:
     gate, there = Gate(), Gate()
     tokens = SecretStr(json.dumps(TOKENS))
-    settings = {"tenant_slots": {"a": 3, "*": 9}, "tokens": tokens, "slots": 2}
+    settings: dict[str, Any] = {
+        "tenant_slots": {"a": 3, "*": 9},
+        "tokens": tokens,
+        "slots": 2,
+    }
     with fleet(2, judges=[gate, there], **settings) as (first, peer):
         queue = first.service.parts.queue
         with asked(first, exec_request(*sources()), Authorization="Bearer token-a") as answer:
             first.service.until(lambda: len(gate.entered) == 2 and queue.handover.away == 1)
             peer.service.until(lambda: len(there.entered) == 1)
-            for number in range(2, 10):  # one comes free at a time, and one takes its turn
-                peer.service.call(lambda: there.release(there.entered[-1]))
-                peer.service.until(lambda least=number: len(there.entered) >= least)
+            for _ in range(8):  # one comes free at a time, and one takes its turn
+                running = there.entered[-1]
+                peer.service.call(partial(there.release, running))
+                peer.service.until(partial(lambda last: there.entered[-1] != last, running))
                 assert queue.busy + queue.handover.away <= 3
             first.service.call(gate.open)
             peer.service.call(there.open)
@@ -381,6 +388,11 @@ def test_a_peer_knows_whose_work_it_is() -> None:
     assert {source.split()[0] for source in there.sources} == {"a", "b"}
 
 
+def _open_at_the_end(first: Replica, gate: Gate) -> None:
+    first.service.until(lambda: _judged(first) == COUNT - 1)
+    first.service.call(gate.open)
+
+
 def test_a_trace_leads_to_the_peer() -> None:
     gate, there = Gate(), Noted()
     with (
@@ -390,12 +402,7 @@ def test_a_trace_leads_to_the_peer() -> None:
     ):
         tracer = TracerProvider(shutdown_on_exit=False).get_tracer("a trainer")
         with ThreadPoolExecutor(1) as pool, tracer.start_as_current_span("step") as step:
-            opened = pool.submit(
-                lambda: (
-                    first.service.until(lambda: _judged(first) == COUNT - 1),
-                    first.service.call(gate.open),
-                )
-            )
+            opened = pool.submit(_open_at_the_end, first, gate)
             client.reward(sources(), grader={"kind": "exec"}, extract="none")
             opened.result()
         trace_id = f"{step.get_span_context().trace_id:032x}"
@@ -440,6 +447,10 @@ def test_a_stranger_with_the_header_gains_nothing() -> None:
         assert first.client.post("/sandboxes", json={}, headers=headers).status_code == 429
 
 
+def _is_idle(queue: FairQueue) -> bool:
+    return not (queue.busy or queue.handover.away)
+
+
 def test_many_requests_at_once_are_all_answered() -> None:
     with fleet(3, slots=2) as replicas:
         lock, found = threading.Lock(), Counter[float]()
@@ -457,7 +468,7 @@ def test_many_requests_at_once_are_all_answered() -> None:
         assert found == {1.0: 24 * 60}
         for replica in replicas:
             queue = replica.service.parts.queue
-            replica.service.until(lambda queue=queue: not (queue.busy or queue.handover.away))
+            replica.service.until(partial(_is_idle, queue))
             assert queue.queued == 0
 
 

@@ -42,6 +42,7 @@ from proctor_service.scheduling.places import (
     Whose,
     retry_seconds,
 )
+from proctor_service.scheduling.slot_time import SlotTime
 
 T = TypeVar("T")
 
@@ -131,26 +132,6 @@ async def attempted(
     finally:
         if deadline is not None:
             deadlines.forget(limit, deadline)
-
-
-class SlotTime:
-    """Slot time of a ticket in use: wall time, or a share if more tickets than slots are in use.
-
-    So the charges of all tickets together are at most the time of the slots.
-    """
-
-    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
-        self._slots = slots
-        self._clock = clock
-        self._at = clock()
-        self._seconds = 0.0
-
-    def read(self, busy: int) -> float:
-        """Return the seconds so far; `busy`: number of tickets in use since the last reading."""
-        now = self._clock()
-        self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
-        self._at = now
-        return self._seconds
 
 
 class FairQueue:
