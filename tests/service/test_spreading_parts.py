@@ -84,9 +84,9 @@ def test_a_peer_gets_portable_items_in_order_and_their_results_arrive() -> None:
         taken = room.take(2)
         assert works(taken) == ["a", "b"]
         assert (handover.away, handover.portable, queue.queued, queue.busy) == (2, 1, 2, 1)
-        assert handover.settle(taken[0], "judged")
-        assert not handover.settle(taken[0], "judged again")
-        assert handover.settle(taken[1], InvalidTask("broken"))
+        assert handover.finish(taken[0], "judged")
+        assert not handover.finish(taken[0], "judged again")
+        assert handover.finish(taken[1], InvalidTask("broken"))
         await settle()
         assert room.got["a"] == "judged"
         assert isinstance(room.got["b"], InvalidTask)
@@ -107,7 +107,7 @@ def test_what_is_taken_back_is_first_and_goes_to_no_other_peer() -> None:
         assert handover.take_back(untried, tried=False)
         assert handover.take_back(tried)
         assert not handover.take_back(tried)
-        assert not handover.settle(tried, "too late")
+        assert not handover.finish(tried, "too late")
         assert (handover.away, room.ended) == (0, [])
         assert works(room.take()) == ["b", "c"]
         await room.add("d")
@@ -149,7 +149,7 @@ def test_a_tenants_slots_bound_what_peers_get() -> None:
         taken = room.take()
         assert works(taken) == ["b", "c"], "with the one that runs here"
         assert room.take() == []
-        room.queue.handover.settle(taken[0], "judged")
+        room.queue.handover.finish(taken[0], "judged")
         await settle()
         assert works(room.take()) == ["d"]
         for task in room.tasks.values():
@@ -181,7 +181,7 @@ def test_a_drain_leaves_what_peers_have() -> None:
         await room.queue.drain()
         await settle()
         assert isinstance(room.got["b"], Cancelled)
-        room.queue.handover.settle(taken, "judged")
+        room.queue.handover.finish(taken, "judged")
         await settle()
         assert room.got["a"] == "judged"
         await room.end()

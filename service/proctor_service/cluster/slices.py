@@ -74,7 +74,7 @@ class Peer:
     asked: float = 0.0
     rests_until: float = 0.0
     slices: set[Slice] = field(default_factory=set)
-    asking: asyncio.Task[None] | None = None
+    capacity_request: asyncio.Task[None] | None = None
     results: int = 0
     counted_since: float = 0.0
 

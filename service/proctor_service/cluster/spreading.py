@@ -61,7 +61,7 @@ class Spreader:
         """End; what peers still have is given up."""
         self._queue.handover.tell = None
         tasks = [each.task for peer in self._peers.values() for each in peer.slices]
-        tasks += [peer.asking for peer in self._peers.values()]
+        tasks += [peer.capacity_request for peer in self._peers.values()]
         left = [task for task in (*tasks, self._runner) if task is not None]
         for task in left:
             task.cancel()
@@ -112,8 +112,8 @@ class Spreader:
                 self._lose(peer, "a replica is silent; its part of a batch is judged here")
             due = now - peer.asked >= POLL_SECONDS / 2
             wanted = peer.slices or (self._surplus() > 0 and now >= peer.rests_until)
-            if due and wanted and (peer.asking is None or peer.asking.done()):
-                peer.asking = asyncio.create_task(self._ask(peer))
+            if due and wanted and (peer.capacity_request is None or peer.capacity_request.done()):
+                peer.capacity_request = asyncio.create_task(self._ask(peer))
         if self._queue.busy < self._queue.slots and not self._queue.queued:
             self._take_back_late(now)
 
@@ -209,7 +209,7 @@ class Spreader:
             if result is None:
                 self._return(handed)
                 peer.rests_until = self._clock() + REST_SECONDS
-            elif self._queue.handover.settle(handed, result):
+            elif self._queue.handover.finish(handed, result):
                 self._told.slice_items("judged")
 
     def _end(self, peer: Peer, sent: Slice, task: asyncio.Task[None]) -> None:

@@ -62,7 +62,7 @@ class Handover:
         self.away += len(taken)
         return taken
 
-    def settle(self, handed: Handed, result: Any) -> bool:
+    def finish(self, handed: Handed, result: Any) -> bool:
         """Give an item its result; return False if the item is no longer away.
 
         A Failure is raised where the item waits.
