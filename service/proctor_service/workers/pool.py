@@ -139,7 +139,7 @@ class Pool:
         whose turn it is. `backend` is unused: sandboxes are leased in the judge process.
         """
         for _ in range(MOST_ENDS):
-            worker = min(await self._up(), key=_load)
+            worker = min(await self._up(), key=_preference)
             worker.load += 1
             try:
                 return await self._ask(worker, submission)
@@ -159,7 +159,7 @@ class Pool:
 
         Raises SandboxUnavailable if none comes up for a while.
         """
-        return min(await self._up(), key=lambda worker: (worker.sandboxes, _load(worker)))
+        return min(await self._up(), key=_preference_for_sandbox)
 
     async def _up(self) -> Sequence[Worker]:
         """Return the judge processes that take requests, at least one.
@@ -319,5 +319,10 @@ class Pool:
         task.add_done_callback(tasks.discard)
 
 
-def _load(worker: Worker) -> float:
-    return (worker.load - worker.yielding) / worker.slots
+def _preference(worker: Worker) -> tuple[bool, float]:
+    return worker.is_silent, (worker.load - worker.yielding) / worker.slots
+
+
+def _preference_for_sandbox(worker: Worker) -> tuple[bool, int, float]:
+    is_silent, load = _preference(worker)
+    return is_silent, worker.sandboxes, load

@@ -55,6 +55,7 @@ START_SECONDS = 60.0
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.25
 STALLED_CPU_SECONDS = 5.0
+SILENT_SECONDS = 1.0
 HUNG_SECONDS = 60.0
 _NUMBER = struct.Struct("<Q")
 _MEBIBYTE = 1024 * 1024
@@ -125,6 +126,11 @@ class Worker:
     def is_up(self) -> bool:
         """False once the process is known to end: a request would fail."""
         return self.cause is None and self._connection is not None and not self._lost.is_set()
+
+    @property
+    def is_silent(self) -> bool:
+        """True if the process has not answered for a second: it is stopped, or works on one thing."""
+        return self._pinged is not None and time.monotonic() - self._pinged[1] > SILENT_SECONDS
 
     @property
     def slots(self) -> int:
