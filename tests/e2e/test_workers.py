@@ -98,7 +98,7 @@ def capacity(service: ServiceProcess) -> dict[str, Any]:
 
 def is_idle(service: ServiceProcess) -> bool:
     found = capacity(service)
-    return found["busy"] == found["queued"] == 0
+    return bool(found["busy"] == found["queued"] == 0)
 
 
 def figures(service: ServiceProcess) -> dict[str, float]:

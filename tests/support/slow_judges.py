@@ -20,9 +20,9 @@ SECONDS = 10.0
 _decode = Decoder.decode
 
 
-def decode(decoder: Decoder, wire: Any) -> Any:
+def decode(self: Decoder, wire: Any) -> Any:
     """Decode, after much work for a slow value."""
-    value = _decode(decoder, wire)
+    value = _decode(self, wire)
     end = time.process_time() + SECONDS * (value == SLOW)
     while time.process_time() < end:
         pass
