@@ -29,6 +29,7 @@
     │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   └── InvalidTask         the tests themselves are broken
+    ├── HandedBack              a submission goes back to the queue; no request sees it
     └── StartError              the configuration prevents the start of the service
 
 Verdicts are data, separate from these errors: a submission's effects on itself give a verdict. An
@@ -46,6 +47,10 @@ class ProctorServiceError(Exception):
 
 class StartError(ProctorServiceError):
     """The configuration prevents the start of the service; the message says how to fix it."""
+
+
+class HandedBack(ProctorServiceError):
+    """The submission did not begin at its judge, and goes back to the queue."""
 
 
 class Refusal(ProctorServiceError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proctor_client.wire import CacheResult, Priority, Scoring
-from proctor_service.errors import Failure, JudgeFailed
+from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
 from proctor_service.scheduling.queue import FairQueue, attempted
@@ -117,17 +117,28 @@ class Evaluator:
         return outcome
 
     async def _in_turn(self, item: Item, submission: Submission) -> Outcome:
-        """Wait for a ticket, judge the submission before the deadline, and compute the reward."""
+        """Wait for a ticket, judge the submission before the deadline, and compute the reward.
+
+        A submission that its judge hands back waits for another ticket.
+        """
         try:
             judge = partial(self._judge, submission, self._backend)
             whose = (item.tenant, item.job)
             work = item if item.portable and submission.state is None else None
-            turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun, work)
-            async with turn as ticket:
-                if isinstance(ticket.elsewhere, Outcome):
-                    seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
-                    return replace(ticket.elsewhere, queue_seconds=seconds)
-                judgement = await attempted(judge, ticket, item.evaluation_id, item.deadline)
+            asked, waited_seconds = self._queue.clock(), 0.0
+            while True:
+                turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun, work)
+                try:
+                    async with turn as ticket:
+                        if isinstance(ticket.elsewhere, Outcome):
+                            seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
+                            return replace(ticket.elsewhere, queue_seconds=waited_seconds + seconds)
+                        judgement = await attempted(
+                            judge, ticket, item.evaluation_id, item.deadline
+                        )
+                    break
+                except HandedBack:
+                    waited_seconds = self._queue.clock() - asked
             if judgement.unreported:
                 log.warning(
                     "a program ended without a report: %s",
@@ -135,7 +146,8 @@ class Evaluator:
                     extra={"evaluation_id": item.evaluation_id},
                 )
             worth = reward(judgement, submission.scoring)
-            return Outcome(judgement, worth, queue_seconds=ticket.queue_seconds)
+            queue_seconds = waited_seconds + ticket.queue_seconds
+            return Outcome(judgement, worth, queue_seconds=queue_seconds)
         except Failure:
             raise
         except Exception as error:

@@ -86,7 +86,7 @@ class AppState:
             return
         grace = self.settings.grace_seconds
         answering = min(ANSWERING_SECONDS, grace / 4)
-        log.info("draining", extra={"busy": self.queue.busy, "queued": self.queue.queued})
+        log.info("draining", extra={"busy": self.queue.running, "queued": self.queue.queued})
         await self.queue.drain()
         await self.sandboxes.drain()
         await self.rollouts.drain()

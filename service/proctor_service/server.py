@@ -15,6 +15,7 @@ from proctor_service.errors import StartError
 from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
+from proctor_service.workers.backend import WorkersBackend
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,9 @@ def make_server(app: FastAPI) -> Server:
     """Return a server for an app of `build_app`."""
     parts: AppState = app.state.parts
     settings = parts.settings
-    reserved = OWN_OPEN_FILES + SANDBOX_OPEN_FILES * settings.max_sandboxes
+    reserved = OWN_OPEN_FILES
+    if not isinstance(parts.backend, WorkersBackend):  # which has its sandboxes in other processes
+        reserved += SANDBOX_OPEN_FILES * settings.max_sandboxes
     connections = max(LEAST_CONNECTIONS, allowed_open_files() - reserved)
     config = ServerConfig(
         app,

@@ -8,16 +8,26 @@ import os
 import pickle
 import signal
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from compat_clients import asking
 from compat_requests import VERL, post
-from harness import Service
+from harness import Service, running_service
 from shared_data import shared_data
 
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """With its sandboxes in this process, where the test finds and kills them."""
+    with running_service(Settings(workers=0), judge=None) as running:
+        yield running
+
 
 # ---------------------------------------------------------------- faults of ours
 

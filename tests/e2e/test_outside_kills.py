@@ -31,6 +31,13 @@ ENDLESS = "while True: pass"
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """With its sandboxes in this process, where the test finds and kills them."""
+    with running_service(Settings(workers=0), judge=None) as running:
+        yield running
+
+
 def local(service: Service) -> LocalBackend:
     backend = service.parts.backend
     assert isinstance(backend, LocalBackend)

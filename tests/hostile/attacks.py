@@ -230,6 +230,7 @@ def attacked_service(*, ordinary: bool) -> Iterator[Started]:
     """A service for hostile programs. When it has ended, nothing of its is left on the machine."""
     with started_service(ordinary=ordinary) as service:
         yield service
+        pids = outside.judges(service)
     until(lambda: not outside.owned(service), "processes are left")
-    assert outside.cgroups_of(service) == []
+    assert outside.cgroups_of(pids) == []
     assert outside.files_of(service.uids) == []

@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from service_process import judge_processes
 
 from hostile.services import Started, temporary_places, until
 from proctor_service.sandbox.linux import procfs
@@ -64,18 +66,27 @@ def children_of_sandboxes(service: Started) -> list[int]:
 
 
 def _forkservers(service: Started) -> list[int]:
-    return [pid for zygote in children(service.pid) for pid in children(zygote)]
+    return [pid for zygote in _zygotes(service) for pid in children(zygote)]
+
+
+def judges(service: Started) -> list[int]:
+    """The processes that have sandboxes: the judge processes, or the service itself."""
+    return judge_processes(service.pid) or [service.pid]
+
+
+def _zygotes(service: Started) -> list[int]:
+    return [pid for judge in judges(service) for pid in children(judge)]
 
 
 def is_at_rest(service: Started) -> bool:
-    """Whether nothing runs but the service, its zygote, and a waiting sandbox in each forkserver."""
-    zygotes = children(service.pid)
+    """Whether nothing runs but the service, its zygotes, and a waiting sandbox in each forkserver."""
+    above, zygotes = judges(service), _zygotes(service)
     forkservers = [pid for zygote in zygotes for pid in children(zygote)]
     waiting = [pid for each in forkservers for pid in children(each)]
-    known = {service.pid, *zygotes, *forkservers, *waiting}
+    known = {service.pid, *above, *zygotes, *forkservers, *waiting}
     if any(children(pid) or len(procfs.threads(pid)) != 1 for pid in waiting):
         return False
-    if len(waiting) != len(forkservers) or len(zygotes) != 1:
+    if len(waiting) != len(forkservers) or len(zygotes) != len(above):
         return False
     return set(owned(service)) <= known
 
@@ -120,9 +131,11 @@ def files_of(uids: range) -> list[str]:
     return [path for place in temporary_places() for path in _owned_below(str(place), uids)]
 
 
-def cgroups_of(service: Started) -> list[str]:
-    """The groups that a service has made."""
-    return [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/proctor-{service.pid}-*")]
+def cgroups_of(pids: Iterable[int]) -> list[str]:
+    """The groups that these processes have made."""
+    return [
+        str(path) for pid in pids for path in Path("/sys/fs/cgroup").glob(f"**/proctor-{pid}-*")
+    ]
 
 
 def available_mb() -> int:
@@ -133,9 +146,10 @@ def available_mb() -> int:
 
 
 def resident_mb(service: Started) -> int:
-    """Memory of the service itself."""
-    words = Path(f"/proc/{service.pid}/statm").read_text().split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    """Memory of the service itself, with its judge processes."""
+    pids = {service.pid, *judges(service)}
+    pages = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids]
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE") >> 20
 
 
 def wait_for_rest(service: Started) -> None:

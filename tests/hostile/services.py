@@ -84,6 +84,7 @@ def started_service(*, ordinary: bool, open_files: int | None = None) -> Iterato
         "PROCTOR_PORT": str(port),
         "PROCTOR_SANDBOX_UID": str(first),
         "PROCTOR_CACHE_ENTRIES": "0",
+        "PROCTOR_WORKERS": os.environ.get("PROCTOR_WORKERS", "auto"),
     }
     with tempfile.TemporaryFile() as log, subprocess.Popen(
         command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log,

@@ -11,6 +11,7 @@ from harness import exec_request, running_service
 from proctor_service.api.health import Readiness
 from proctor_service.errors import NoSandboxInTime, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.settings import Settings
 
 STEPS = 1000
 
@@ -89,7 +90,8 @@ def test_a_service_whose_sandboxes_break_says_so(monkeypatch: pytest.MonkeyPatch
     async def breaks(self: LocalBackend, *arguments: object) -> None:
         raise SandboxUnavailable("forkservers die")
 
-    with running_service(judge=None) as service, service.client() as client:
+    settings = Settings(workers=0)  # what breaks is in this process
+    with running_service(settings, judge=None) as service, service.client() as client:
         with monkeypatch.context() as broken:
             broken.setattr(LocalBackend, "_take", breaks)
             [result] = client.post("/reward", json=exec_request("x = 1")).json()["results"]

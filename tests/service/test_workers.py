@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_sandboxes import ROOMY
 
-from proctor_client.wire import ExecGrader
+from proctor_client.wire import Call, CallsGrader, ExecGrader, StdioCase, StdioGrader
 from proctor_service.errors import (
     FileMissing,
     FileRefused,
+    HandedBack,
     InvalidTask,
     SandboxEnded,
     SandboxLost,
+    SandboxUnavailable,
     StartError,
 )
+from proctor_service.evaluate import Evaluator, Item, Outcome, outcome_bytes
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Command
+from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
 from proctor_service.workers.pool import Pool
-from proctor_service.workers.values import WorkerFault
+from proctor_service.workers.values import Graders, WorkerFault
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 JUDGES = (sys.executable, str(SUPPORT / "worker_judges.py"))
 GRADER = ExecGrader(kind="exec")
 WAIT_SECONDS = 60.0
+
+
+def descriptors() -> int:
+    """How many this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 class Under:
@@ -174,18 +186,162 @@ def test_a_cancelled_submission_is_cancelled_in_its_process() -> None:
     run(test)
 
 
-def test_a_submission_that_waits_behind_long_ones_goes_to_the_other_process() -> None:
+def test_a_submission_that_waits_behind_long_ones_goes_back_to_the_queue() -> None:
     async def test(under: Under) -> None:
-        long = [asyncio.create_task(under.judge("sleep 20")) for _ in range(3)]
+        long = [asyncio.create_task(under.judge("sleep 20")) for _ in range(4)]
         await asyncio.sleep(0)
-        waiting = [asyncio.create_task(under.judge("quick")) for _ in range(6)]
-        done = await asyncio.gather(*waiting)
-        assert {each.verdict for each in done} == {"passed"}
-        assert not any(task.done() for task in long)
+        with pytest.raises(HandedBack):
+            await under.judge("quick")
+        assert under.pool.working()[0].load + under.pool.working()[1].load == 4
         for task in long:
             task.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+        assert (await under.judge("quick")).verdict == "passed"
 
     run(test)
+
+
+def test_the_queue_takes_submissions_back_and_all_are_judged() -> None:
+    async def test(under: Under) -> None:
+        deadlines = Deadlines()
+        queue = FairQueue(4, 1000, deadlines)
+        cache: Cache[Outcome] = Cache(0, 0, outcome_bytes, deadlines)
+        evaluator = Evaluator(under.pool.judge, under.pool.backend, queue, cache)
+        queue.send_ahead(40)  # far too many: these are long
+        under.pool.send_ahead = queue.send_ahead
+        deadline = queue.clock() + WAIT_SECONDS
+        items = [
+            Item(f"e{n}", Submission("sleep 0.7", GRADER, ROOMY), "a", "j", deadline)
+            for n in range(12)
+        ]
+        found = await asyncio.gather(*(evaluator.evaluate(item) for item in items))
+        assert [each.reward for each in found] == [1.0] * 12
+        assert max(each.queue_seconds for each in found) > 0.7
+        assert (queue.busy, queue.running) == (0, 0)
+        deadlines.close()
+
+    run(test)
+
+
+def test_requests_to_a_process_that_just_ended_go_to_another(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        first, second = under.pool.working()
+        first.kill("killed")  # its end is known here long before it is buried
+        found = await asyncio.gather(*(under.judge("quick") for _ in range(20)))
+        assert {each.verdict for each in found} == {"passed"}
+        second.kill("killed")
+        assert (await under.judge("quick")).verdict == "passed"
+        assert under.causes == ["killed", "killed"]
+
+    run(test)
+
+
+def test_all_that_a_grown_process_had_is_judged_alone() -> None:
+    async def test(under: Under) -> None:
+        work = [asyncio.create_task(under.judge("grow 400")) for _ in range(1)]
+        work += [asyncio.create_task(under.judge("sleep 0.2")) for _ in range(7)]
+        found = await asyncio.gather(*work)
+        assert [each.verdict for each in found] == ["output_limit"] + ["passed"] * 7
+
+    run(test, worker_memory_mb=250)
+
+
+def test_what_others_left_in_a_process_gives_nobody_a_verdict() -> None:
+    async def test(under: Under) -> None:
+        work = [asyncio.create_task(under.judge("leave 140")) for _ in range(4)]
+        found = await asyncio.gather(*work)
+        assert [each.verdict for each in found] == ["passed"] * 4
+        assert "grown" in under.causes
+
+    run(test, worker_memory_mb=250)
+
+
+def test_a_message_that_cannot_be_sent_lets_nobody_wait() -> None:
+    async def test(under: Under) -> None:
+        suspect = asyncio.create_task(under.judge("unsendable"))
+        others = [asyncio.create_task(under.judge("quick")) for _ in range(4)]
+        assert {each.verdict for each in await asyncio.gather(*others)} == {"passed"}
+        assert (await suspect).verdict == "output_limit"
+
+    run(test)
+
+
+def test_a_cancellation_from_inside_is_a_failure() -> None:
+    async def test(under: Under) -> None:
+        with pytest.raises(WorkerFault, match="CancelledError"):
+            await under.judge("cancelled")
+
+    run(test)
+
+
+def test_stateful_sandboxes_are_spread() -> None:
+    async def test(under: Under) -> None:
+        async with AsyncExitStack() as stack:
+            for _ in range(6):
+                opening = under.pool.backend.open_stateful(ROOMY)
+                sandbox = await stack.enter_async_context(opening)
+            assert [worker.sandboxes for worker in under.pool.working()] == [3, 3]
+            waiting = [
+                asyncio.create_task(sandbox.exec(Command(("wait", "for-ever")))) for _ in range(3)
+            ]
+            await asyncio.sleep(0)
+            assert sum(worker.load for worker in under.pool.working()) == 1
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        assert [worker.sandboxes for worker in under.pool.working()] == [0, 0]
+        assert sum(worker.load for worker in under.pool.working()) == 0
+
+    run(test)
+
+
+def test_a_start_without_descriptors_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = descriptors()
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    async def main(name: str) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refused)
+            with pytest.raises(StartError, match="too many open"):
+                async with two_workers():
+                    raise AssertionError("it started")
+
+    for name in ("pidfd_open", "memfd_create"):
+        asyncio.run(main(name))
+    assert descriptors() == before
+
+
+def test_a_closed_pool_leaves_no_descriptor_and_no_process() -> None:
+    async def main() -> None:
+        before = descriptors()
+        async with two_workers() as under:
+            for pid in await under.pids():
+                os.kill(pid, signal.SIGKILL)
+            await under.judge("quick")
+            pids = await under.pids()
+        assert not pids & {int(each) for each in os.listdir("/proc") if each.isdigit()}  # noqa: PTH208
+        assert descriptors() == before
+        with pytest.raises(SandboxUnavailable):
+            await under.judge("quick")
+
+    asyncio.run(main())
+
+
+def test_few_bytes_of_graders_are_kept() -> None:
+    graders = Graders()
+    for number in range(40):
+        text = "x" * (3 << 20) + str(number)
+        grader = StdioGrader(kind="stdio", cases=[StdioCase(stdin=text, stdout="\ud800")])
+        assert graders.decode(graders.encode(grader)) == grader
+    kept = sum(len(text) for _, text in graders._encoded.values())
+    assert kept == graders._encoded_bytes == graders._decoded_bytes <= 32 << 20
+    deep: Any = 1
+    for _ in range(150):
+        deep = [deep]
+    calls = CallsGrader(kind="calls", entry_point="f", cases=[Call(args=[deep], expected=deep)])
+    assert graders.decode(graders.encode(calls)) == calls
 
 
 def test_a_process_that_cannot_start_stops_the_service() -> None:

@@ -47,5 +47,5 @@ def broken_service(
 ) -> Iterator[Service]:
     """The real service, with such a function."""
     broken = broken_inside(folder, module, name, always=always)
-    with broken, running_service(Settings(), judge=None) as running:
+    with broken, running_service(Settings(workers=0), judge=None) as running:
         yield running

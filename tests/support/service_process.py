@@ -52,6 +52,18 @@ class ServiceProcess:
 
     def start(self) -> None:
         """Starts it, and waits until it is ready."""
+        self.spawn()
+        assert self._child is not None, "it was started"
+        turns = int(START_SECONDS / 0.02)
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
+            while not _is_ready(http):  # another process has no event for us
+                turns -= 1
+                assert turns > 0, self._last_words()
+                assert self._child.poll() is None, self._last_words()
+                threading.Event().wait(0.02)
+
+    def spawn(self) -> None:
+        """Starts it, and waits for nothing."""
         assert self._child is None, "it runs"
         python = os.environ.get("PROCTOR_SERVICE_PYTHON") or str(ROOT / ".venv" / "bin" / "python")
         arguments = ["-m", "proctor_service", "serve", "--port", str(self.port)]
@@ -72,13 +84,6 @@ class ServiceProcess:
             start_new_session=True,
         )
         self._lives.append(self._child.pid)
-        turns = int(START_SECONDS / 0.02)
-        with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
-            while not _is_ready(http):  # another process has no event for us
-                turns -= 1
-                assert turns > 0, self._last_words()
-                assert self._child.poll() is None, self._last_words()
-                threading.Event().wait(0.02)
 
     @property
     def logged(self) -> str:
@@ -88,11 +93,18 @@ class ServiceProcess:
 
     def kill(self) -> None:
         """Kills it, without a word: SIGKILL."""
+        self._lives += judge_processes(self.pid)
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
         """Has it end in good order: SIGTERM."""
         self._end(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Waits for its end, which somebody else has begun."""
+        assert self._child is not None, "it does not run"
+        self._child.wait(START_SECONDS)
+        self._child = None
 
     def __enter__(self) -> Self:
         try:
@@ -125,6 +137,17 @@ class ServiceProcess:
 
     def _last_words(self) -> str:
         return self.logged[-4000:]
+
+
+def judge_processes(service_pid: int) -> list[int]:
+    """The judge processes of a service, or of the services in this process."""
+    found = []
+    for thread in Path(f"/proc/{service_pid}/task").iterdir():
+        with suppress(OSError):  # one that has ended meanwhile
+            for pid in (thread / "children").read_text().split():
+                if b"proctor_service.workers" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
+    return found
 
 
 def remove_groups_of(pids: Iterable[int]) -> None:

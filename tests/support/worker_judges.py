@@ -24,6 +24,14 @@ from proctor_service.workers.process import run
 MEBIBYTE = 1 << 20
 
 
+left: list[bytearray] = []
+"""Memory that submissions have left."""
+
+
+class Unsendable(str):
+    """A text that no message can hold."""
+
+
 def die_once(mark: Path) -> None:
     """Kill this process, unless the mark shows that it has happened."""
     if not mark.exists():
@@ -43,6 +51,13 @@ async def judge(submission: Submission, backend: Backend) -> Judgement:
             held = bytearray(int(rest) * MEBIBYTE)
             await asyncio.sleep(60)
             del held
+        case "leave":
+            left.append(bytearray(int(rest) * MEBIBYTE))
+            await asyncio.sleep(1)
+        case "unsendable":
+            return Judgement("passed", 1, 1, message=Unsendable("x"))
+        case "cancelled":
+            raise asyncio.CancelledError
         case "crash":
             os.abort()
         case "killed":

@@ -21,7 +21,13 @@ from starlette.responses import Response
 from proctor_client.wire import Capacity, ExecGrader, Health
 from proctor_service.api.problems import problem
 from proctor_service.api.rewards.examples import Answers, answers, problems
-from proctor_service.errors import Failure, NoSandboxInTime, SandboxLost, SandboxUnavailable
+from proctor_service.errors import (
+    Failure,
+    HandedBack,
+    NoSandboxInTime,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.metrics import Metrics
@@ -131,7 +137,10 @@ def judging_probe(judge: Judge, backend: Backend, limits: Limits) -> Probe:
     """Return a probe that judges a small correct program."""
 
     async def probe() -> None:
-        judgement = await judge(Submission(_SOURCE, ExecGrader(kind="exec"), limits), backend)
+        try:
+            judgement = await judge(Submission(_SOURCE, ExecGrader(kind="exec"), limits), backend)
+        except HandedBack as waited:
+            raise NoSandboxInTime(str(waited)) from None
         if judgement.verdict == "timeout":
             raise NoSandboxInTime("a probe took too long")
         if judgement.verdict != "passed":
@@ -173,7 +182,7 @@ def health_routes(
         """Return the capacity of the service, for a trainer to choose its batch size."""
         return Capacity(
             slots=queue.slots,
-            busy=queue.busy,
+            busy=queue.running,
             queued=queue.queued,
             max_queued=queue.max_queued,
             draining=queue.draining,

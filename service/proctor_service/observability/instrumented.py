@@ -11,7 +11,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_client.wire import Policy
-from proctor_service.errors import Cancelled, Failure
+from proctor_service.errors import Cancelled, Failure, HandedBack
 from proctor_service.evaluate import Evaluate, Item, Judge, Outcome
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.metrics import CLIENT_GONE_STATUS, Metrics
@@ -31,6 +31,8 @@ def measured_judge(judge: Judge, metrics: Metrics) -> Judge:
             judgement = await judge(submission, backend)
         except Failure as failure:
             metrics.attempt_failed(failure.reason)
+            raise
+        except HandedBack:  # it was no attempt
             raise
         except Exception:
             metrics.attempt_failed("judge_failed")

@@ -207,7 +207,7 @@ class Metrics:
         """Register the gauges of queue and backend, which are read at collection time."""
         for name, text, read in (
             ("proctor_slots", "Evaluations at once.", lambda: queue.slots),
-            ("proctor_slots_busy", "Evaluations that run.", lambda: queue.busy),
+            ("proctor_slots_busy", "Evaluations that run.", lambda: queue.running),
             ("proctor_queue_depth", "Submissions taken that do not run yet.", lambda: queue.queued),
             (
                 "proctor_queue_portable",

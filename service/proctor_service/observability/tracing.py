@@ -28,7 +28,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_client.wire import Policy
-from proctor_service.errors import Failure
+from proctor_service.errors import Failure, HandedBack
 from proctor_service.evaluate import Evaluate, Item, Judge, Outcome
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.agent import Play
@@ -111,13 +111,20 @@ class Tracing:
         ) as span:
             try:
                 yield span
+            except HandedBack:
+                raise
             except BaseException as error:
                 reason = error.reason if isinstance(error, Failure) else type(error).__name__
                 failed(span, reason)
                 raise
 
     def leased(self, sandbox_id: str, begun_ns: int, ended_ns: int) -> None:
-        """Record a lease in a judge process as a span; times in nanoseconds since the epoch."""
+        """Record a lease in a judge process as a span; times in nanoseconds since the epoch.
+
+        A lease outside of a trace, by a probe, is not recorded.
+        """
+        if not trace.get_current_span().get_span_context().is_valid:
+            return
         attributes = {"sandbox_id": sandbox_id}
         span = self.tracer.start_span("sandbox", attributes=attributes, start_time=begun_ns)
         span.end(ended_ns)

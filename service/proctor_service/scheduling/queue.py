@@ -170,9 +170,14 @@ class FairQueue:
         self._begun: set[Waiter] = set()  # waiters of begun work, kept while the service drains
 
     @property
+    def running(self) -> int:
+        """Number of items that are worked on: tickets in use, but those of items sent ahead."""
+        return min(self.busy, self.slots + self._lent)
+
+    @property
     def queued(self) -> int:
-        """Number of accepted items that wait for a ticket; without those at peers."""
-        return max(self._places.held - self.busy - self.handover.away, self._order.count)
+        """Number of accepted items that wait, for a ticket or at their judge; not those at peers."""
+        return max(self._places.held - self.running - self.handover.away, self._order.count)
 
     @property
     def has_room(self) -> bool:

@@ -72,10 +72,14 @@ def unknown_variables(environment: Iterable[str] | None = None) -> dict[str, str
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Part of the machine that a judge process has: number `index` of `count` equal parts."""
+    """Part of the machine that a judge process has: number `index` of `count` equal parts.
+
+    `start`: name of the service's start, the same for all its judge processes.
+    """
 
     index: int = 0
     count: int = 1
+    start: str = ""
 
 
 def worker_environment() -> dict[str, str]:

@@ -40,7 +40,7 @@ class Holders(Protocol):
     async def close(self) -> None:
         """End the judge processes."""
 
-    async def worker(self) -> Worker:
+    async def holder(self) -> Worker:
         """Return the judge process for the next sandbox. Raises SandboxUnavailable."""
 
     def working(self) -> Sequence[Worker]:
@@ -79,16 +79,20 @@ class WorkersBackend:
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open_stateful`."""
-        worker = await self._holders.worker()
+        worker = await self._holders.holder()
+        worker.sandboxes += 1
         try:
-            number, name = await worker.call("open", limits_values(limits), tuple(tags))
-        except WorkerEnded:
-            raise lost_with_worker() from None
-        try:
-            yield _RemoteSandbox(worker, number, name)
+            try:
+                number, name = await worker.call("open", limits_values(limits), tuple(tags))
+            except WorkerEnded:
+                raise lost_with_worker() from None
+            try:
+                yield _RemoteSandbox(worker, number, name)
+            finally:
+                with contextlib.suppress(WorkerEnded):
+                    await worker.call("close", number)
         finally:
-            with contextlib.suppress(WorkerEnded):
-                await worker.call("close", number)
+            worker.sandboxes -= 1
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
         """Register a callback; see `Backend.when_asleep`."""
@@ -133,6 +137,7 @@ class _RemoteSandbox:
         self._worker = worker
         self._number = number
         self._name = name
+        self._commands = 0
 
     @property
     def id(self) -> str:
@@ -140,7 +145,14 @@ class _RemoteSandbox:
 
     async def exec(self, command: Command, hear: Hear | None = None) -> Ended:
         values = command_values(command)
-        return ended_of(await self._ask("exec", values, hear is not None, hear=hear))
+        # All commands of a sandbox have one slot together.
+        self._worker.load += self._commands == 0
+        self._commands += 1
+        try:
+            return ended_of(await self._ask("exec", values, hear is not None, hear=hear))
+        finally:
+            self._commands -= 1
+            self._worker.load -= self._commands == 0
 
     async def write_file(self, path: str, data: bytes) -> None:
         await self._ask("write_file", path, data)

@@ -1,7 +1,7 @@
 """Connection between the listening process and a judge process: groups of messages on a socket.
 
 A message is a tuple of plain values: text, numbers, bytes, None, and tuples, lists and dicts of
-these. All messages of an iteration of the event loop travel together as one frame: four bytes with
+these. All messages of an iteration of the event loop travel together as one frame: eight bytes with
 the length, then the list of messages in the format of `marshal`. Both ends run the same
 interpreter, `marshal` takes a third of a microsecond for a message, keeps lone surrogates, and
 gives plain values only: reading a frame runs no code.
@@ -10,11 +10,14 @@ gives plain values only: reading a frame runs no code.
 from __future__ import annotations
 
 import asyncio
+import logging
 import marshal
 import socket
 import struct
 from collections.abc import Callable
 from typing import Any, cast
+
+log = logging.getLogger(__name__)
 
 Message = tuple[Any, ...]
 Receive = Callable[[Message], None]
@@ -31,7 +34,7 @@ REQUEST, CANCEL, REPLY, FAILED, HEARD, NOTE = range(6)
 """
 LATER_SECONDS = 0.05
 MOST_TOGETHER = 32
-_LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
 _FORMAT = 4
 
 
@@ -91,7 +94,9 @@ class Connection(asyncio.Protocol):
             end = _LENGTH.size + length
             if len(self._incoming) < end:
                 break
-            messages = marshal.loads(bytes(self._incoming[_LENGTH.size : end]))
+            # A frame may hold the files of a sandbox, so nothing copies it but `loads`.
+            with memoryview(self._incoming) as view, view[_LENGTH.size : end] as frame:
+                messages = marshal.loads(frame)
             del self._incoming[:end]
             for message in messages:
                 self._receive(message)
@@ -108,5 +113,11 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         if messages and self._transport is not None:
-            frame = marshal.dumps(messages, _FORMAT)
+            try:
+                frame = marshal.dumps(messages, _FORMAT)
+            except Exception:
+                # All messages of the group are lost, so nobody may wait for their answers.
+                log.exception("a message cannot be sent")
+                self._transport.abort()
+                raise
             self._transport.writelines((_LENGTH.pack(len(frame)), frame))

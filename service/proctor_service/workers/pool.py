@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
+from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
 from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.interface import Backend, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.workers.backend import WorkersBackend
-from proctor_service.workers.turns import HandedBack
 from proctor_service.workers.values import Graders, judgement_of, submission_values
 from proctor_service.workers.worker import (
     BLAMED,
@@ -87,9 +87,9 @@ class Pool:
         self._change = asyncio.Event()
         self._alone = asyncio.Lock()
         self._loner: Worker | None = None
+        self._start = secrets.token_hex(8)
         self._dismissal: asyncio.TimerHandle | None = None
         self._traits: Traits | None = None
-        self._freed = asyncio.Event()
         self._typical_seconds: float | None = None
         self._ahead = 0
         self._closing = False
@@ -107,19 +107,23 @@ class Pool:
     async def open(self) -> None:
         """Start all judge processes. Raises StartError, after the end of all."""
         workers = [self._new(index) for index in range(len(self._parts))]
-        opened = await asyncio.gather(
-            *(worker.open() for worker in workers), return_exceptions=True
-        )
-        failed = next((each for each in opened if isinstance(each, BaseException)), None)
-        if failed is not None:
+        try:
+            opened = await asyncio.gather(
+                *(worker.open() for worker in workers), return_exceptions=True
+            )
+            for failed in opened:
+                if isinstance(failed, BaseException):
+                    raise failed
+        except BaseException:
             await asyncio.gather(*(worker.close() for worker in workers))
-            raise failed
+            raise
         for index, worker in enumerate(workers):
             self._employ(worker, index)
 
     async def close(self) -> None:
         """End all judge processes, and their sandboxes."""
         self._closing = True
+        self._change.set()
         if self._dismissal is not None:
             self._dismissal.cancel()
         loner = [] if self._loner is None else [self._loner]
@@ -131,42 +135,50 @@ class Pool:
     async def judge(self, submission: Submission, backend: Backend) -> Judgement:
         """Return the judgement of a judge process. Raises a Failure, as any judge does.
 
-        `backend` is unused: sandboxes are leased in the judge process.
+        Raises HandedBack if the submission did not begin: it goes back to the queue, which knows
+        whose turn it is. `backend` is unused: sandboxes are leased in the judge process.
         """
-        ends = 0
-        while ends < MOST_ENDS:
-            worker = await self.worker()
+        for _ in range(MOST_ENDS):
+            worker = min(await self._up(), key=_preference)
             worker.load += 1
             try:
                 return await self._ask(worker, submission)
             except HandedBack:
                 self._set_seconds(None)
-                await self._wait_for_room()
+                raise
             except WorkerEnded as ended:
-                if ended.is_suspect:
-                    return await self._judge_alone(submission)
-                ends += 1
+                is_suspect = ended.is_suspect
             finally:
                 worker.load -= 1
-                self._freed.set()
+            if is_suspect:
+                return await self._judge_alone(submission)
         raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it")
 
-    async def worker(self) -> Worker:
-        """Return the judge process with the least load for its slots.
+    async def holder(self) -> Worker:
+        """Return the judge process for the next stateful sandbox: it has the fewest of them.
 
         Raises SandboxUnavailable if none comes up for a while.
         """
+        return min(await self._up(), key=_preference_for_sandbox)
+
+    async def _up(self) -> Sequence[Worker]:
+        """Return the judge processes that take requests, at least one.
+
+        One that has just ended is no longer among them: its requests would fail, again and again,
+        until it is buried. Raises SandboxUnavailable if none comes up for a while.
+        """
+        if up := [worker for worker in self._working if worker.is_up]:
+            return up
         try:
             async with asyncio.timeout(AVAILABLE_SECONDS):
-                while not self._working:
+                while not (up := [worker for worker in self._working if worker.is_up]):
                     if self._closing:
                         raise SandboxUnavailable("the service is stopping")
+                    self._change.clear()
                     await self._change.wait()
         except TimeoutError:
             raise SandboxUnavailable("no judge process came up") from None
-        if len(self._working) == 1:
-            return self._working[0]
-        return min(self._working, key=_load)
+        return up
 
     # ------------------------------------------------------------ judging
 
@@ -194,27 +206,26 @@ class Pool:
             self._ahead = ahead
             self.send_ahead(ahead)
 
-    async def _wait_for_room(self) -> None:
-        """Wait until a judge process has a turn free."""
-        while self._working and not any(_load(worker) < 1 for worker in self._working):
-            self._freed.clear()
-            await self._freed.wait()
-
     async def _judge_alone(self, submission: Submission) -> Judgement:
-        """Judge a submission in a judge process that does nothing else."""
+        """Judge a submission in a judge process that does nothing else.
+
+        The verdict needs a process that has judged nothing before: what others have left in one,
+        for example memory, may have ended it, too.
+        """
         async with self._alone:
             for _ in range(MOST_ENDS):
                 if self._dismissal is not None:
                     self._dismissal.cancel()
                     self._dismissal = None
-                if self._loner is None or self._loner.cause is not None:
-                    await self._open_loner()
-                loner = self._loner
-                assert loner is not None, "it was opened"
+                loner, is_fresh = self._loner, False
+                if loner is None or not loner.is_up:
+                    loner, is_fresh = await self._open_loner(), True
                 try:
                     return await self._ask(loner, submission)
+                except HandedBack:  # one that was cancelled is still being ended there
+                    self._dismiss()
                 except WorkerEnded as ended:
-                    if ended.cause in BLAMED:
+                    if ended.cause in BLAMED and is_fresh:
                         total = test_count(submission.grader)
                         return Judgement("output_limit", total=total, message=TOO_MUCH)
                 finally:
@@ -222,10 +233,12 @@ class Pool:
                     self._dismissal = later(ALONE_KEPT_SECONDS, self._dismiss)
         raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it alone")
 
-    async def _open_loner(self) -> None:
+    async def _open_loner(self) -> Worker:
         worker = self._new(len(self._parts))
         try:
             await worker.open()
+            if self._closing:
+                raise StartError("the service is stopping")
         except StartError as error:
             await worker.close()
             raise SandboxUnavailable(f"no judge process came up: {error}") from None
@@ -234,6 +247,7 @@ class Pool:
             raise
         self._loner = worker
         self._start_task(self._supervise_loner(worker))
+        return worker
 
     async def _supervise_loner(self, worker: Worker) -> None:
         cause = await worker.run()
@@ -254,7 +268,7 @@ class Pool:
         if index == count:
             alone = {"slots": 1, "max_sandboxes": 8, "max_stateful_sandboxes": 1, "pool_size": 1}
             settings = settings.model_copy(update=alone)
-        share = Share(index, count + 1)
+        share = Share(index, count + 1, self._start)
         start = Start(self._command, self._environment, settings, share, self._stalled_cpu_seconds)
         return Worker(start, lambda worker, name, values: self.backend.note(name, values))
 
@@ -268,8 +282,6 @@ class Pool:
         """Supervise a judge process until its end, then start the next in its place."""
         cause = await worker.run()
         self._working.remove(worker)
-        if not self._working:
-            self._change.clear()
         if self._closing:
             return
         self._ended(worker, cause)
@@ -307,5 +319,10 @@ class Pool:
         task.add_done_callback(tasks.discard)
 
 
-def _load(worker: Worker) -> float:
-    return (worker.load - worker.yielding) / worker.slots
+def _preference(worker: Worker) -> tuple[bool, float]:
+    return worker.is_silent, (worker.load - worker.yielding) / worker.slots
+
+
+def _preference_for_sandbox(worker: Worker) -> tuple[bool, int, float]:
+    is_silent, load = _preference(worker)
+    return is_silent, worker.sandboxes, load

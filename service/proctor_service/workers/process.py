@@ -45,7 +45,7 @@ from proctor_service.workers.connection import (
     Connection,
     Message,
 )
-from proctor_service.workers.turns import HandedBack, Turns
+from proctor_service.workers.turns import Turns
 from proctor_service.workers.values import (
     Graders,
     Values,
@@ -146,9 +146,10 @@ class Process:
         """Serve requests until the connection ends; then end all sandboxes."""
         self._connection = await Connection.over(end, self._receive, self.ended.set)
         await self.ended.wait()
-        for task in (*self._tasks.values(), *([self._starting] if self._starting else [])):
+        tasks = [*self._tasks.values(), *([self._starting] if self._starting else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._backend is not None:
             await self._backend.close()
 
@@ -175,7 +176,7 @@ class Process:
 
     def _cancel(self, number: int) -> None:
         task = self._tasks.get(number)
-        if task is not None:
+        if task is not None and not task.done():
             task.cancel()
         elif number in self._held:  # opened, but the caller left before the answer came
             held = self._held.pop(number)
@@ -197,7 +198,11 @@ class Process:
     async def _start(self, settings: Settings, share: Share) -> None:
         try:
             self._judge, backend = self._build(settings, share)
-            await backend.open()
+            try:
+                await backend.open()
+            except asyncio.CancelledError:
+                await backend.close()
+                raise
         except StartError as error:
             self._send(NOTE, "start_error", (str(error),))
             return
@@ -231,8 +236,11 @@ class Process:
         try:
             value = await self._do(number, method, arguments)
         except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and not task.cancelling():  # the caller still waits
+                self._send(FAILED, number, "", traceback.format_exc())
             raise
-        except (HandedBack, ProctorServiceError) as error:
+        except ProctorServiceError as error:
             self._send(FAILED, number, type(error).__name__, str(error))
         except Exception:
             self._send(FAILED, number, "", traceback.format_exc())

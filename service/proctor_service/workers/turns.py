@@ -1,8 +1,8 @@
 """Turns of submissions in a judge process.
 
 The listening process sends short submissions ahead of their turns, so that a judge process has its
-next work at once and answers in groups. Submissions that wait for long go back to the listening
-process: another judge process may have a turn for them.
+next work at once and answers in groups. Submissions that wait for long go back to the queue of the
+listening process: another judge process may have a turn for them, or another job its share.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import asyncio
 import time
 from collections import deque
 
+from proctor_service.errors import HandedBack
+
 MOST_WAITING_SECONDS = 0.5
-
-
-class HandedBack(Exception):
-    """The submission waited for too long, and did not begin."""
 
 
 class Turns:
@@ -49,7 +47,7 @@ class Turns:
                 await self.__aexit__()
             raise
         if not is_mine:
-            raise HandedBack
+            raise HandedBack("it waited at a judge process, which had no turn for it")
 
     async def __aexit__(self, *_: object) -> None:
         """Give the turn to the next waiter."""

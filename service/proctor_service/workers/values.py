@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -41,6 +41,7 @@ _GRADERS: Mapping[str, type[BaseModel]] = MappingProxyType(
 )
 _CASES: Mapping[str, type[BaseModel]] = MappingProxyType({"calls": Call, "stdio": StdioCase})
 _REMEMBERED_GRADERS = 32
+_REMEMBERED_BYTES = 32 << 20
 
 limits_values = attrgetter(*Limits.__slots__)
 command_values = attrgetter(*Command.__slots__)
@@ -59,16 +60,22 @@ class Graders:
     def __init__(self) -> None:
         self._encoded: OrderedDict[int, tuple[Grader, bytes]] = OrderedDict()
         self._decoded: OrderedDict[bytes, Grader] = OrderedDict()
+        self._encoded_bytes = 0
+        self._decoded_bytes = 0
 
     def encode(self, grader: Grader) -> bytes:
         """Return the grader as bytes."""
         known = self._encoded.get(id(grader))
         if known is None:
-            fields = grader.model_dump() if grader.kind in _CASES else grader.__dict__
+            fields = dict(grader.__dict__)
+            if "cases" in fields:
+                fields["cases"] = [each.__dict__ for each in fields["cases"]]
             text = marshal.dumps((grader.kind, fields))
             known = self._encoded[id(grader)] = (grader, text)  # the reference keeps the id unique
-            if len(self._encoded) > _REMEMBERED_GRADERS:
-                self._encoded.popitem(last=False)
+            self._encoded_bytes += len(text)
+            while _is_too_much(self._encoded, self._encoded_bytes):
+                _, (_, oldest) = self._encoded.popitem(last=False)
+                self._encoded_bytes -= len(oldest)
         return known[1]
 
     def decode(self, text: bytes) -> Grader:
@@ -81,9 +88,16 @@ class Graders:
                 fields["cases"] = [_CASES[kind].model_construct(**each) for each in fields["cases"]]
             made: Any = _GRADERS[kind].model_construct(**fields)
             grader = self._decoded[text] = made
-            if len(self._decoded) > _REMEMBERED_GRADERS:
-                self._decoded.popitem(last=False)
+            self._decoded_bytes += len(text)
+            while _is_too_much(self._decoded, self._decoded_bytes):
+                oldest, _ = self._decoded.popitem(last=False)
+                self._decoded_bytes -= len(oldest)
         return grader
+
+
+def _is_too_much(kept: Sized, size_bytes: int) -> bool:
+    """Return True if the oldest grader must go; the last stays, whatever its size."""
+    return len(kept) > 1 and (len(kept) > _REMEMBERED_GRADERS or size_bytes > _REMEMBERED_BYTES)
 
 
 def submission_values(submission: Submission, graders: Graders) -> Values:

@@ -37,7 +37,6 @@ from proctor_service.workers.connection import (
     Connection,
     Message,
 )
-from proctor_service.workers.turns import HandedBack
 from proctor_service.workers.values import Values, error_of
 
 log = logging.getLogger(__name__)
@@ -56,10 +55,13 @@ START_SECONDS = 60.0
 END_SECONDS = 15.0
 WATCH_SECONDS = 0.25
 STALLED_CPU_SECONDS = 5.0
+SILENT_SECONDS = 1.0
 HUNG_SECONDS = 60.0
 _NUMBER = struct.Struct("<Q")
 _MEBIBYTE = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_FAR_STARTS = 3
+"""Sandboxes that a backend far away starts one after another, until it is open."""
 
 
 class WorkerEnded(Exception):
@@ -95,7 +97,8 @@ class _Request:
 class Worker:
     """A judge process. `pid` and `traits` are known after `open`.
 
-    `load`: submissions that it has at the moment. `census`, `yielding`: the last report on its
+    `load`: submissions that it has at the moment, and stateful sandboxes in which commands run.
+    `sandboxes`: stateful sandboxes that it has. `census`, `yielding`: the last report on its
     sandboxes: by status, and evaluations that left their cores.
     """
 
@@ -103,6 +106,7 @@ class Worker:
         self.pid = 0
         self.traits: Values = ()
         self.load = 0
+        self.sandboxes = 0
         self.census: dict[str, int] = {}
         self.yielding = 0
         self.cause: Cause | None = None
@@ -117,6 +121,16 @@ class Worker:
         self._ready: asyncio.Future[Message] | None = None
         self._lost = asyncio.Event()
         self._pinged: tuple[float, float] | None = None  # CPU and wall seconds at the last ping
+
+    @property
+    def is_up(self) -> bool:
+        """False once the process is known to end: a request would fail."""
+        return self.cause is None and self._connection is not None and not self._lost.is_set()
+
+    @property
+    def is_silent(self) -> bool:
+        """True if the process has not answered for a second: it is stopped, or works on one thing."""
+        return self._pinged is not None and time.monotonic() - self._pinged[1] > SILENT_SECONDS
 
     @property
     def slots(self) -> int:
@@ -134,17 +148,18 @@ class Worker:
         # The bytes go to our own process, which trusts this one.
         started_with = pickle.dumps((self._start.settings, self._start.share))
         self._connection.send(NOTE, "start", (started_with,))
+        seconds = self._start_seconds()
+        lost = asyncio.ensure_future(self._lost.wait())
         try:
-            async with asyncio.timeout(START_SECONDS):
-                lost = asyncio.ensure_future(self._lost.wait())
-                first: set[asyncio.Future[Any]] = {lost, self._ready}
-                await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-                lost.cancel()
-        except TimeoutError:
+            first: set[asyncio.Future[Any]] = {lost, self._ready}
+            done, _ = await asyncio.wait(
+                first, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            lost.cancel()
+        if not done:
             self.kill("hung")
-            raise StartError(
-                f"a judge process was not ready within {START_SECONDS:.0f} s"
-            ) from None
+            raise StartError(f"a judge process was not ready within {seconds:.0f} s")
         if not self._ready.done():
             raise StartError("a judge process ended before it was ready; the log says why")
         _, name, values = self._ready.result()
@@ -155,27 +170,40 @@ class Worker:
 
     def _spawn(self) -> socket.socket:
         """Start the process, and return this side's end of the connection. Raises OSError."""
-        ours, theirs = socket.socketpair()
         self._mark = os.memfd_create("proctor-request", os.MFD_CLOEXEC)
         os.ftruncate(self._mark, _NUMBER.size)
-        with theirs:
-            ours.setblocking(False)
-            passed = (theirs.fileno(), self._mark)
-            try:
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                ours.setblocking(False)
+                passed = (theirs.fileno(), self._mark)
                 # In this thread: the kernel kills the process with the thread that started it.
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     [*self._start.command, *map(str, (*passed, os.getpid()))],
                     env=dict(self._start.environment),
                     stdin=subprocess.DEVNULL,
                     stdout=sys.__stderr__,
                     pass_fds=passed,
                 )
-            except OSError:
-                ours.close()
+            try:
+                pidfd = os.pidfd_open(process.pid)
+            except OSError:  # no descriptor is left: a process that nobody watches may not stay
+                process.kill()
+                process.wait()
                 raise
-        self.pid = self._process.pid
-        self._watch_end(os.pidfd_open(self.pid))
+        except OSError:
+            ours.close()
+            raise
+        self._process = process
+        self.pid = process.pid
+        self._watch_end(pidfd)
         return ours
+
+    def _start_seconds(self) -> float:
+        """Return the longest start: sandboxes far away come one after another."""
+        settings = self._start.settings
+        far = _FAR_STARTS * settings.aviato_start_seconds if settings.backend == "aviato" else 0.0
+        return START_SECONDS + far
 
     async def run(self) -> Cause:
         """Supervise the process until its end; fail its requests, and return the cause."""
@@ -189,10 +217,10 @@ class Worker:
     async def call(self, method: str, *arguments: Any, hear: Hear | None = None) -> Any:
         """Return the answer to a request. A cancellation cancels the request there.
 
-        Raises the error of the request, WorkerEnded, and HandedBack for a submission.
+        Raises the error of the request, and WorkerEnded.
         """
         number = next(self._numbers)
-        if self.cause is not None or self._lost.is_set() or self._connection is None:
+        if not self.is_up or self._connection is None:
             raise WorkerEnded(self.cause or "killed", is_suspect=False)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._requests[number] = _Request(method, answer, hear)
@@ -210,8 +238,6 @@ class Worker:
         _, _, name, *more = message
         if name == WorkerEnded.__name__:
             raise WorkerEnded(*more)
-        if name == HandedBack.__name__:
-            raise HandedBack
         raise error_of(name, more[0])
 
     def notify(self, name: str, *values: Any) -> None:
@@ -228,14 +254,13 @@ class Worker:
     async def close(self) -> None:
         """End the process in good order, or kill it after 15 s."""
         self.cause = self.cause or "closed"
-        if self._process is None:
-            return
-        if self._connection is not None:
-            self._connection.close()  # its own sign to end
-        if not await self._ends_within(END_SECONDS):
-            self._kill()
-            await self._ended.wait()
-        self._close_mark()
+        if self._process is not None:
+            if self._connection is not None:
+                self._connection.close()  # its own sign to end
+            if not await self._ends_within(END_SECONDS):
+                self._kill()
+                await self._ended.wait()
+        self._fail_requests(self.cause)
 
     def _kill(self) -> None:
         if self._process is not None and not self._ended.is_set():
@@ -317,25 +342,26 @@ class Worker:
         if self.cause is None:
             killed = self._process.returncode == -signal.SIGKILL
             self.cause = "killed" if killed else "crashed"
+        self._fail_requests(self.cause)
+        return self.cause
+
+    def _fail_requests(self, cause: Cause) -> None:
+        """Fail the requests of a process that has ended; does nothing the second time."""
+        if self._mark < 0:
+            return
         marked = _NUMBER.unpack(os.pread(self._mark, _NUMBER.size, 0))[0]
-        self._close_mark()
+        os.close(self._mark)
+        self._mark = -1
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        is_blamed = self.cause in BLAMED
+        # Memory is taken over many steps, and by several requests together. And without a mark any
+        # of the requests may be the reason.
+        suspects = (marked,) if marked and cause != "grown" else tuple(self._requests)
         for number, request in list(self._requests.items()):
-            # Without a mark any of the requests may be the reason.
-            suspect = is_blamed and request.method == JUDGE and marked in (0, number)
+            suspect = cause in BLAMED and request.method == JUDGE and number in suspects
             if not request.answer.done():
-                request.answer.set_result(
-                    (FAILED, number, WorkerEnded.__name__, self.cause, suspect)
-                )
-        return self.cause
-
-    def _close_mark(self) -> None:
-        if self._mark >= 0:
-            os.close(self._mark)
-            self._mark = -1
+                request.answer.set_result((FAILED, number, WorkerEnded.__name__, cause, suspect))
 
 
 def cpu_seconds(pid: int) -> float:

@@ -69,7 +69,10 @@ class AviatoBackend:
         """Stop leftover sandboxes, inspect the image, and fill the pool. Raises StartError."""
         self._gateway = Gateway(self._plan)
         try:
-            await self._end_all(self._plan.instance_tag)
+            # Other judge processes of this start may have theirs already. One that was replaced by
+            # this process has left its own.
+            await self._end_all(self._plan.instance_tag, but=self._plan.start_tag)
+            await self._end_all(*self._plan.own_tags)
             await self._refresh(self._gateway)
             self._pool = Pool(self._plan, self._plan.pool_shape, self._make)
             await self._pool.open()
@@ -301,14 +304,17 @@ class AviatoBackend:
 
     # ------------------------------------------------------------ leftover sandboxes
 
-    async def _end_all(self, tag: str) -> None:
-        """Stop all sandboxes with a tag until none is left. Raises the SDK's exceptions."""
+    async def _end_all(self, *tags: str, but: str = "") -> None:
+        """Stop all sandboxes with these tags, but those with `but`, until none is left.
+
+        Raises the SDK's exceptions.
+        """
         assert self._gateway is not None
         for _ in range(_ROUNDS):
-            count = await self._gateway.end_tagged(tag)
+            count = await self._gateway.end_tagged(*tags, but=but)
             if not count:
                 return
-            _log.warning("stopped sandboxes that were left", extra={"tag": tag, "count": count})
+            _log.warning("stopped sandboxes that were left", extra={"tags": tags, "count": count})
             await asyncio.sleep(_ROUND_SECONDS)
 
     # ------------------------------------------------------------ helpers

@@ -103,15 +103,19 @@ class Gateway:
             raise
         return Remote(sandbox, order.shape)
 
-    async def end_tagged(self, tag: str) -> int:
-        """Stop all live sandboxes with a tag; return their number. Raises the SDK's exceptions."""
+    async def end_tagged(self, *tags: str, but: str = "") -> int:
+        """Stop all live sandboxes with these tags; return their number. Raises the SDK's exceptions.
+
+        Sandboxes with the tag `but` stay.
+        """
         plan = self._plan
-        found = await cwsandbox.Sandbox.list(
-            tags=[tag],
+        listed = await cwsandbox.Sandbox.list(
+            tags=list(tags),
             base_url=plan.base_url,
             auth=self._auth,
             timeout_seconds=plan.start_seconds,
         )
+        found = [sandbox for sandbox in listed if but not in sandbox.tags]
         async with asyncio.timeout(plan.start_seconds):
             await asyncio.gather(*map(stop, found))
         return len(found)

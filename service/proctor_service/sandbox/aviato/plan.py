@@ -51,6 +51,8 @@ class Plan:
     python: str
     cpu: str
     instance: str
+    start: str
+    worker: int
     run: str
     memory_mb: int
     flood_bytes: int
@@ -70,6 +72,16 @@ class Plan:
     def instance_tag(self) -> str:
         """Tag on every sandbox of this instance name, across restarts of the service."""
         return f"{_OWN}-instance-{_clean(self.instance)}"
+
+    @property
+    def start_tag(self) -> str:
+        """Tag on every sandbox of all judge processes of this start of the service."""
+        return f"{_OWN}-start-{self.start}"
+
+    @property
+    def own_tags(self) -> tuple[str, str]:
+        """Two tags that together only this process has, and the judge process before it."""
+        return self.start_tag, f"{_OWN}-worker-{self.worker}"
 
     @property
     def run_tag(self) -> str:
@@ -106,7 +118,7 @@ class Plan:
 
     def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
         asked = [_clean(tag) for tag in more if not tag.startswith(_OWN)]
-        return (_OWN, self.instance_tag, self.run_tag, *asked)
+        return (_OWN, self.instance_tag, self.run_tag, *self.own_tags, *asked)
 
 
 def make_plan(settings: Settings, share: Share | None = None) -> Plan:
@@ -119,7 +131,7 @@ def make_plan(settings: Settings, share: Share | None = None) -> Plan:
             "the backend aviato needs a key: set CWSANDBOX_API_KEY, AVIATO_API_KEY or "
             "PROCTOR_AVIATO_API_KEY"
         )
-    instance = settings.aviato_instance or socket.gethostname()
+    share = share or Share()
     slots = settings.slot_count()
     needed = 2 * slots + settings.stateful_count()
     if settings.max_sandboxes < needed:
@@ -134,7 +146,9 @@ def make_plan(settings: Settings, share: Share | None = None) -> Plan:
         image=settings.aviato_image,
         python=settings.aviato_python,
         cpu=settings.aviato_cpu,
-        instance=instance if share is None else f"{instance}-{share.index}",
+        instance=settings.aviato_instance or socket.gethostname(),
+        start=share.start or secrets.token_hex(8),
+        worker=share.index,
         run=secrets.token_hex(8),
         memory_mb=settings.memory_mb,
         flood_bytes=settings.flood_mb << 20,
