@@ -318,7 +318,7 @@ class Settings(BaseSettings):
         """Return the number of judge processes, at most one for each slot."""
         wanted = self.workers
         if wanted == "auto":
-            wanted = 0 if cores() < _LEAST_CORES else -(-cores() // _CORES_OF_WORKER)
+            wanted = default_workers(cores())
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:
@@ -344,6 +344,11 @@ class Settings(BaseSettings):
             )
             for index in range(count)
         ]
+
+
+def default_workers(count: int) -> int:
+    """Return the number of judge processes for so many cores, where none is set."""
+    return 0 if count < _LEAST_CORES else -(-count // _CORES_OF_WORKER)
 
 
 def cores() -> int:
