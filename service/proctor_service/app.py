@@ -28,11 +28,12 @@ from proctor_service.api.rewards.examples import BODIES, install_openapi
 from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler, reward_routes
 from proctor_service.api.rewards.shared_answers import SharedAnswers
+from proctor_service.api.rewards.slices import RewardSlices
 from proctor_service.api.rollouts import RolloutContext, RolloutHandler, rollout_routes
 from proctor_service.api.sandboxes.grading import Gradings
 from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
-from proctor_service.cluster import Identity, Peers, Replicas, base_url
+from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
 from proctor_service.lifecycle import AppState
@@ -226,7 +227,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     metrics.watch_stateful(registry.census)
     return AppState(
         settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
-        metrics, replicas, readiness, store, tracing,
+        metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
     )  # fmt: skip
 
 
@@ -249,6 +250,14 @@ def _replicas(settings: Settings, metrics: Metrics) -> Replicas:
     own = settings.advertise_url
     own = own and base_url(own, "PROCTOR_ADVERTISE_URL")
     return Replicas(Identity(own), Peers(settings.peers, own), metrics.forwarded)
+
+
+def _spreader(
+    settings: Settings, replicas: Replicas, queue: FairQueue, metrics: Metrics
+) -> Spreader | None:
+    if not (settings.peers and settings.spread):
+        return None
+    return Spreader(replicas, queue, RewardSlices(settings.tokens_by_tenant()), metrics)
 
 
 def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:

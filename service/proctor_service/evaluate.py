@@ -1,5 +1,8 @@
 """Evaluator: admit an item, lease a sandbox, judge the submission, compute verdict and reward.
 
+A peer may have judged an item that waited (`cluster/spreading.py`); its outcome then comes with the
+ticket.
+
 Start reading here. The evaluator is independent of backends, routes and graders. The result is
 either a judgement with its reward or the failure.
 """
@@ -43,7 +46,8 @@ class Item:
     `cache_key`: hash of every input to the verdict; None turns the cache off. `begun`: the item
     belongs to begun work, which continues while the service drains. `rollout_id` and
     `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
-    state.
+    state. `portable`: a peer may judge the item, which has come from no peer. `traceparent`: span of
+    the item, for a peer.
     """
 
     evaluation_id: str
@@ -57,17 +61,23 @@ class Item:
     begun: bool = False
     rollout_id: str | None = None
     graded_sandbox_id: str | None = None
+    portable: bool = False
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Either a judgement with its reward, or the failure."""
+    """Either a judgement with its reward, or the failure.
+
+    `peer_degraded`: missing protections of the peer that judged the item; None without a peer.
+    """
 
     judgement: Judgement | None = None
     reward: float | None = None
     failure: Failure | None = None
     queue_seconds: float = 0.0
     cache: CacheResult = "miss"
+    peer_degraded: tuple[str, ...] | None = None
 
 
 Judge = Callable[[Submission, Backend], Awaitable[Judgement]]
@@ -111,8 +121,12 @@ class Evaluator:
         try:
             judge = partial(self._judge, submission, self._backend)
             whose = (item.tenant, item.job)
-            turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun)
+            work = item if item.portable and submission.state is None else None
+            turn = self._queue.admit(*whose, item.deadline, item.priority, item.begun, work)
             async with turn as ticket:
+                if isinstance(ticket.elsewhere, Outcome):
+                    seconds = ticket.queue_seconds + ticket.elsewhere.queue_seconds
+                    return replace(ticket.elsewhere, queue_seconds=seconds)
                 judgement = await attempted(judge, ticket, item.evaluation_id, item.deadline)
             if judgement.unreported:
                 log.warning(
@@ -170,6 +184,7 @@ def _log_details(item: Item, outcome: Outcome) -> None:
         "wall_seconds": round(usage.wall_seconds, 6),
         "queue_seconds": round(outcome.queue_seconds, 6),
         "cache": outcome.cache,
+        "at_peer": None if outcome.peer_degraded is None else True,
     }
     log.debug("evaluated", extra={k: v for k, v in fields.items() if v is not None})
     said = {

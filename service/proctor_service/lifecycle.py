@@ -21,7 +21,7 @@ from proctor_service.api.jobs import Job
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
-from proctor_service.cluster import Replicas
+from proctor_service.cluster import Replicas, Spreader
 from proctor_service.evaluate import Outcome
 from proctor_service.observability.metrics import Metrics
 from proctor_service.sandbox.interface import Backend
@@ -60,6 +60,7 @@ class AppState:
     readiness: Readiness
     store: RedisStore | None = None
     tracing: Tracing | None = None
+    spreader: Spreader | None = None
     opened: bool = False
     closed: bool = False
 
@@ -72,6 +73,8 @@ class AppState:
             await self.store.open()
         await self.backend.open()
         await self.readiness.open()
+        if self.spreader is not None:
+            self.spreader.open()
         traits = self.backend.traits
         log.info("open", extra={"backend": traits.name, "slots": self.queue.slots})
         if traits.degraded:
@@ -103,6 +106,8 @@ class AppState:
             return
         self.closed = True
         self.deadlines.close()
+        if self.spreader is not None:
+            await self.spreader.close()
         await self.readiness.close()
         await self.registry.close()
         await self.backend.close()

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "scheduling": {"errors", "settings.languages", "sandbox.interface"},
     "sessions": {"errors", "scheduling", "sandbox.interface"},
     "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
-    "cluster": {"errors"},
+    "cluster": {"errors", "scheduling"},
     "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
                 "sandbox.interface"},
     "workers": {"errors", "settings", "evaluate", "judge.submission", "judge.judge",

@@ -9,7 +9,8 @@ from event_loop import FAR, Clock, run, settle
 
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
 from proctor_service.scheduling.deadlines import Deadlines
-from proctor_service.scheduling.queue import FairQueue, SlotTime
+from proctor_service.scheduling.queue import FairQueue
+from proctor_service.scheduling.slot_time import SlotTime
 
 
 def make(slots: int = 1, max_queued: int = 100, clock: Clock | None = None) -> FairQueue:

@@ -57,7 +57,7 @@ class Under:
 @asynccontextmanager
 async def two_workers(**settings: Any) -> AsyncIterator[Under]:
     """Two judge processes with two slots each, replaced after half a second of CPU time."""
-    parts = Settings(workers=2, slots=4, **settings).for_workers()
+    parts = Settings(workers="2", slots=4, **settings).for_workers()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     found: Under
 
@@ -244,9 +244,11 @@ def test_a_sandbox_is_lost_with_its_process() -> None:
 
 
 def test_every_process_has_its_part_of_the_sandboxes() -> None:
-    parts = Settings(workers=3, slots=8, max_sandboxes=100, tokens='{"a": "secret"}').for_workers()
+    parts = Settings(
+        workers="3", slots=8, max_sandboxes=100, tokens='{"a": "secret"}'
+    ).for_workers()
     assert [part.slots for part in parts] == [3, 3, 2]
     assert sum(part.max_sandboxes for part in parts) == 100
     assert not any(part.tokens.get_secret_value() for part in parts)
-    assert Settings(workers=5, slots=2).worker_count() == 2
-    assert Settings(workers=0).worker_count() == 0
+    assert Settings(workers="5", slots=2).worker_count() == 2
+    assert Settings(workers="0").worker_count() == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -54,13 +54,21 @@ class Replica:
 
 
 @contextmanager
-def fleet(count: int = 3, *, judge: Any = passes, **settings: Any) -> Iterator[list[Replica]]:
-    """So many replicas, until the block ends."""
+def fleet(
+    count: int = 3,
+    *,
+    judge: Any = passes,
+    judges: Sequence[Any] = (),
+    differing: Mapping[int, Mapping[str, Any]] | None = None,
+    **settings: Any,
+) -> Iterator[list[Replica]]:
+    """So many replicas, until the block ends. `judges`, `differing`: one's own judge and settings."""
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(count)]
     replicas: list[Replica] = []
     with ExitStack() as everything:
-        for url in urls:
-            own = Settings(**{"peers": urls, "advertise_url": url, **settings})
-            replicas.append(Replica(url, own, judge))
+        for number, url in enumerate(urls):
+            more = (differing or {}).get(number, {})
+            own = Settings(**{"peers": urls, "advertise_url": url, **settings, **more})
+            replicas.append(Replica(url, own, judges[number] if judges else judge))
             everything.callback(replicas[-1].close)
         yield replicas

@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from proctor_service.errors import Cancelled
 from proctor_service.scheduling.deadlines import AT_ONCE
-from proctor_service.scheduling.queue import Reservation
+from proctor_service.scheduling.places import Reservation
 
 log = logging.getLogger(__name__)
 

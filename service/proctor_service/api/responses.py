@@ -137,7 +137,8 @@ class AnswerFormat:
     """Format of a job's response: a JSON object with `field`, or NDJSON `by_line`.
 
     `counted`: the verdicts counted in the summary. `at_once`: the most results in a piece.
-    `headers_first`: send the headers at once.
+    `headers_first`: send the headers at once. `gather_seconds`: time in which further results come
+    into the same piece, since a receiver pays for each piece.
     """
 
     field: str
@@ -145,6 +146,7 @@ class AnswerFormat:
     by_line: bool
     at_once: int
     headers_first: bool
+    gather_seconds: float = 0.0
 
 
 def job_response(job: Job[Line], form: AnswerFormat) -> StreamedResponse:
@@ -165,6 +167,8 @@ async def _lines(job: Job[Line], form: AnswerFormat) -> AsyncGenerator[bytes]:
             break
         else:
             await job.progress()
+            if form.gather_seconds:
+                await job.wait(form.gather_seconds)
     yield b'{"summary":' + _summary(job.results(), form) + b"}\n"
 
 

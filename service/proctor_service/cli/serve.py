@@ -21,6 +21,13 @@ def serve(
     slots: Annotated[
         int | None, typer.Option(help="Evaluations at once; 0: by the cores. [PROCTOR_SLOTS]")
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            help="Judge processes: a number, or auto: one for six cores, 0 below 8 cores. "
+            "[PROCTOR_WORKERS]"
+        ),
+    ] = None,
     max_queued: Annotated[
         int | None, typer.Option(help="Submissions that may wait. [PROCTOR_MAX_QUEUED]")
     ] = None,
@@ -53,6 +60,7 @@ def serve(
             host=host,
             port=port,
             slots=slots,
+            workers=workers,
             max_queued=max_queued,
             tokens_file=tokens_file,
             log_level=log_level,

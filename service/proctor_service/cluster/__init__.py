@@ -3,10 +3,23 @@
 A stateful sandbox lives in a single replica, and the sandbox id names this replica. Any replica
 forwards a request to the holder, so a load balancer needs no knowledge of sandboxes. A replica
 sends requests only to known peers. The package is independent of HTTP routes.
+
+A large batch is spread: peers with free cores judge a part of it.
 """
 
 from proctor_service.cluster.forwarding import FORWARDED, Question, Replicas
 from proctor_service.cluster.identity import Identity
 from proctor_service.cluster.peers import Peers, base_url
+from proctor_service.cluster.slices import Packed
+from proctor_service.cluster.spreading import Spreader
 
-__all__ = ["FORWARDED", "Identity", "Peers", "Question", "Replicas", "base_url"]
+__all__ = [
+    "FORWARDED",
+    "Identity",
+    "Packed",
+    "Peers",
+    "Question",
+    "Replicas",
+    "Spreader",
+    "base_url",
+]

@@ -38,7 +38,7 @@ class Question:
     method: str
     target: bytes
     headers: Mapping[str, str]
-    body: AsyncIterator[bytes] | None = field(default=None, repr=False)
+    body: AsyncIterator[bytes] | bytes | None = field(default=None, repr=False)
 
 
 class Replicas:
@@ -84,7 +84,7 @@ class Replicas:
             async with asyncio.timeout(seconds) as limit:
                 pulse = asyncio.create_task(self._watch(url, limit))
                 try:
-                    async with self._sent(url, question) as response:
+                    async with self.sent(url, question) as response:
                         yield response
                 finally:
                     pulse.cancel()
@@ -97,6 +97,10 @@ class Replicas:
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
+
+    async def others(self) -> list[str]:
+        """Return the URLs of all other replicas known now."""
+        return await self._peers.urls()
 
     async def ask_all(self, question: Question) -> list[bytes | None]:
         """Return the answer bodies of all other replicas; None unless the status is 200."""
@@ -124,7 +128,11 @@ class Replicas:
         return body
 
     @asynccontextmanager
-    async def _sent(self, url: str, question: Question) -> AsyncIterator[httpx.Response]:
+    async def sent(self, url: str, question: Question) -> AsyncIterator[httpx.Response]:
+        """Send a request to a replica; yield the response as a stream, without health checks.
+
+        Raises httpx.HTTPError.
+        """
         http = self._client()
         request = http.build_request(
             question.method,

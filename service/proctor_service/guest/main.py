@@ -65,28 +65,35 @@ def _take_job(channel: Channel) -> None:
 
 
 def warm_up(rounds: int = 16) -> None:
-    """Run a small job `rounds` times, in a writable working directory.
+    """Rehearse a job `rounds` times, in a writable working directory.
 
     CPython writes into code objects until they have run often enough, and each write in a sandbox
     copies a page. After the warm-up, the usual code paths are settled in the memory of the zygote.
     """
     before = sys.argv, sys.orig_argv, list(sys.path), sys.modules["__main__"], dict(linecache.cache)
-    source = "def f(x):\n    return x\n"
-    calls = [["f", ["l", number, "a", 0.5, ["l"]], ["d"]] for number in range(3)]
-    line = values.dumps({"kind": "python", "mode": "calls", "source": source, "calls": calls})
     for _ in range(rounds):
-        judge, ours = socket.socketpair()
-        with judge, ours:
-            judge.sendall(line)
-            channel = Channel(ours.fileno())
-            job = values.loads(channel.receive() or b"")
-            job.pop("kind")
-            script.prepare(job)
-            script.answer_calls(channel, job)
+        rehearse()
     sys.argv, sys.orig_argv, sys.path[:], sys.modules["__main__"] = before[:4]
     sys.modules.pop("solution", None)
     linecache.cache.clear()
     linecache.cache.update(before[4])
+
+
+def rehearse() -> bytes:
+    """Run a small job in this process, and return its answers: three values and an exception."""
+    source = "def f(x):\n    return x\n"
+    calls = [["f", ["l", ["l", number, "a", 0.5, True]], ["d"]] for number in range(3)]
+    calls.append(["f", ["l"], ["d"]])
+    line = values.dumps({"kind": "python", "mode": "calls", "source": source, "calls": calls})
+    judge, ours = socket.socketpair()
+    with judge, ours:
+        judge.sendall(line)
+        channel = Channel(ours.fileno())
+        job = values.loads(channel.receive() or b"")
+        job.pop("kind")
+        script.prepare(job)
+        script.answer_calls(channel, job)
+        return judge.recv(1 << 16)
 
 
 def _python(channel: Channel, job: dict[str, Any]) -> None:

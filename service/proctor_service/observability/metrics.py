@@ -29,7 +29,7 @@ from proctor_service.observability.collectors import (
 )
 from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.fair_share import Rate
+from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
 
 MOST_SIGNALS = 64
@@ -184,6 +184,12 @@ class Metrics:
         self._forwarded = counter(
             "proctor_forwarded_requests", "Requests asked of another replica.", "outcome"
         )
+        self._slices = counter(
+            "proctor_slices", "Parts of batches sent to other replicas.", "outcome"
+        )
+        self._slice_items = counter(
+            "proctor_slice_items", "Items that other replicas were to judge.", "outcome"
+        )
         self._store_failures = counter(
             "proctor_store_failures", "Questions to the shared store that were not answered."
         )
@@ -203,6 +209,16 @@ class Metrics:
             ("proctor_slots", "Evaluations at once.", lambda: queue.slots),
             ("proctor_slots_busy", "Evaluations that run.", lambda: queue.busy),
             ("proctor_queue_depth", "Submissions taken that do not run yet.", lambda: queue.queued),
+            (
+                "proctor_queue_portable",
+                "Submissions that wait here and could be judged by any replica.",
+                lambda: queue.handover.portable,
+            ),
+            (
+                "proctor_items_at_peers",
+                "Submissions that other replicas are to judge.",
+                lambda: queue.handover.away,
+            ),
             ("proctor_queue_limit", "Submissions that may wait.", lambda: queue.max_queued),
             ("proctor_draining", "1 while the service stops.", lambda: int(queue.draining)),
         ):
@@ -249,6 +265,14 @@ class Metrics:
         """Record a request to another replica: `answered` or `unreachable`."""
         self._forwarded.labels(outcome).inc()
 
+    def slice_ended(self, outcome: str) -> None:
+        """Record a part of a batch: `answered`, `refused`, `lost` or `given_up`."""
+        self._slices.labels(outcome).inc()
+
+    def slice_items(self, outcome: str, items: int = 1) -> None:
+        """Record items of such parts: `judged`, `returned`, or `ended` (cancelled or late)."""
+        self._slice_items.labels(outcome).inc(items)
+
     def executed(self, outcome: str, seconds: float) -> None:
         """Record a command in a stateful sandbox."""
         self._execs.labels(outcome).inc()
@@ -273,13 +297,15 @@ class Metrics:
         return View(self.registry, jobs)
 
     def evaluated(self, job: str, outcome: Outcome, tenant: str = "local") -> None:
-        """Record the outcome of an evaluation."""
+        """Record the outcome of an evaluation; the rewards of a peer are in the peer's metrics."""
         judgement = outcome.judgement
         if judgement is None or outcome.reward is None:
             reason = outcome.failure.reason if outcome.failure is not None else "judge_failed"
             self._errors.labels(reason).inc()
             if reason == SandboxLost.reason:
                 self._jobs.add_lost(tenant, job)
+            return
+        if outcome.peer_degraded is not None and outcome.cache == "miss":
             return
         self.recent.add()
         self._jobs.add(tenant, job, judgement.verdict, outcome.reward)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry import trace
@@ -51,6 +52,13 @@ def current_ids() -> Mapping[str, str]:
         "trace_id": trace.format_trace_id(context.trace_id),
         "span_id": trace.format_span_id(context.span_id),
     }
+
+
+def traceparent() -> str:
+    """Return the current span in the form of the header; empty outside a trace."""
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent", "")
 
 
 class Tracing:
@@ -123,6 +131,8 @@ class Tracing:
             ids = {"evaluation_id": item.evaluation_id, "job": item.job, "tenant": item.tenant}
             with self.span("evaluate", **ids) as span:
                 begun = time.time_ns()
+                if item.portable:
+                    item = replace(item, traceparent=traceparent())
                 outcome = await evaluate(item)
                 span.set_attribute("cache", outcome.cache)
                 if outcome.queue_seconds:

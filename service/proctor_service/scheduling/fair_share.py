@@ -1,13 +1,8 @@
-"""Fair shares of tenants and jobs: in the capacity of the queue, and in slot time.
+"""Fair shares of tenants and jobs in slot time. `places.py` shares the capacity of the queue.
 
-Capacity: a flood from a single tenant or job must leave capacity for the rest, since the fair order
-acts only on accepted requests. So the free capacity for other tenants must be at least a sixteenth
-of a tenant's held units. Likewise the free capacity for the tenant's other jobs must be at least a
-sixteenth of a job's held units.
-
-Order: start-time fair queueing on three levels. Each tenant, each of its two priorities, and each
-of their jobs is a lane. A lane has an account: the slot time used, divided by the weight of the
-lane. The lane with the smallest account goes first. An idle lane restarts at the level of the
+The order is start-time fair queueing on three levels. Each tenant, each of its two priorities, and
+each of their jobs is a lane. A lane has an account: the slot time used, divided by the weight of
+the lane. The lane with the smallest account goes first. An idle lane restarts at the level of the
 active lanes, so idle time earns no credit. Each ticket is charged with the typical time of its job
 at the start, and the charge is corrected at the end. Counting tickets alone would be unfair: a job
 with submissions of ten seconds would leave almost no time for a job with submissions of five
@@ -23,28 +18,20 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
 
 from proctor_client.wire import Priority
-from proctor_service.errors import BatchTooLarge, Busy
 
 Waiter = asyncio.Future[object]
 
-WINDOW_SECONDS = 10
-HELD_FOR_EACH_FREE = 16
-SHORTEST_RETRY_SECONDS = 1.0
-LONGEST_RETRY_SECONDS = 60.0
-RETRY_WITHOUT_RATE_SECONDS = 5.0
-
-Whose = tuple[str, str]
-"""Tenant and job."""
-NOBODY: Whose = ("", "")
-
 FIRST_GUESS_SECONDS = 0.001
 MOST_IDLE_LANES = 256
+MOST_SEEN = 4096
+"""Waiters of a lane looked at for portable work."""
 EVERYBODY_ELSE = "*"
 PRIORITY_WEIGHTS: Mapping[str, float] = {"evaluation": 9.0, "training": 1.0}
 
@@ -74,125 +61,14 @@ class Shares:
         return self.sandboxes.get(tenant, self.sandboxes.get(EVERYBODY_ELSE, math.inf))
 
 
-# ---------------------------------------------------------------- capacity
-
-
-def retry_seconds(seconds: float) -> float:
-    """Limit a retry time to the range of 1 to 60 seconds."""
-    return min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
-
-
-class Rate:
-    """Counter of events in buckets of a second; `per_second` is the mean over the window."""
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, window_seconds: int = WINDOW_SECONDS
-    ) -> None:
-        self._clock = clock
-        self._window_seconds = window_seconds
-        self._begun = clock()
-        self._buckets: deque[tuple[int, int]] = deque()
-
-    def add(self, count: int = 1) -> None:
-        """Count events that happen now."""
-        second = int(self._clock())
-        if self._buckets and self._buckets[-1][0] == second:
-            count += self._buckets.pop()[1]
-        self._buckets.append((second, count))
-        while self._buckets[0][0] < second - self._window_seconds:
-            self._buckets.popleft()
-
-    def count(self, seconds: int | None = None) -> int:
-        """Return the number of events within the window, or within its last `seconds`."""
-        first = int(self._clock()) - (seconds or self._window_seconds)
-        return sum(count for second, count in self._buckets if second >= first)
-
-    def per_second(self, since: float | None = None, seconds: int | None = None) -> float:
-        """Return the mean rate over the window or the last `seconds`.
-
-        If the counter is younger, the mean covers its age. `since`: start of the time that counts
-        for the mean, for example the start of load.
-        """
-        begun = self._begun if since is None else max(self._begun, since)
-        age_seconds = max(self._clock() - begun, 1.0)
-        return self.count(seconds) / min(age_seconds, float(seconds or self._window_seconds))
-
-
-class Places:
-    """Capacity of `total` units; requests take units and return them step by step."""
-
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.total = total
-        self.held = 0
-        self._clock = clock
-        self._by_tenant: Counter[str] = Counter()
-        self._by_job: Counter[Whose] = Counter()
-        self._freed = Rate(clock)
-        self._in_use_since = clock()
-
-    def check(self, places: int) -> None:
-        """Raise BatchTooLarge if `places` exceeds the total."""
-        if places > self.total:
-            raise BatchTooLarge(f"{places} at once: the queue takes {self.total} at most")
-
-    def reserve(self, places: int, whose: Whose) -> None:
-        """Take `places` units for the tenant and job in `whose`.
-
-        Raises Busy, with a retry time, if too few units are free, and BatchTooLarge if `places`
-        exceeds the total.
-        """
-        self.check(places)
-        free = self.total - self.held - places
-        fits = free >= 0 and (self.held == 0 or self._leaves_room(free, places, whose))
-        if not fits:
-            missing = -free if free < 0 else places
-            message = f"the queue holds {self.held} of {self.total} submissions"
-            if free >= 0:
-                message += ", and the rest is for other jobs"
-            raise Busy(message, self.seconds_until(missing))
-        if self.held == 0:
-            self._in_use_since = self._clock()
-        self._add(places, whose)
-
-    def give_back(self, places: int, whose: Whose) -> None:
-        """Return units."""
-        self._add(-places, whose)
-        self._freed.add(places)
-
-    def seconds_until(self, places: int) -> float:
-        """Estimate the seconds until `places` units come free, from the recent rate of returns."""
-        rate = self._freed.per_second(self._in_use_since)
-        return retry_seconds(places / rate) if rate > 0 else RETRY_WITHOUT_RATE_SECONDS
-
-    def _leaves_room(self, free: int, places: int, whose: Whose) -> bool:
-        of_tenant = self._by_tenant[whose[0]] + places
-        of_job = self._by_job[whose] + places
-        # The number of units that the tenant could still take afterwards, by the same rule.
-        left = (HELD_FOR_EACH_FREE * (free + 1) - 1 - of_tenant) // (HELD_FOR_EACH_FREE + 1)
-        return of_tenant // HELD_FOR_EACH_FREE <= free and of_job // HELD_FOR_EACH_FREE <= max(
-            left, 0
-        )
-
-    def _add(self, places: int, whose: Whose) -> None:
-        self.held += places
-        self._by_tenant[whose[0]] += places
-        self._by_job[whose] += places
-        if not self._by_job[whose]:
-            del self._by_job[whose]
-        if not self._by_tenant[whose[0]]:
-            del self._by_tenant[whose[0]]
-
-
-# ---------------------------------------------------------------- order
-
-
 @dataclass(slots=True, eq=False)
 class Lane:
     """Account of slot seconds divided by weight, with child lanes or waiting items.
 
     `out`: tickets of the lane in use, at most `most_out`. `typical_seconds`: moving average of the
-    time that a ticket of the lane is in use. `heap`: the ready child lanes, ordered by level; a
-    child gets a new entry when its level changes, and only its last entry is valid.
+    time that a ticket of the lane is in use. `waiting`: each waiter with its portable work, or None.
+    `portable`: number of waiters with portable work. `heap`: the ready child lanes, ordered by
+    level; a child gets a new entry when its level changes, and only its last entry is valid.
     """
 
     weight: float = 1.0
@@ -203,7 +79,8 @@ class Lane:
     entry: int = -1  # number of the valid entry in the parent's heap; -1 without an entry
     entered_level: float = 0.0  # level in the valid entry
     lanes: dict[str, Lane] = field(default_factory=dict)
-    waiting: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
+    waiting: OrderedDict[Waiter, object] = field(default_factory=OrderedDict)
+    portable: int = 0
     heap: list[tuple[float, int, Lane]] = field(default_factory=list)
     entries: int = 0
     served_level: float = 0.0  # highest level at which a child was first
@@ -218,21 +95,58 @@ class Lane:
             heapq.heappop(self.heap)
         return None
 
+    def add(self, waiter: Waiter, work: object) -> None:
+        """Append a waiter."""
+        self.waiting[waiter] = work
+        self.portable += work is not None
+
+    def remove(self, waiter: Waiter) -> object:
+        """Remove a waiter; return its portable work, or None."""
+        work = self.waiting.pop(waiter)
+        self.portable -= work is not None
+        return work
+
 
 Place = tuple[Lane, Lane, Lane]
 """Lanes of an item: tenant lane, priority lane within the tenant, job lane within the priority."""
+Alike = Callable[[object, object], bool]
+"""Whether two pieces of portable work may go to a peer in one request."""
+
+
+@dataclass(slots=True, eq=False)
+class Handed:
+    """A waiter whose work is in the hands of a peer, and the seconds charged to its lanes."""
+
+    work: Any
+    waiter: Waiter
+    place: Place
+    guess_seconds: float
 
 
 class FairOrder:
-    """Waiting items in fair order. `count`: number of waiting items."""
+    """Waiting items in fair order.
+
+    `count`: number of waiting items. `portable`: number of those with work that a peer may do.
+    """
 
     def __init__(self, shares: Shares | None = None) -> None:
         self.count = 0
+        self.portable = 0
         self._shares = shares or Shares()
         self._all = Lane()
 
-    def join(self, tenant: str, job: str, waiter: Waiter, priority: Priority = "training") -> Place:
-        """Append a waiter to the lane of its job, and return its lanes."""
+    def join(
+        self,
+        tenant: str,
+        job: str,
+        waiter: Waiter,
+        priority: Priority = "training",
+        work: object = None,
+    ) -> Place:
+        """Append a waiter to the lane of its job, and return its lanes.
+
+        `work`: what a peer may do in place of this replica, or None.
+        """
         of_tenant = self._all.lanes.get(tenant)
         if of_tenant is None:
             of_tenant = Lane(self._shares.weight(tenant), self._shares.most_out(tenant))
@@ -243,11 +157,13 @@ class FairOrder:
         lane = within.lanes.get(job)
         if lane is None:
             if len(within.lanes) >= MOST_IDLE_LANES:
-                within.lanes = {name: kept for name, kept in within.lanes.items() if kept.waiting}
+                found = within.lanes.items()
+                within.lanes = {name: kept for name, kept in found if kept.waiting or kept.out}
             lane = within.lanes[job] = Lane()
         place = (of_tenant, within, lane)
-        lane.waiting[waiter] = None
+        lane.add(waiter, work)
         self.count += 1
+        self.portable += work is not None
         if lane.entry < 0:
             self._line_up(place)
         return place
@@ -255,8 +171,7 @@ class FairOrder:
     def leave(self, place: Place, waiter: Waiter) -> None:
         """Remove a waiter; do nothing if the waiter has left already."""
         if waiter in place[-1].waiting:
-            del place[-1].waiting[waiter]
-            self.count -= 1
+            self._remove(place[-1], waiter)
             self._line_up(place)
 
     def pop_next(self) -> tuple[Waiter, float] | None:
@@ -269,8 +184,8 @@ class FairOrder:
             and (priority := tenant.first()) is not None
             and (job := priority.first()) is not None
         ):
-            waiter, _ = job.waiting.popitem(last=False)
-            self.count -= 1
+            waiter = next(iter(job.waiting))
+            self._remove(job, waiter)
             gone = waiter.done()
             guess_seconds = 0.0 if gone else job.typical_seconds
             place = (tenant, priority, job)
@@ -306,11 +221,81 @@ class FairOrder:
                 for job in priority.lanes.values():
                     gone = [waiter for waiter in job.waiting if waiter not in but]
                     for waiter in gone:
-                        del job.waiting[waiter]
+                        self._remove(job, waiter)
                     self._line_up((tenant, priority, job))
                     found += gone
-        self.count -= len(found)
         return found
+
+    def first_portable(self) -> Any:
+        """Return the portable work that `take` would return first, or None."""
+        for place in self._portable_lanes():
+            return next(work for work in place[-1].waiting.values() if work is not None)
+        return None
+
+    def take(self, most: int, alike: Alike) -> list[Handed]:
+        """Remove up to `most` waiters with portable work, for a peer, and charge their lanes.
+
+        All are of one job: the first in fair order with portable work. They count as tickets of
+        their lanes until `give_up` or `put_back`.
+        """
+        for place in self._portable_lanes():
+            job = place[-1]
+            found: list[tuple[Waiter, object]] = []
+            room = min(most, place[0].most_out - place[0].out)
+            for waiter, work in islice(job.waiting.items(), MOST_SEEN):
+                if work is None or waiter.done():
+                    continue
+                if len(found) >= room or (found and not alike(found[0][1], work)):
+                    break
+                found.append((waiter, work))
+            if not found:  # what is left of the lane has been cancelled
+                continue
+            guess_seconds = job.typical_seconds
+            for waiter, _ in found:
+                self._remove(job, waiter)
+            for lane in place:
+                lane.level += len(found) * guess_seconds / lane.weight
+                lane.out += len(found)
+            self._line_up(place)
+            return [Handed(work, waiter, place, guess_seconds) for waiter, work in found]
+        return []
+
+    def give_up(self, handed: Handed) -> None:
+        """End the ticket of a waiter that `take` returned, and that needs no turn any more."""
+        for lane in handed.place:
+            lane.out -= 1
+        self._line_up(handed.place)
+
+    def put_back(self, handed: Handed, portable: bool) -> None:
+        """Put a waiter of `take` back, as the first of its lane. `portable`: for peers too."""
+        job = handed.place[-1]
+        job.add(handed.waiter, handed.work if portable else None)
+        self.portable += portable
+        job.waiting.move_to_end(handed.waiter, last=False)
+        self.count += 1
+        for lane in handed.place:
+            lane.level -= handed.guess_seconds / lane.weight
+            lane.out -= 1
+        self._line_up(handed.place)
+
+    def _portable_lanes(self) -> list[Place]:
+        """Return the ready job lanes with portable work, in fair order."""
+        if not self.portable:
+            return []
+        found: list[Place] = [
+            (tenant, priority, job)
+            for tenant in self._all.lanes.values()
+            if tenant.out < tenant.most_out
+            for priority in tenant.lanes.values()
+            for job in priority.lanes.values()
+            if job.portable
+        ]
+        found.sort(key=lambda place: tuple(lane.level for lane in place))
+        return found
+
+    def _remove(self, job: Lane, waiter: Waiter) -> None:
+        self.count -= 1
+        self.portable -= job.remove(waiter) is not None
 
     def _line_up(self, place: Place) -> None:
         """Update the heap entries of the lanes: enter ready lanes, remove the rest."""

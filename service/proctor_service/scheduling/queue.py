@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from proctor_client.wire import Priority
 from proctor_service.errors import (
@@ -30,19 +30,19 @@ from proctor_service.errors import (
 )
 from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines, Limit
 from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
-from proctor_service.scheduling.fair_share import (
+from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
+from proctor_service.scheduling.handover import Elsewhere, Handover
+from proctor_service.scheduling.places import (
     NOBODY,
     RETRY_WITHOUT_RATE_SECONDS,
     WINDOW_SECONDS,
-    FairOrder,
-    Place,
     Places,
     Rate,
-    Shares,
-    Waiter,
+    Reservation,
     Whose,
     retry_seconds,
 )
+from proctor_service.scheduling.slot_time import SlotTime
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ FIRST_ESTIMATE_SECONDS = 5.0
 LEAST_ESTIMATED = 20
 """Minimum of returned tickets for a wait estimate; the estimate also needs 5 s under load."""
 LONG_WINDOW_SECONDS = 60
+SHORTEST_TICKET_SECONDS = 0.001
 
 
 def stopping() -> Draining:
@@ -63,10 +64,14 @@ def stopping() -> Draining:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Right to use a slot. `queue_seconds`: time spent in the queue."""
+    """Right to use a slot. `queue_seconds`: time spent in the queue.
+
+    `elsewhere`: the result, if a peer has done the work; the ticket then holds no slot.
+    """
 
     queue_seconds: float
     queue: FairQueue
+    elsewhere: Any = None
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -129,50 +134,11 @@ async def attempted(
             deadlines.forget(limit, deadline)
 
 
-class SlotTime:
-    """Slot time of a ticket in use: wall time, or a share if more tickets than slots are in use.
-
-    So the charges of all tickets together are at most the time of the slots.
-    """
-
-    def __init__(self, slots: int, clock: Callable[[], float]) -> None:
-        self._slots = slots
-        self._clock = clock
-        self._at = clock()
-        self._seconds = 0.0
-
-    def read(self, busy: int) -> float:
-        """Return the seconds so far; `busy`: number of tickets in use since the last reading."""
-        now = self._clock()
-        self._seconds += (now - self._at) * min(1.0, self._slots / max(busy, 1))
-        self._at = now
-        return self._seconds
-
-
-@dataclass(slots=True)
-class Reservation:
-    """Capacity for the items of a request, returned item by item."""
-
-    places: Places
-    whose: Whose
-    left: int
-
-    def give_back(self, places: int = 1) -> None:
-        """Return units, at most as many as are left."""
-        places = min(places, self.left)
-        self.left -= places
-        self.places.give_back(places, self.whose)
-
-    def close(self) -> None:
-        """Return the units that are left."""
-        if self.left:
-            self.give_back(self.left)
-
-
 class FairQueue:
     """`slots` tickets for waiting items, fair by tenant, priority and job.
 
-    `busy`: number of tickets in use. `draining`: true while new work is refused.
+    `busy`: number of tickets in use. `draining`: true while new work is refused. `handover`: the way
+    of portable work to peers.
     """
 
     def __init__(
@@ -191,6 +157,9 @@ class FairQueue:
         self.draining = False
         self.deadlines = deadlines
         self._order = FairOrder(shares)
+        self.handover = Handover(self._order, clock, self._dispatch)
+        self._typical_seconds = 0.0
+        self._returned_at = clock()
         self._places = Places(max_queued + slots, clock)
         self._slot_time = SlotTime(slots, clock)
         self._lent = 0
@@ -202,13 +171,19 @@ class FairQueue:
 
     @property
     def queued(self) -> int:
-        """Number of accepted items that wait for a ticket."""
-        return max(self._places.held - self.busy, self._order.count)
+        """Number of accepted items that wait for a ticket; without those at peers."""
+        return max(self._places.held - self.busy - self.handover.away, self._order.count)
 
     @property
     def has_room(self) -> bool:
         """True if a request with one submission, from an idle job, would be accepted."""
         return not self.draining and self._places.held < self._places.total
+
+    @property
+    def tickets_per_second(self) -> float:
+        """Estimate of the tickets that become free: from recent ones, or fewer if none does."""
+        since_seconds = self.clock() - self._returned_at if self.busy else 0.0
+        return self.slots / max(self._typical_seconds, since_seconds, SHORTEST_TICKET_SECONDS)
 
     def reserve(self, places: int, whose: Whose = NOBODY, begun: bool = False) -> Reservation:
         """Reserve capacity for a whole request.
@@ -255,8 +230,11 @@ class FairQueue:
         deadline: float,
         priority: Priority = "training",
         begun: bool = False,
+        work: object = None,
     ) -> AsyncIterator[Ticket]:
         """Wait for a ticket, and hold the ticket until the end of the block.
+
+        `work`: what a peer may do meanwhile (`handover`); the ticket then has the peer's result.
 
         Raises DeadlinePassed if `deadline` passes first, and Cancelled if the service drains. Items
         of begun work (`begun`) stay in the queue while the service drains.
@@ -267,7 +245,7 @@ class FairQueue:
         if self.draining and not begun:
             raise Cancelled(DRAINING)
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        place = self._order.join(tenant, job, waiter, priority)
+        place = self._order.join(tenant, job, waiter, priority, work)
         self._dispatch()
         if not waiter.done():
             if begun:
@@ -276,6 +254,10 @@ class FairQueue:
         granted = waiter.result()
         if isinstance(granted, Failure):
             raise granted
+        if isinstance(granted, Elsewhere):
+            self._returned.add()
+            yield Ticket(granted.since - asked, self, granted.result)
+            return
         assert isinstance(granted, float), "a ticket's result is what was charged for it"
         since = self._slot_time.read(self.busy)
         try:
@@ -323,6 +305,9 @@ class FairQueue:
     def _leave(self, place: Place, guess_seconds: float, since: float) -> None:
         """Return a ticket, in use since the slot time `since`."""
         held_seconds = self._add_busy(-1) - since
+        first = not self._typical_seconds
+        self._typical_seconds += (held_seconds - self._typical_seconds) / (1 if first else 16)
+        self._returned_at = self.clock()
         self._returned.add()
         self._order.charge(place, guess_seconds, held_seconds)
         self._dispatch()
@@ -330,6 +315,8 @@ class FairQueue:
     def _add_busy(self, tickets: int) -> float:
         """Change the number of tickets in use; return the slot time so far."""
         seconds = self._slot_time.read(self.busy)
+        if not self.busy:
+            self._returned_at = self.clock()
         self.busy += tickets
         return seconds
 
@@ -352,3 +339,5 @@ class FairQueue:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self.clock()
+        if self._order.portable and self.handover.tell is not None:
+            self.handover.tell()

@@ -35,7 +35,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
 )
 from proctor_service.sandbox.interface import Backend, Ending, Limits, StatefulSandbox
-from proctor_service.scheduling.fair_share import Whose
+from proctor_service.scheduling.places import Whose
 from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)

@@ -119,7 +119,7 @@ class Settings(BaseSettings):
 
     slots: NonNegativeInt = 0
     """Evaluations at once; 0: two more than cores, as some are between sandboxes."""
-    workers: Literal["auto"] | NonNegativeInt = "auto"
+    workers: str = Field("auto", pattern=r"^(auto|[0-9]{1,4})$", coerce_numbers_to_str=True)
     """Judge processes; 0: the listening process judges; auto: one for six cores, 0 below 8 cores."""
     worker_memory_mb: PositiveInt = 1024
     """A judge process that takes more memory is replaced."""
@@ -166,6 +166,8 @@ class Settings(BaseSettings):
     )
     advertise_url: str = ""
     """Under which of them the others reach this one. Needed with `peers`."""
+    spread: bool = True
+    """Peers with free cores judge a part of a large batch. Needs `peers`."""
     redis_url: SecretStr = SecretStr("")
     """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
 
@@ -316,9 +318,8 @@ class Settings(BaseSettings):
 
     def worker_count(self) -> int:
         """Return the number of judge processes, at most one for each slot."""
-        wanted = self.workers
-        if wanted == "auto":
-            wanted = default_workers(cores())
+        by_cores = default_workers(cores())
+        wanted = by_cores if self.workers == "auto" else int(self.workers)
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:

@@ -157,7 +157,7 @@ class _RemoteSandbox:
         return ended_of(await self._ask("ended"))
 
     def kill(self) -> None:
-        self._worker.tell("kill", self._number)
+        self._worker.notify("kill", self._number)
 
     async def _ask(self, method: str, *arguments: object, hear: Hear | None = None) -> Any:
         asked = self._worker.call(method, self._number, *arguments, hear=hear)

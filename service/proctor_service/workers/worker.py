@@ -214,7 +214,7 @@ class Worker:
             raise HandedBack
         raise error_of(name, more[0])
 
-    def tell(self, name: str, *values: Any) -> None:
+    def notify(self, name: str, *values: Any) -> None:
         """Send a message without an answer; does nothing after the end of the process."""
         if self._connection is not None:
             self._connection.send(NOTE, name, values)
@@ -300,7 +300,7 @@ class Worker:
                 self.kill("grown")
             elif self._pinged is None:
                 self._pinged = now
-                self.tell("ping")
+                self.notify("ping")
             elif now[0] - self._pinged[0] > self._start.stalled_cpu_seconds:
                 self.kill("stalled")
             elif now[1] - self._pinged[1] > HUNG_SECONDS:

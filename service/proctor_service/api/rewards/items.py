@@ -111,7 +111,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Translation:
-    """Converter of one request.
+    """Converter of one request. `portable`: peers may judge its submissions.
 
     Most submissions share the request's grader and limits, so results for these are cached here, by
     identity: the request keeps these objects alive for as long as the converter lives.
@@ -121,6 +121,7 @@ class Translation:
     request: RewardRequest
     tenant: str
     deadline: float
+    portable: bool = True
     _limits: dict[int, Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _digests: dict[int, bytes] = field(default_factory=dict)
@@ -170,6 +171,7 @@ class Translation:
             cache_key=key,
             tags=tuple(request.tags),
             priority=request.priority,
+            portable=self.portable,
         )
         return Entry(index, asked.id, asked.group, item)
 
@@ -269,6 +271,8 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
     test checks the dicts against the wire's models.
     """
     judgement, failure = outcome.judgement, outcome.failure
+    if outcome.peer_degraded is not None:
+        degraded = outcome.peer_degraded
     if failure is None and (judgement is None or outcome.reward is None):
         failure = JudgeFailed("the judge said nothing")
     if failure is not None or judgement is None:

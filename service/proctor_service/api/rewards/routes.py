@@ -25,6 +25,7 @@ from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_respon
 from proctor_service.api.rewards.examples import reward_docs
 from proctor_service.api.rewards.items import Entry, Machine, Translation, line
 from proctor_service.api.rewards.shared_answers import SharedAnswers
+from proctor_service.cluster import FORWARDED
 from proctor_service.errors import Cancelled, JudgeFailed
 from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
 from proctor_service.scheduling.queue import FairQueue, stopping
@@ -32,6 +33,8 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 log = logging.getLogger(__name__)
 
 SENT_AT_ONCE = 256
+GATHER_SECONDS = 0.02
+"""Delay of the results for a peer; the last one of a slice is never delayed."""
 
 
 class RewardHandler:
@@ -56,9 +59,12 @@ class RewardHandler:
         self._store = store
         self._shared = shared
 
-    async def handle(self, tenant: str, body: bytes | bytearray, key: str | None) -> Job[Line]:
+    async def handle(
+        self, tenant: str, body: bytes | bytearray, key: str | None, portable: bool = True
+    ) -> Job[Line]:
         """Return the batch for a request: a new batch, or the earlier batch of its key.
 
+        `portable`: peers may judge its submissions.
         Raises Refusal: InvalidRequest, BatchTooLarge, Busy or Draining.
         """
         begun = time.monotonic()
@@ -72,7 +78,8 @@ class RewardHandler:
             judged = await self._shared.judged(name)
         request = await parse_body(RewardRequest, body)
         deadline = begun + request.deadline_seconds
-        entries = await Translation(self._machine, request, tenant, deadline).entries()
+        translation = Translation(self._machine, request, tenant, deadline, portable)
+        entries = await translation.entries()
         # No `await` from here to the end: of two requests with the same key, one starts the batch.
         if name is not None and (known := self._known(name)) is not None:
             return known
@@ -153,10 +160,16 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
         """Judge a batch of submissions, and return their rewards."""
         body = await read_body(request, max_body_mb)
         tenant: str = request.state.tenant
-        batch = await handler.handle(tenant, body, key_of(request.headers))
+        handed_over = FORWARDED in request.headers  # it stays here: no loops
+        batch = await handler.handle(tenant, body, key_of(request.headers), not handed_over)
         by_line = NDJSON in request.headers.get("accept", "")
         form = AnswerFormat(
-            "results", ("passed", "no_code"), by_line, SENT_AT_ONCE, headers_first=by_line
+            "results",
+            ("passed", "no_code"),
+            by_line,
+            SENT_AT_ONCE,
+            headers_first=by_line,
+            gather_seconds=GATHER_SECONDS if handed_over else 0.0,
         )
         return job_response(batch, form)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterable
+from typing import Any
 
 from .syscalls import MACHINES, numbers
 
@@ -26,6 +28,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 _M_ARENA_MAX, _PTHREAD_ATTR_BYTES = -8, 64
+_LARGEST_GAP, _LEAST_GAP, _MOST_GAPS = 1 << 16, 24, 10_000
 LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
 _MOUNT_SETATTR = 442  # on every architecture
 
@@ -34,13 +37,18 @@ libc = ctypes.PyDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 
 
-def _numbers_of(*names: str) -> list[int]:
+def numbers_of(*names: str) -> list[int]:
+    """Return the numbers of system calls on this machine, for `perform`."""
     machine = os.uname().machine
     table = numbers(machine if machine in MACHINES else "x86_64")
     return [table[name] for name in names]
 
 
-_CLONE, _PIVOT_ROOT, _CAPSET = _numbers_of("clone", "pivot_root", "capset")
+_CLONE, _PIVOT_ROOT, _CAPSET, _PRCTL = numbers_of("clone", "pivot_root", "capset", "prctl")
+syscall = libc.syscall
+
+Call = tuple[Any, ...]
+"""A system call: its number, then its arguments as ctypes takes them."""
 
 
 def check(result: int, what: str) -> int:
@@ -51,6 +59,17 @@ def check(result: int, what: str) -> int:
     return result
 
 
+def perform(calls: Iterable[Call]) -> None:
+    """Make prepared system calls, in this order. Raises OSError at the first that fails.
+
+    For a process that has just been forked: each Python object that it touches costs the copy of a
+    page, and so does each function and each module on the way to a call.
+    """
+    for call in calls:
+        if syscall(*call) < 0:
+            check(-1, f"system call {call[0]}")
+
+
 def clone(flags: int) -> int:
     """Fork straight into new namespaces; returns 0 in the child, its pid in the parent.
 
@@ -58,8 +77,8 @@ def clone(flags: int) -> int:
     and copy a hundred pages; with a single thread these hooks are unnecessary. Modules with
     registered fork hooks are not notified (`script.prepare` seeds `random`).
     """
-    pid: int = libc.syscall(_CLONE, ctypes.c_ulong(flags | SIGCHLD), None, None, None, None)
-    return check(pid, "clone")
+    pid: int = syscall(_CLONE, flags | SIGCHLD, None, None, None, None)
+    return pid if pid >= 0 else check(pid, "clone")
 
 
 def unshare(flags: int) -> None:
@@ -91,7 +110,7 @@ def bind_read_only(source: str, target: str) -> None:
     """Bind `source` and all mounts below at `target`, read-only and without setuid."""
     mount(source, target, None, MS_BIND | MS_REC)
     wanted = _MountAttr(MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0, 0, 0)
-    result = libc.syscall(
+    result = syscall(
         _MOUNT_SETATTR,
         AT_FDCWD,
         target.encode(),
@@ -107,7 +126,7 @@ def bind_read_only(source: str, target: str) -> None:
 def pivot_root(new_root: str) -> None:
     """Make `new_root` the root and detach the old root."""
     os.chdir(new_root)
-    check(libc.syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
+    check(syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(libc.umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir("/")
 
@@ -130,24 +149,43 @@ class _CapHeader(ctypes.Structure):
 
 def drop_capabilities() -> None:
     """Drop every capability of the calling process."""
+    perform([dropping_capabilities()])
+
+
+def dropping_capabilities() -> Call:
+    """Return the call of `drop_capabilities`."""
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    nothing = (ctypes.c_uint32 * 6)()
-    check(libc.syscall(_CAPSET, ctypes.byref(header), ctypes.byref(nothing)), "capset")
+    return _CAPSET, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())
 
 
-class _FilterProgram(ctypes.Structure):
+class FilterProgram(ctypes.Structure):
+    """A BPF program for `install_seccomp`, with the memory of its instructions."""
+
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
+    instructions_memory: object
 
 
-def load_seccomp(program: bytes) -> tuple[ctypes.Structure, object]:
-    """Prepare a BPF program (8 bytes per instruction) for `install_seccomp`; keep the result."""
+def load_seccomp(program: bytes) -> FilterProgram:
+    """Prepare a BPF program of 8 bytes per instruction."""
     buffer = ctypes.create_string_buffer(program, len(program))
-    return _FilterProgram(len(program) // 8, ctypes.addressof(buffer)), buffer
+    loaded = FilterProgram(len(program) // 8, ctypes.addressof(buffer))
+    loaded.instructions_memory = buffer
+    return loaded
 
 
-def install_seccomp(loaded: tuple[ctypes.Structure, object]) -> None:
+def install_seccomp(program: FilterProgram) -> None:
     """Restrict the calling process to the calls allowed by the program."""
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(loaded[0]))
+    perform([installing_seccomp(program)])
+
+
+def installing_seccomp(program: FilterProgram) -> Call:
+    """Return the call of `install_seccomp`."""
+    return setting(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program))
+
+
+def setting(option: int, value: int, pointer: object = None) -> Call:
+    """Return a call of prctl(2) with at most two arguments."""
+    return _PRCTL, option, value, pointer, 0, 0
 
 
 def give_memory_back() -> None:
@@ -155,6 +193,21 @@ def give_memory_back() -> None:
     trim = getattr(libc, "malloc_trim", None)  # glibc has it, musl has not
     if trim is not None:
         trim(ctypes.c_size_t(0))
+
+
+def fill_heap() -> None:
+    """Allocate all gaps in the heap of malloc for good, the largest first."""
+    if not hasattr(libc, "malloc_trim"):
+        return  # not glibc, so its gaps are elsewhere
+    libc.malloc.restype = ctypes.c_void_p
+    size, highest = _LARGEST_GAP, 0
+    for _ in range(_MOST_GAPS):
+        place = libc.malloc(ctypes.c_size_t(size)) or 0
+        if place > highest:  # at the heap's end: no gap of this size is left
+            highest = place
+            size = size - 16 if size <= 1024 else size * 15 // 16
+        if size < _LEAST_GAP:
+            return
 
 
 def make_threads_lean(stack_mb: int) -> None:

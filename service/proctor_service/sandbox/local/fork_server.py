@@ -13,12 +13,15 @@ Process tree; when a fork server dies, the kernel kills all its sandboxes:
 
 from __future__ import annotations
 
+import _socket
+import ctypes
 import gc
 import os
 import resource
 import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -27,11 +30,41 @@ from ..linux import kernel
 from . import isolation
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
-LIMITS_BYTES = 64
+RLIMITS = (
+    resource.RLIMIT_NOFILE, resource.RLIMIT_STACK, resource.RLIMIT_AS, resource.RLIMIT_NPROC,
+)  # fmt: skip
+"""A job's limits, in the order of its first bytes on the channel: `struct rlimit64` for each."""
+_RLIMIT_BYTES = 16
+LIMITS_BYTES = _RLIMIT_BYTES * len(RLIMITS)
 LOCKED = b"+"  # first byte from a sandbox, sent before hostile code can run
 THREAD_MB = 2  # stack of a thread, where address space is limited
 _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
+_COMMAND_BYTES = 64
+_RUSAGE_WORDS = 18
+_STEP, _LARGEST_OF_POOL, _POOL_BYTES, _POOL_HEADER = 16, 512, 1 << 14, 48
+_MOST_POOLS = 16  # so many of a size are filled at most
+_DESCRIPTORS = struct.Struct("4i")
+# Names of this module: a look into another module touches its objects, too.
+_SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
+_WAIT_FOR_ALL = int(socket.MSG_WAITALL)
+_POLLIN = select.POLLIN
+_pipe, _close, _closerange, _pidfd_open = os.pipe, os.close, os.closerange, os.pidfd_open
+_perform, _syscall = kernel.perform, kernel.syscall
+_socketpair = _socket.socketpair  # without the wrapper of `socket`
+_DUP3, _OPENAT, _WRITE, _CLOSE, _CHDIR, _RECVFROM = kernel.numbers_of(
+    "dup3", "openat", "write", "close", "chdir", "recvfrom"
+)
+_SETSID, _SETGROUPS, _SETRESGID, _SETRESUID, _PRLIMIT64, _WAIT4 = kernel.numbers_of(
+    "setsid", "setgroups", "setresgid", "setresuid", "prlimit64", "wait4"
+)
+
+
+_Start = tuple[
+    tuple[kernel.Call, ...], tuple[kernel.Call, ...], kernel.Call, tuple[kernel.Call, ...],
+    Callable[[int], None],
+]  # fmt: skip
+"""A sandbox's start: system calls for its descriptors, its isolation and its limits; its program."""
 
 
 def main(
@@ -77,16 +110,23 @@ def main(
 def _warm(warm_up: Callable[[], None], uid: int) -> None:
     """Run a sandbox's start several times in advance; see `program.warm_up`."""
     for rounds in range(_WARM_ROUNDS):
-        isolation.mount_root("1m", uid)
-        isolation.move_in()
+        kernel.perform(isolation.entering_root("1m", uid, isolation.proc_options()))
+        kernel.perform(isolation.moving_in())
         if rounds == _WARM_ROUNDS - 1:
             warm_up()
         os.chdir("/")
+        _closerange(CHANNEL, CHANNEL)  # closes none, but binds the symbol
         kernel.umount("/proc")
         kernel.umount(isolation.BOX)
 
 
 class _Forkserver:
+    """Forks sandboxes. Its loop and a sandbox's start touch few objects, since each costs a page.
+
+    A fork shares all pages; afterwards the first write of either process to a page copies the page,
+    and counting references is writing. So a sandbox starts by system calls that are prepared once.
+    """
+
     def __init__(
         self, control: socket.socket, config: dict[str, object], inside_main: Callable[[int], None]
     ) -> None:
@@ -94,55 +134,75 @@ class _Forkserver:
         self.uid = int(str(config["uid"]))
         self.drops_user = bool(config["drops_user"])
         self.contained = bool(config["namespaces"])
+        self.flags = 0
+        if self.contained:
+            self.flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
+        self.proc_options = isolation.proc_options() if self.contained else None
         self.inside_main = inside_main
         self.place: str | None = None  # workdir of a sandbox without namespaces
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.poll = select.poll()
+        self.poll.register(control.fileno(), 0)  # reports only a hang-up
+        self.start: _Start
+        self.start_of: tuple[int, ...] = ()
+        self.status = ctypes.c_int()
+        # `struct rusage`: user and system time, each in seconds and microseconds, and the peak in kB.
+        self.used = (ctypes.c_long * _RUSAGE_WORDS)()
 
     def serve(self) -> None:
         """Handle one command and one sandbox at a time, until the service closes the socket."""
         gc.collect()
         kernel.give_memory_back()
+        self.fillers = _fill_gaps()
         gc.freeze()  # a collection in a sandbox must not touch, and thereby copy, these pages
+        receive = self.control.recv
         buffer = b""
         while True:
             while b"\n" not in buffer:
-                data = self.control.recv(4096)
+                data = receive(_COMMAND_BYTES)
                 if not data:
                     os._exit(0)
                 buffer += data
             command, buffer = buffer.split(b"\n", 1)
-            self.fork_one(int(command.split()[1]))
+            self.fork_one(int(command[5:]))  # after `fork `
 
     def fork_one(self, disk_mb: int) -> None:
-        ours, channel = (end.detach() for end in socket.socketpair())
-        out_read, out_write = os.pipe()
-        err_read, err_write = os.pipe()
-        flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
+        ours, channel = _socketpair()
+        out_read, out_write = _pipe()
+        err_read, err_write = _pipe()
         if not self.contained:
-            flags = 0
             self.place = isolation.make_place(self.uid, self.drops_user)
+        start_of = channel.fileno(), out_write, err_write, disk_mb
+        if self.start_of != start_of or self.place is not None:
+            self.start, self.start_of = self.prepare(*start_of), start_of
+        start = self.start
         try:
-            pid = kernel.clone(flags)
+            pid = kernel.clone(self.flags)
         except OSError as error:
-            self.report(f"failed {error}")
-            for descriptor in (ours, channel, out_read, out_write, err_read, err_write):  # fmt: skip
-                os.close(descriptor)
+            self.report(b"failed %s\n" % str(error).encode())
+            ours.close()
+            channel.close()
+            for descriptor in (out_read, out_write, err_read, err_write):
+                _close(descriptor)
             return
         if pid == 0:
-            self.become_sandbox(channel, out_write, err_write, disk_mb)
-        for descriptor in (channel, out_write, err_write):
-            os.close(descriptor)
-        pidfd = os.pidfd_open(pid)
-        lent = (ours, out_read, err_read, pidfd)
-        self.report(f"ready {disk_mb}", lent)
-        for descriptor in lent[:3]:
-            os.close(descriptor)
+            _become_sandbox(start)
+        pidfd = _pidfd_open(pid)
+        lent = _DESCRIPTORS.pack(ours.fileno(), out_read, err_read, pidfd)
+        self.report(b"ready %d\n" % disk_mb, lent)
+        ours.close()
+        channel.close()
+        _close(out_read)
+        _close(out_write)
+        _close(err_read)
+        _close(err_write)
         self.wait_for(pid, pidfd)
 
-    def report(self, message: str, descriptors: tuple[int, ...] = ()) -> None:
+    def report(self, message: bytes, descriptors: bytes = b"") -> None:
+        with_it = [(_SOL_SOCKET, _SCM_RIGHTS, descriptors)] if descriptors else []
         try:
-            socket.send_fds(self.control, [message.encode() + b"\n"], descriptors)
+            self.control.sendmsg([message], with_it)
         except OSError:  # the service is gone
             self.leave()
 
@@ -154,81 +214,117 @@ class _Forkserver:
         os._exit(0)
 
     def wait_for(self, pid: int, pidfd: int) -> None:
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(self.control.fileno(), 0)  # reports only a hang-up
+        poll = self.poll
+        poll.register(pidfd, _POLLIN)
         for descriptor, _ in poll.poll():
             if descriptor != pidfd:  # the service is gone
                 self.leave()
-        _, status, used = os.wait4(pid, 0)
-        os.close(pidfd)
+        poll.unregister(pidfd)
+        status, used = self.status, self.used
+        kernel.perform(((_WAIT4, pid, ctypes.byref(status), 0, ctypes.byref(used)),))
+        _close(pidfd)
         if self.place is not None:
             _end_orphans()
             isolation.remove(self.place)
             self.place = None
-        self.report(f"ended {status} {used.ru_utime + used.ru_stime:.6f} {used.ru_maxrss}")
+        cpu_microseconds = (used[0] + used[2]) * 1_000_000 + used[1] + used[3]
+        self.report(b"ended %d %d %d\n" % (status.value, cpu_microseconds, used[4]))
 
-    def become_sandbox(self, channel: int, out: int, err: int, disk_mb: int) -> None:
-        """In the child: finish the isolation, then wait for a job. Never returns."""
-        try:
-            self.lock_down(channel, out, err, disk_mb)
-        except BaseException as error:
-            os.write(channel, repr(error).encode()[:500])
-            os._exit(70)
-        os.write(CHANNEL, LOCKED)
-        inside_main = self.inside_main
-        self.__dict__.clear()
-        if _apply_limits():
-            inside_main(CHANNEL)
-        os._exit(71)
-
-    def lock_down(self, channel: int, out: int, err: int, disk_mb: int) -> None:
-        os.dup2(channel, CHANNEL, inheritable=False)
-        os.dup2(self.null, 0)
-        os.dup2(out, 1)
-        os.dup2(err, 2)
-        os.closerange(3, CHANNEL)
-        os.setsid()
-        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(score, b"1000")  # killed first when the sandbox's memory is used up
-        os.close(score)
+    def prepare(self, channel: int, out: int, err: int, disk_mb: int) -> _Start:
+        """Prepare the start of a sandbox with these descriptors and this disk size."""
+        descriptors: list[kernel.Call] = [
+            (_DUP3, channel, CHANNEL, os.O_CLOEXEC),
+            (_DUP3, self.null, 0, 0),
+            (_DUP3, out, 1, 0),
+            (_DUP3, err, 2, 0),
+        ]
+        isolating: list[kernel.Call] = [
+            (_SETSID,),
+            # Killed first when the sandbox's memory is used up. 3 is the lowest free descriptor.
+            (_OPENAT, kernel.AT_FDCWD, b"/proc/self/oom_score_adj", os.O_WRONLY, 0),
+            (_WRITE, 3, b"1000", 4),
+            (_CLOSE, 3),
+        ]
         if self.place is None:
-            isolation.mount_root(f"{disk_mb}m", self.uid)
+            isolating += isolation.entering_root(f"{disk_mb}m", self.uid, self.proc_options)
         if self.drops_user:
-            os.setgroups([])
-            os.setresgid(self.uid, self.uid, self.uid)
-            os.setresuid(self.uid, self.uid, self.uid)
-        kernel.drop_capabilities()
-        kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-        kernel.install_seccomp(self.seccomp)
+            isolating += [
+                (_SETGROUPS, 0, None),
+                (_SETRESGID, self.uid, self.uid, self.uid),
+                (_SETRESUID, self.uid, self.uid, self.uid),
+            ]
+        isolating += [
+            kernel.dropping_capabilities(),
+            kernel.setting(kernel.PR_SET_DUMPABLE, 1),
+            kernel.setting(kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL)),
+            kernel.installing_seccomp(self.seccomp),
+        ]
         if self.place is None:
-            isolation.move_in()
+            isolating += isolation.moving_in()
         else:
             os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
-            os.chdir(f"{self.place}/work")
+            isolating.append((_CHDIR, f"{self.place}/work".encode()))
+        isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
+        limits = ctypes.create_string_buffer(LIMITS_BYTES)
+        take_limits: kernel.Call = (
+            _RECVFROM, CHANNEL, ctypes.byref(limits), LIMITS_BYTES, _WAIT_FOR_ALL, None, None,
+        )  # fmt: skip
+        set_limits: list[kernel.Call] = [
+            (_PRLIMIT64, 0, name, ctypes.byref(limits, place * _RLIMIT_BYTES), None)
+            for place, name in enumerate(RLIMITS)
+        ]
+        calls = tuple(descriptors), tuple(isolating), take_limits, tuple(set_limits)
+        return *calls, self.inside_main
 
 
-def _apply_limits() -> bool:
-    """Read the job's limits, a line of fixed length, and apply them; False without a job."""
-    line = b""
-    while len(line) < LIMITS_BYTES:
-        data = os.read(CHANNEL, LIMITS_BYTES - len(line))
-        if not data:
-            return False
-        line += data
-    stack_mb, address_space_mb, processes, descriptors = map(int, line.split())
-    # Only now: the kernel counts descriptors in transit per user and refuses them beyond the
+def _become_sandbox(start: _Start) -> NoReturn:
+    """In the child: finish the isolation, then wait for a job."""
+    descriptors, isolating, take_limits, set_limits, inside_main = start
+    try:
+        _perform(descriptors)
+        _closerange(3, CHANNEL)
+        _perform(isolating)
+    except BaseException as error:
+        os.write(CHANNEL, repr(error).encode()[:500])
+        os._exit(70)
+    # Limits only now: the kernel counts descriptors in transit per user and refuses them beyond the
     # sender's own limit. The fork server must be able to send even when its sandboxes are not.
-    descriptors = min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-    _, most = resource.getrlimit(resource.RLIMIT_STACK)  # unchanged: contest programs raise it
-    resource.setrlimit(resource.RLIMIT_STACK, (stack_mb << 20, most))
-    if address_space_mb:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space_mb << 20, address_space_mb << 20))
-    if processes:
-        resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
-    return True
+    if _syscall(*take_limits) == LIMITS_BYTES:
+        _perform(set_limits)
+        inside_main(CHANNEL)
+    os._exit(71)
+
+
+def _fill_gaps() -> list[object]:
+    """Fill the gaps between objects, and return what fills them.
+
+    New objects of a sandbox would otherwise go into gaps all over the memory, where each costs the
+    copy of a page. CPython takes objects of up to 512 bytes, in steps of 16, from pools of 16 kB,
+    and larger ones from malloc.
+    """
+    fillers: list[object] = []
+    for size in range(_STEP, _LARGEST_OF_POOL + 1, _STEP):
+        blocks = (_POOL_BYTES - _POOL_HEADER) // size
+        in_pool: dict[int, int] = {}
+        for _ in range(_MOST_POOLS * blocks):
+            fillers.append(_filler(size))
+            pool = id(fillers[-1]) // _POOL_BYTES
+            in_pool[pool] = in_pool.get(pool, 0) + 1
+            if in_pool[pool] == blocks - 2:  # a new pool: no gap is left
+                while id(fillers[-1]) // _POOL_BYTES == pool:
+                    fillers.pop()
+                break
+    kernel.fill_heap()
+    return fillers
+
+
+def _filler(size: int) -> object:
+    """Make an object of `size` bytes."""
+    if size == 16:
+        return object()
+    if size == 32:
+        return float(size)
+    return bytes(size - b"".__sizeof__())
 
 
 def _end_orphans() -> None:

@@ -37,6 +37,7 @@ _USER_SYSCTLS = {
     "user/max_time_namespaces": "0",
     "user/max_fanotify_groups": "0",
 }
+_MOUNT, _UMASK, _MKDIRAT, _CHDIR = kernel.numbers_of("mount", "umask", "mkdirat", "chdir")
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
@@ -113,32 +114,49 @@ def build_root(config: dict[str, object]) -> None:
     )
 
 
-def mount_root(size: str, uid: int) -> None:
-    """Mount the sandbox's own file systems: a tmpfs, and /proc.
-
-    /proc is read-only and shows only the sandbox's own processes. `size` is a size as in mount(8).
-    """
-    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}"
-    kernel.mount("tmpfs", BOX, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
+def proc_options() -> bytes | None:
+    """Return the options with which the kernel mounts a sandbox's /proc."""
+    options = b"subset=pid"
     try:
-        kernel.mount("proc", "/proc", "proc", flags, "subset=pid")
+        kernel.perform([_mounting_proc(options)])
     except OSError:
-        kernel.mount("proc", "/proc", "proc", flags)  # before Linux 5.8
+        return None  # before Linux 5.8
+    kernel.umount("/proc")
+    return options
 
 
-def move_in() -> None:
-    """As the sandbox's user, create the workdir, /tmp and /dev/shm, and enter the workdir.
+def entering_root(size: str, uid: int, proc: bytes | None) -> list[kernel.Call]:
+    """Return the calls that mount the sandbox's own file systems: a tmpfs, and /proc.
 
-    A single tmpfs holds all three directories, so a single limit counts for them together.
+    /proc is read-only and shows only the sandbox's own processes. `size` is a size as in mount(8),
+    `proc` are the `proc_options`.
     """
-    os.umask(0)
-    os.mkdir(f"{BOX}/tmp", 0o1777)
-    os.mkdir(f"{BOX}/shm", 0o1777)
-    os.umask(0o022)
-    os.mkdir(f"{BOX}/home")
-    os.mkdir(f"{BOX}/work")
-    os.chdir(f"{BOX}/work")
+    options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}".encode()
+    box, flags = BOX.encode(), kernel.MS_NOSUID | kernel.MS_NODEV
+    return [(_MOUNT, b"tmpfs", box, b"tmpfs", flags, options), _mounting_proc(proc)]
+
+
+def moving_in() -> list[kernel.Call]:
+    """Return the calls with which the sandbox's user makes and enters its directories.
+
+    These are the workdir, /tmp and /dev/shm. A single tmpfs holds all three, so a single limit
+    counts for them together.
+    """
+    box = BOX.encode()
+    return [
+        (_UMASK, 0),
+        (_MKDIRAT, kernel.AT_FDCWD, box + b"/tmp", 0o1777),
+        (_MKDIRAT, kernel.AT_FDCWD, box + b"/shm", 0o1777),
+        (_UMASK, 0o022),
+        (_MKDIRAT, kernel.AT_FDCWD, box + b"/home", 0o777),
+        (_MKDIRAT, kernel.AT_FDCWD, box + b"/work", 0o777),
+        (_CHDIR, box + b"/work"),
+    ]
+
+
+def _mounting_proc(options: bytes | None) -> kernel.Call:
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
+    return _MOUNT, b"proc", b"/proc", b"proc", flags, options
 
 
 def make_place(uid: int, owned: bool) -> str:

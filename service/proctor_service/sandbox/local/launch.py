@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
+from proctor_service.sandbox.local.fork_server import RLIMITS
 from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
@@ -38,6 +40,7 @@ _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+_RLIMITS = 1 << 64  # values of an rlimit; the last means none, as -1 does in Python
 _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
 
@@ -171,6 +174,10 @@ def _launch(
         flood_bytes=settings.flood_mb << 20,
         memory_is_counted=memory_counted,
         contained=bool(known["namespaces"]),
+        rlimits=tuple(
+            (soft % _RLIMITS, hard % _RLIMITS)
+            for soft, hard in (resource.getrlimit(each) for each in RLIMITS)
+        ),
     )
 
 

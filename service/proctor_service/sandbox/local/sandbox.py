@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import struct
 import time
 
 from proctor_service.errors import SandboxLost
@@ -16,7 +17,7 @@ from proctor_service.sandbox.linux.exit_status import Evidence, ended_by, outsid
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import AWAKE, Group
-from proctor_service.sandbox.local.fork_server import LIMITS_BYTES, LOCKED, THREAD_MB
+from proctor_service.sandbox.local.fork_server import LOCKED, RLIMITS, THREAD_MB
 from proctor_service.sandbox.local.idle import UNSEEN_TIMES, Measurement
 from proctor_service.sandbox.local.memory import MemoryLimit
 from proctor_service.sandbox.local.spawn import Launch
@@ -24,6 +25,7 @@ from proctor_service.sandbox.local.spawn import Launch
 _INTERPRETER_MB = 64  # address space of a bare interpreter
 _FORKSERVER_PROCESSES = 1  # the fork server counts against the same user's limit
 _DESCRIPTORS = 1024
+_RLIMITS = struct.Struct(f"{2 * len(RLIMITS)}Q")
 _DESCRIPTORS_UNCOUNTED = 256  # where no cgroup counts the kernel memory of descriptors
 
 
@@ -69,14 +71,19 @@ class LocalSandbox(Channel):
         self.listen()
         for stream in self._streams:
             stream.listen()
-        # The rlimits for the sandbox to set, besides or instead of the cgroup's limits.
-        stack_mb = max(8, min(64, limits.memory_mb // 4))
-        address_space_mb = processes = 0
+        self.send(self._rlimits(limits, descriptors or self.descriptors) + job.message)
+
+    def _rlimits(self, limits: Limits, descriptors: int) -> bytes:
+        """Return the rlimits for the sandbox to set, besides or instead of the cgroup's limits."""
+        (_, most_open), (_, most_stack), space, processes = self.launch.rlimits
+        descriptors = min(descriptors, most_open)
+        stack = min(max(8, min(64, limits.memory_mb // 4)) << 20, most_stack)
         if not self.launch.memory_is_counted:
-            address_space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
-            processes = limits.processes + _FORKSERVER_PROCESSES
-        rlimits = (stack_mb, address_space_mb, processes, descriptors or self.descriptors)
-        self.send(" ".join(map(str, rlimits)).encode().ljust(LIMITS_BYTES) + job.message)
+            space_mb = limits.memory_mb + _INTERPRETER_MB + THREAD_MB * limits.processes
+            space = (min(space_mb << 20, space[1]),) * 2
+            processes = (min(limits.processes + _FORKSERVER_PROCESSES, processes[1]),) * 2
+        # The stack's hard limit is unchanged: contest programs raise their own.
+        return _RLIMITS.pack(descriptors, descriptors, stack, most_stack, *space, *processes)
 
     async def ended(self) -> Ended:
         """Return the ending once all processes are gone."""

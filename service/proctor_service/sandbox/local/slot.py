@@ -180,8 +180,8 @@ class Slot:
             self.group.set_weight(AWAKE)  # the next sandbox is being forked
             if self.state != "dead":
                 self.state = "recycling"
-            status, cpu_seconds, max_rss_kb = rest.split()
-            sandbox.on_exit(int(status), float(cpu_seconds), int(max_rss_kb))
+            status, cpu_microseconds, max_rss_kb = map(int, rest.split())
+            sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb)
 
     def _die(self, why: str) -> None:
         if self.state == "dead":

@@ -38,6 +38,8 @@ class Launch:
     flood_bytes: int
     memory_is_counted: bool
     contained: bool
+    rlimits: tuple[tuple[int, int], ...]
+    """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
 
 
 class Spawner:

@@ -1,0 +1,44 @@
+"""A batch over several replicas with real sandboxes: all of it is judged, rightly and by all."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from fault_rig.batches import attempts, batch, judged, replicas, send
+from fault_rig.programs import wait_until
+
+LOGGED = {"PROCTOR_LOG_LEVEL": "debug", "PROCTOR_LOG_FORMAT": "json"}
+
+
+def test_three_replicas_share_one_request() -> None:
+    with replicas(3) as found:
+        answer = send(found[0], batch(1200, 0))
+        counts = [judged(each) for each in found]
+    assert (answer.lost, answer.wrong) == (0, 0)
+    assert sum(counts) == 1200
+    assert all(300 <= count <= 500 for count in counts), counts
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_a_peer_that_is_lost_in_the_middle_loses_no_reward(sign: signal.Signals) -> None:
+    with replicas(2, LOGGED) as found:
+        answer = send(found[0], batch(400, 0), 60, lambda: found[1].send(sign))
+        wait_until(lambda: len(attempts(found)) == 400, "not all is logged")
+        counts = attempts(found)
+    assert (answer.lost, answer.wrong) == (0, 0)
+    assert max(counts.values()) <= 2
+
+
+def test_a_peer_that_comes_back_takes_part_again() -> None:
+    with replicas(2) as found:
+        found[1].kill()
+        assert send(found[0], batch(50, 0)).lost == 0
+
+        def start() -> None:
+            found[1].start()
+
+        answer = send(found[0], batch(1500, 1), 20, start)
+        assert (answer.lost, answer.wrong) == (0, 0)
+        assert judged(found[1]) > 0
