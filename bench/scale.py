@@ -4,15 +4,16 @@
 
 Starts services of its own, one after the other: with real sandboxes, for the CPU of the listening
 process for each reward; and with simulated ones (`simulated.py`), for its throughput before 8 to 64
-cores. Prints tables for bench/README.md, and writes plots and all figures as JSON into DIR. Run it
-on a machine that is otherwise idle; `--quick` takes less than a minute and shows only that it
-works.
+cores. Prints tables for bench/README.md and deploy/README.md, and writes plots and all figures as
+JSON into DIR. Run it on a machine that is otherwise idle; `--quick` takes less than a minute and
+shows only that it works. Several replicas: `bench/replicas.py`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
 import sys
@@ -42,9 +43,12 @@ LEAST_AT_CORES = 64
 FOLLOWS = 0.85
 """Share of the ideal rate down to which the rate is said to follow the cores."""
 REPLICA_DEPTH = 300
-"""Waiting submissions for each replica: the target of deploy/overlays/prod."""
+"""Waiting submissions that any replica could judge, for each: the target of deploy/overlays/prod."""
 MOST_SEEN = 12
-_GAUGE = re.compile(r"^(proctor_queue_depth|proctor_slots_busy) (\S+)$", re.MULTILINE)
+SIZES = (2, 4, 8, 16, 32, 64, 96)
+"""Cores of a pod in the model."""
+TEST_SECONDS = (0.003, 0.03, 0.3)
+_GAUGE = re.compile(r"^proctor_(queue_depth|queue_portable|slots_busy) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,13 @@ class Seen:
 
     seconds: float
     depth: int
+    portable: int
     busy: int
 
     @property
     def replicas(self) -> int:
-        """Replicas that the autoscaler wants for this depth, without its bounds."""
-        return max(1, -(-self.depth // REPLICA_DEPTH))
+        """Replicas that the autoscaler wants for what is portable, without its bounds."""
+        return max(1, -(-self.portable // REPLICA_DEPTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,29 @@ class Figures:
     simulated: Sequence[Simulated]
     seen: Sequence[Seen]
     seen_cores: int
+    here: int
+    """Cores of this machine."""
+
+    @property
+    def overhead_seconds(self) -> float:
+        """Time of a core for one reward with hardly any test, the client's included."""
+        return self.here / max(statistics.median(row.rewards_per_second) for row in self.listening)
+
+    def limit(self, workers: int) -> float:
+        """Rewards a second of a listening process that has a core to itself.
+
+        Without judge processes from its CPU time, else the highest that was seen.
+        """
+        if workers:
+            return max(each.rate for each in self.simulated)
+        return 1000 / min(
+            statistics.median(row.cpu_ms) for row in self.listening if not row.workers
+        )
+
+    def model(self, cores: int, test_seconds: float) -> float:
+        """Rewards a second of a pod, whose tests take so much CPU time."""
+        by_cores = cores / (test_seconds + self.overhead_seconds)
+        return min(by_cores, self.limit(default_workers(cores)))
 
     def best(self) -> list[Simulated]:
         """For each number of cores, the one with the highest rate."""
@@ -140,7 +168,8 @@ def measure(extent: Extent, *, allow_degraded: bool) -> Figures:
             for at_once in extent.at_once:
                 _say(f"{cores} simulated cores, {at_once} batches at once")
                 found.append(_through(running, cores, at_once, extent))
-    return Figures(extent.batch, _listen(extent, allow_degraded), found, seen, seen_cores)
+    here = len(os.sched_getaffinity(0))
+    return Figures(extent.batch, _listen(extent, allow_degraded), found, seen, seen_cores, here)
 
 
 def _simulation(cores: int) -> AbstractContextManager[Running]:
@@ -227,8 +256,9 @@ def _see(running: Running, extent: Extent) -> list[Seen]:
     sender.start()
     while not (found and answered.wait(extent.seen_every_seconds)):
         gauges = {name: int(float(value)) for name, value in _GAUGE.findall(looking.metrics())}
-        depth, busy = gauges["proctor_queue_depth"], gauges["proctor_slots_busy"]
-        found.append(Seen(time.perf_counter() - begun, depth, busy))
+        seconds = time.perf_counter() - begun
+        counts = (gauges[name] for name in ("queue_depth", "queue_portable", "slots_busy"))
+        found.append(Seen(seconds, *counts))
     sender.join()
     sending.close()
     looking.close()
@@ -270,11 +300,32 @@ def markdown(found: Figures) -> Iterator[str]:
     yield f"What autoscaling sees during a batch of {found.batch:,} on {found.seen_cores} simulated cores:"
     yield from (
         "",
-        "| s | `proctor_queue_depth` | `proctor_slots_busy` | replicas wanted |",
-        "|---|---|---|---|",
+        "| s | `proctor_queue_depth` | `proctor_queue_portable` | `proctor_slots_busy` | replicas wanted |",
+        "|---|---|---|---|---|",
     )
     for seen in found.seen:
-        yield f"| {seen.seconds:.2f} | {seen.depth:,} | {seen.busy} | {seen.replicas} |"
+        counts = f"{seen.depth:,} | {seen.portable:,} | {seen.busy}"
+        yield f"| {seen.seconds:.2f} | {counts} | {seen.replicas} |"
+    yield ""
+    yield from _sizes(found)
+
+
+def _sizes(found: Figures) -> Iterator[str]:
+    """Rewards a second of pods, by the model."""
+    yield (
+        f"Rewards/s of a pod, by a model: min(cores / (CPU time of the tests + "
+        f"{1000 * found.overhead_seconds:.1f} ms), limit); the limit of the listening process is "
+        f"{found.limit(0):.0f} without judge processes, {found.limit(1):.0f} with them:"
+    )
+    heads = " | ".join(f"tests of {1000 * seconds:.0f} ms" for seconds in TEST_SECONDS)
+    yield from (
+        "",
+        f"| cores | judge processes | {heads} |",
+        "|---" * (2 + len(TEST_SECONDS)) + "|",
+    )
+    for cores in SIZES:
+        rates = " | ".join(f"{found.model(cores, seconds):.0f}" for seconds in TEST_SECONDS)
+        yield f"| {cores} | {default_workers(cores)} | {rates} |"
 
 
 def _bend(best: Sequence[Simulated]) -> str:
@@ -314,7 +365,7 @@ def draw(found: Figures, where: Path) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(f"load {os.getloadavg()[0]:.1f}: {text}", file=sys.stderr, flush=True)
 
 
 def main() -> None:

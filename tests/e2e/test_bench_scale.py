@@ -41,8 +41,12 @@ def test_the_tables_can_be_pasted_and_have_every_row(run: tuple[str, Path]) -> N
         r"\| 8 \| 2 \| 2 \| \d+ \| 2286 \| \d+ % \| [\d.]+ ms \| \d+ % \|",
         r"\| 16 \| 3 \| 2 \| \d+ \| 4571 \| \d+ % \| [\d.]+ ms \| \d+ % \|",
         r"The rate .*; the highest is \d+ rewards/s, at \d+\.",
-        r"\| s \| `proctor_queue_depth` \| `proctor_slots_busy` \| replicas wanted \|",
-        r"\| [\d.]+ \| \d+ \| \d+ \| \d+ \|",
+        r"\| s \| `proctor_queue_depth` \| `proctor_queue_portable` \| .* \| replicas wanted \|",
+        r"\| [\d.]+ \| \d+ \| \d+ \| \d+ \| \d+ \|",
+        r"Rewards/s of a pod, by a model: min\(cores / \(CPU time of the tests \+ [\d.]+ ms\), limit\).*:",
+        r"\| cores \| judge processes \| tests of 3 ms \| tests of 30 ms \| tests of 300 ms \|",
+        r"\| 2 \| 0 \| \d+ \| \d+ \| \d+ \|",
+        r"\| 64 \| 11 \| \d+ \| \d+ \| \d+ \|",
     ):
         assert re.search(f"^{row}$", text, re.MULTILINE), (row, text)
 
