@@ -88,23 +88,15 @@ class Connection:
         self, completions: Sequence[str], **fields: Any
     ) -> tuple[float, list[dict[str, Any]]]:
         """How many seconds a batch took, and its results."""
-        body = json.dumps(
-            {
-                "submissions": [{"completion": each} for each in completions],
-                "grader": {"kind": "asserts", "tests": ASSERTS},
-                "extract": "none",
-                "cache": False,
-                "job": "bench",
-                **fields,
-            }
-        )
+        body = request_body(completions, **fields)
         begun = time.perf_counter()
+        results = results_of(self.answer(body))
+        return time.perf_counter() - begun, results
+
+    def answer(self, body: bytes) -> bytes:
+        """What comes back for such a request, unread."""
         self._http.request("POST", "/reward", body, self._headers)
-        answer = json.loads(self._http.getresponse().read())
-        seconds = time.perf_counter() - begun
-        if "results" not in answer:
-            raise WrongReward(str(answer)[:300])
-        return seconds, answer["results"]
+        return self._http.getresponse().read()
 
     def metrics(self) -> str:
         """What the service says of itself."""
@@ -114,6 +106,29 @@ class Connection:
     def close(self) -> None:
         """Ends it."""
         self._http.close()
+
+
+def request_body(completions: Sequence[str], **fields: Any) -> bytes:
+    """A request for a batch."""
+    return json.dumps(
+        {
+            "submissions": [{"completion": each} for each in completions],
+            "grader": {"kind": "asserts", "tests": ASSERTS},
+            "extract": "none",
+            "cache": False,
+            "job": "bench",
+            **fields,
+        }
+    ).encode()
+
+
+def results_of(answer: bytes) -> list[dict[str, Any]]:
+    """The results in an answer. Raises WrongReward where there are none."""
+    found = json.loads(answer)
+    if "results" not in found:
+        raise WrongReward(str(found)[:300])
+    results: list[dict[str, Any]] = found["results"]
+    return results
 
 
 def sound(count: int) -> list[str]:
@@ -132,7 +147,7 @@ def load(running: Running, size: int, at_once: int, seconds: float) -> Load:
         try:
             while len(found) < least or time.perf_counter() < begun + seconds:
                 taken, results = connection.judge(sound(size))
-                _check(results)
+                check(results)
                 found.append(taken)
         finally:
             connection.close()
@@ -143,7 +158,8 @@ def load(running: Running, size: int, at_once: int, seconds: float) -> Load:
     return Load(size, at_once, time.perf_counter() - begun, latencies)
 
 
-def _check(results: list[dict[str, Any]]) -> None:
+def check(results: list[dict[str, Any]]) -> None:
+    """Raises WrongReward unless all passed."""
     for result in results:
         if result["reward"] != 1.0:
             raise WrongReward(f"{result['verdict']} {result['message']} {result['error']}")
@@ -156,7 +172,7 @@ def phases(running: Running, size: int, rounds: int) -> dict[str, float]:
     taken = 0.0
     for _ in range(rounds):
         seconds, results = connection.judge(sound(size))
-        _check(results)
+        check(results)
         taken += seconds
     after = _spent(connection.metrics())
     connection.close()

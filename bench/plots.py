@@ -1,4 +1,4 @@
-"""Plots of what `bench/figures.py` measured: small PNG files, made without a display."""
+"""Plots of what `bench/figures.py` and `bench/scale.py` measured: small PNG files, made without a display."""
 
 from __future__ import annotations
 
@@ -106,5 +106,32 @@ def scaling(rows: Sequence[tuple[int, float, float]], path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("cores, for the service and its client")
     axes.set_ylabel("rewards a second")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def simulated(rows: Sequence[tuple[int, float, float]], path: Path) -> None:
+    """Rewards a second through one listening process by simulated cores: (cores, ours, ideal)."""
+    figure, axes = _figure("One listening process before simulated sandboxes of 3.5 ms")
+    cores = [row[0] for row in rows]
+    ideal = [row[2] for row in rows]
+    axes.plot(cores, ideal, "--", marker="o", color=FLOOR, label="cores that never wait")
+    axes.plot(cores, [row[1] for row in rows], marker="o", color=OURS, label="Proctor")
+    axes.set_xticks(cores)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("simulated cores")
+    axes.set_ylabel("rewards a second")
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def listening(rows: Sequence[tuple[int, float]], bound_ms: float, path: Path) -> None:
+    """CPU milliseconds of the listening process for each reward: (judge processes, ms)."""
+    figure, axes = _figure("CPU of the listening process for each reward, in ms")
+    names = [str(workers) if workers else "none" for workers, _ in rows]
+    bars = axes.bar(names, [each for _, each in rows], color=OURS, width=0.5)
+    axes.bar_label(bars, fmt="%.2f")
+    axes.axhline(bound_ms, color=FLOOR, linestyle="--", label=f"the aim: {bound_ms:.2f} ms")
+    axes.set_xlabel("judge processes")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=DPI)

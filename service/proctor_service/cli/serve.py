@@ -55,7 +55,7 @@ def serve(
     """Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period."""
     with friendly():
         if end_with_parent is not None:
-            _end_with(end_with_parent)
+            end_with(end_with_parent)
         settings = settings_from(
             host=host,
             port=port,
@@ -72,7 +72,7 @@ def serve(
         run(settings)
 
 
-def _end_with(parent: int) -> None:
+def end_with(parent: int) -> None:
     """Make the kernel send SIGTERM to this process when the parent dies for any reason."""
     if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM) or os.getppid() != parent:
         raise Trouble("the command that wanted this service is gone")

@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import IO
 
 import httpx
@@ -29,6 +30,7 @@ START_SECONDS = 60.0
 END_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 _SHOWN_BYTES = 4000
+_SERVE = (sys.executable, "-m", "proctor_service", "serve")
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,26 @@ class Running:
 
 
 @contextmanager
-def temporary_service(*, allow_degraded: bool = False) -> Iterator[Running]:
-    """Run a service until the block ends. Raises Trouble, with the end of its log, on failure."""
+def temporary_service(
+    *,
+    allow_degraded: bool = False,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    command: Sequence[str] = _SERVE,
+) -> Iterator[Running]:
+    """Run a service until the block ends. Raises Trouble, with the end of its log, on failure.
+
+    `settings`: variables of the service, in addition to those of this process. `command`: what is
+    started, with the options of `proctor serve` that this function adds.
+    """
     port, token = _free_port(), secrets.token_urlsafe(24)
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "proctor_service", "serve"]
-    command += ["--end-with-parent", str(os.getpid())]
-    command += ["--allow-degraded"] if allow_degraded else []
+    options = ["--end-with-parent", str(os.getpid())]
+    options += ["--allow-degraded"] if allow_degraded else []
     with (
         tempfile.TemporaryFile() as log,
         subprocess.Popen(
-            command,
-            env=_environment(port, token),
+            [*command, *options],
+            env={**_environment(port, token), **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

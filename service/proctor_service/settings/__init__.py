@@ -322,7 +322,7 @@ class Settings(BaseSettings):
 
     def worker_count(self) -> int:
         """Return the number of judge processes, at most one for each slot."""
-        by_cores = 0 if cores() < _LEAST_CORES else -(-cores() // _CORES_OF_WORKER)
+        by_cores = default_workers(cores())
         wanted = by_cores if self.workers == "auto" else int(self.workers)
         return min(wanted, self.slot_count())
 
@@ -349,6 +349,11 @@ class Settings(BaseSettings):
             )
             for index in range(count)
         ]
+
+
+def default_workers(count: int) -> int:
+    """Return the number of judge processes for so many cores, where none is set."""
+    return 0 if count < _LEAST_CORES else -(-count // _CORES_OF_WORKER)
 
 
 def cores() -> int:

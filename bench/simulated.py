@@ -1,0 +1,144 @@
+"""A service with simulated sandboxes, for `bench/scale.py`: how much one listening process can do.
+
+    python bench/simulated.py serve --end-with-parent PID        settings: PROCTOR_... variables
+    python bench/simulated.py judge DESCRIPTOR MARK PID          a judge process, started by the above
+
+Server, queue, cache, metrics, pool and judge processes are the real ones. Only judge and sandboxes
+are replaced: a submission takes 3.5 ms of wall time and hardly any CPU, so that a machine with few
+cores shows what a listening process with many cores behind it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from proctor_service.app import build_app, make_server
+from proctor_service.cli.serve import end_with
+from proctor_service.evaluate import Judge
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.observability.logs import configure_logging
+from proctor_service.sandbox.interface import (
+    Backend,
+    Limits,
+    Sandbox,
+    StatefulSandbox,
+    Traits,
+    Usage,
+)
+from proctor_service.settings import Settings, Share, worker_environment
+from proctor_service.workers.pool import Pool
+from proctor_service.workers.process import run
+from proctor_service.workers.worker import Cause
+
+SECONDS = 0.0035
+"""Time of a submission in a simulated sandbox, that of three short asserts in a real one."""
+PASSED = Judgement(
+    "passed", 3, 3, exit_code=0, level="calls", sandbox_id="sb_simulated",
+    usage=Usage(cpu_seconds=SECONDS, wall_seconds=SECONDS, peak_memory_mb=10.0),
+)  # fmt: skip
+
+
+class Simulation:
+    """Judge that waits. Submissions that begin in the same step of the event loop share a timer.
+
+    A timer is late by up to 1 ms, and by more where all processes of the simulation share two
+    cores. The next one is shorter by as much: over many submissions the mean is `SECONDS`.
+    """
+
+    def __init__(self) -> None:
+        self._beginning: asyncio.Event | None = None
+        self._late_seconds = 0.0
+
+    async def judge(self, submission: Submission, backend: Backend) -> Judgement:
+        """Implements `evaluate.Judge`."""
+        if self._beginning is None:
+            self._beginning = self._begin()
+        await self._beginning.wait()
+        return PASSED
+
+    def _begin(self) -> asyncio.Event:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        seconds, self._late_seconds = SECONDS - self._late_seconds, 0.0
+        due = time.monotonic() + seconds
+
+        def end() -> None:
+            self._late_seconds = min(time.monotonic() - due, SECONDS)
+            ended.set()
+
+        loop.call_later(seconds, end)
+        loop.call_soon(self._close)
+        return ended
+
+    def _close(self) -> None:
+        self._beginning = None
+
+
+class NoSandboxes:
+    """Implements `Backend` for a judge that needs none."""
+
+    traits = Traits("simulated")
+
+    async def open(self) -> None:
+        """Nothing to prepare."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Raise RuntimeError: there are none."""
+        raise RuntimeError("sandboxes are simulated")
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Raise RuntimeError: there are none."""
+        raise RuntimeError("sandboxes are simulated")
+
+    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
+        """Nothing sleeps."""
+
+    def census(self) -> dict[str, int]:
+        """Return no sandboxes."""
+        return {}
+
+
+def serve(settings: Settings) -> None:
+    """Run the service until SIGTERM, with at least one judge process."""
+    pool = Pool(
+        settings.for_workers(), worker_environment(), _ended, _clear, (sys.executable, __file__, "judge")
+    )  # fmt: skip
+    app = build_app(settings, pool.backend, pool.judge)
+    pool.send_ahead = app.state.parts.queue.send_ahead
+    configure_logging("warning", "console")
+    server = make_server(app)
+    gc.collect()  # as `proctor serve` does
+    gc.freeze()
+    server.run()
+
+
+def _ended(cause: Cause) -> None:
+    raise SystemExit(f"a simulated judge process ended: {cause}")
+
+
+async def _clear(pid: int) -> None:
+    """Do nothing: a simulated judge process leaves nothing behind."""
+
+
+def _build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
+    return Simulation().judge, NoSandboxes()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve", "--end-with-parent", parent]:
+            end_with(int(parent))
+            serve(Settings())
+        case ["judge", *arguments]:
+            run(_build, arguments)
+        case _:
+            raise SystemExit(__doc__)
