@@ -35,7 +35,7 @@ def test_with_few_open_files_there_are_fewer_sandboxes_and_all_work(ordinary: bo
         service.client() as client,
     ):
         assert judged(client) == ["passed"] * 28
-        made = [client.post("/sandboxes", json={}) for _ in range(6)]
+        made = [client.post("/sandboxes", json={}) for _ in range(12)]
         assert {answer.status_code for answer in made} == {201, 429}
         assert judged(client) == ["passed"] * 28
         for answer in made:
