@@ -148,6 +148,8 @@ def test_what_a_sandbox_is_asked_for() -> None:
         "proctor",
         "proctor-instance-a_b",
         f"proctor-run-{plan.run}",
+        f"proctor-start-{plan.start}",
+        "proctor-worker-0",
         "mine",
         "x__y",
     )
