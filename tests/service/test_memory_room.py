@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor_service.sandbox.cgroups_above import files_above
 from proctor_service.sandbox.memory_room import MemoryRoom, memory_check, memory_room
 from proctor_service.settings import Settings
+from proctor_service.settings.cgroups_above import cpu_quota, files_above
 
 FIRST = "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/c/d\n"
 SECOND = "0::/c/d\n"
@@ -74,3 +74,31 @@ def test_slots_that_do_not_fit_are_told_with_what_would(
 
 def test_where_nothing_is_told_nothing_is_wrong() -> None:
     assert memory_check(Settings(slots=4), None).ok
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "cores"),
+    [
+        ("0::/c/d\n", {"c/d/cpu.max": "250000 100000", "c/cpu.max": "max 100000"}, 2.5),
+        ("0::/c/d\n", {"c/d/cpu.max": "max 100000", "cpu.max": "100000 100000"}, 1.0),
+        (
+            "5:cpu,cpuacct:/x\n",
+            {"cpu/x/cpu.cfs_quota_us": "50000", "cpu/x/cpu.cfs_period_us": "100000"},
+            0.5,
+        ),
+        (
+            "5:cpu,cpuacct:/x\n",
+            {"cpu/x/cpu.cfs_quota_us": "-1", "cpu/x/cpu.cfs_period_us": "100000"},
+            float("inf"),
+        ),
+        ("0::/c/d\n", {"c/d/cpu.max": "nonsense"}, float("inf")),
+    ],
+)
+def test_a_quota_bounds_the_cores(
+    tmp_path: Path, own: str, files: dict[str, str], cores: float
+) -> None:
+    root = grown(tmp_path / "root", *files)
+    for name, text in files.items():
+        (root / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text(own)
+    assert cpu_quota(tmp_path / "own", root) == cores

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proctor_service.sandbox.cgroups_above import files_above
 from proctor_service.sandbox.interface import Check
 from proctor_service.settings import Settings
+from proctor_service.settings.cgroups_above import files_above
 
 _MEBIBYTE = 1 << 20
 _MEMINFO = Path("/proc/meminfo")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
+from proctor_service.settings.cgroups_above import cpu_quota
 from proctor_service.settings.languages import LANGUAGES, Language
 
 _PREFIX = "PROCTOR_"
@@ -357,8 +359,9 @@ def default_workers(count: int) -> int:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Return the number of cores that this process may use, at most its cgroups' CPU quota."""
+    allowed = len(os.sched_getaffinity(0))
+    return max(1, min(allowed, math.ceil(min(cpu_quota(), allowed))))
 
 
 def parse_tokens(text: str, where: str) -> dict[str, str]:

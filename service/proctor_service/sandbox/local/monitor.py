@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from proctor_service.sandbox.cgroups_above import files_above
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 from proctor_service.sandbox.local.cgroups import LONG_RUNNING, SET_ASIDE
 from proctor_service.sandbox.local.idle import IdleClock, Measurement, Sample, Seen, ThreadTimes
 from proctor_service.sandbox.local.memory import MemoryLimit, exceeds, may_exceed
 from proctor_service.sandbox.local.reads import Reads
+from proctor_service.settings.cgroups_above import files_above
 
 _MOMENT_SECONDS = 0.04  # a sandbox ending sooner is never sampled
 _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,3 +36,15 @@ def files_above(
         by_version[is_first] += [group / name for group in groups for name in names]
     found = {version: [f for f in files if f.is_file()] for version, files in by_version.items()}
     return found[True] or found[False]
+
+
+def cpu_quota(own: Path = _OWN, root: Path = _ROOT) -> float:
+    """Return the cores' worth of CPU time that this process's cgroups allow; infinite by default."""
+    least = math.inf
+    for path in files_above("cpu", ("cpu.max", "cpu.cfs_quota_us"), own, root):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            quota, *period = path.read_text().split()
+            period = period or [path.with_name("cpu.cfs_period_us").read_text()]
+            if quota != "max" and int(quota) > 0:
+                least = min(least, int(quota) / int(period[0]))
+    return least
