@@ -10,6 +10,7 @@ submission sent is more than the service can read, and its verdict is `output_li
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 import sys
@@ -289,7 +290,7 @@ class Pool:
         await self._replace(index)
 
     async def _replace(self, index: int) -> None:
-        for tries in range(1_000_000):
+        for tries in itertools.count():
             await asyncio.sleep(_PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)])
             if self._closing:
                 return
