@@ -47,6 +47,12 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def children() -> set[int]:
+    """Processes that this one has started and not reaped."""
+    tasks = Path("/proc/self/task").iterdir()
+    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+
+
 class Under:
     """A pool under test, and what it told."""
 
@@ -172,7 +178,9 @@ def test_items_of_the_other_process_are_not_touched_by_a_stall() -> None:
     run(test)
 
 
-def test_a_cancelled_submission_is_cancelled_in_its_process() -> None:
+def test_a_cancelled_submission_is_cancelled_in_its_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     async def test(under: Under) -> None:
         work = [asyncio.create_task(under.judge("sleep 50")) for _ in range(4)]
         await asyncio.sleep(0)
@@ -184,6 +192,7 @@ def test_a_cancelled_submission_is_cancelled_in_its_process() -> None:
         assert sum(worker.load for worker in under.pool.working()) == 0
 
     run(test)
+    assert capfd.readouterr().err == ""  # not even a warning
 
 
 def test_a_submission_that_waits_behind_long_ones_goes_back_to_the_queue() -> None:
@@ -325,6 +334,18 @@ def test_a_closed_pool_leaves_no_descriptor_and_no_process() -> None:
         assert descriptors() == before
         with pytest.raises(SandboxUnavailable):
             await under.judge("quick")
+
+    asyncio.run(main())
+
+
+def test_a_replacement_that_starts_while_the_pool_closes_is_ended_too() -> None:
+    async def main() -> None:
+        before = descriptors(), children()
+        async with two_workers(aviato_cpu="slow to end") as under:
+            os.kill(min(await under.pids()), signal.SIGKILL)
+            while not under.causes:  # noqa: ASYNC110  the next process starts now, without an event
+                await asyncio.sleep(0.01)
+        assert (descriptors(), children()) == before
 
     asyncio.run(main())
 

@@ -77,10 +77,20 @@ async def judge(submission: Submission, backend: Backend) -> Judgement:
     return Judgement("passed", 1, 1, message=submission.source, usage=Usage(wall_seconds=0.001))
 
 
+class SlowToEnd(FakeBackend):
+    """Backend that needs a second for its end."""
+
+    async def close(self) -> None:
+        """Close it, late."""
+        await asyncio.sleep(1)
+
+
 def build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
     """Return the scripted judge, and scripted sandboxes."""
     if settings.aviato_cpu == "refuse":
         raise StartError("as the test wants it")
+    if settings.aviato_cpu == "slow to end":
+        return judge, SlowToEnd(Traits("scripted"))
     return judge, FakeBackend(Traits("scripted"))
 
 

@@ -83,6 +83,7 @@ class Pool:
         self._stalled_cpu_seconds = stalled_cpu_seconds
         self._graders = Graders()
         self._working: list[Worker] = []
+        self._not_ended: set[Worker] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._change = asyncio.Event()
@@ -116,7 +117,7 @@ class Pool:
                 if isinstance(failed, BaseException):
                     raise failed
         except BaseException:
-            await asyncio.gather(*(worker.close() for worker in workers))
+            await self.close()
             raise
         for index, worker in enumerate(workers):
             self._employ(worker, index)
@@ -127,11 +128,12 @@ class Pool:
         self._change.set()
         if self._dismissal is not None:
             self._dismissal.cancel()
-        loner = [] if self._loner is None else [self._loner]
-        await asyncio.gather(*(worker.close() for worker in (*self._working, *loner)))
+        # First the tasks: one that starts a judge process would otherwise add it behind this back.
         for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._ending, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._close(worker) for worker in list(self._not_ended)))
+        await asyncio.gather(*self._ending, return_exceptions=True)
 
     async def judge(self, submission: Submission, backend: Backend) -> Judgement:
         """Return the judgement of a judge process. Raises a Failure, as any judge does.
@@ -235,16 +237,16 @@ class Pool:
         raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it alone")
 
     async def _open_loner(self) -> Worker:
+        if self._closing:
+            raise SandboxUnavailable("the service is stopping")
         worker = self._new(len(self._parts))
         try:
             await worker.open()
-            if self._closing:
-                raise StartError("the service is stopping")
         except StartError as error:
-            await worker.close()
+            await self._close(worker)
             raise SandboxUnavailable(f"no judge process came up: {error}") from None
         except BaseException:
-            await worker.close()
+            await self._close(worker)
             raise
         self._loner = worker
         self._start_task(self._supervise_loner(worker))
@@ -252,13 +254,14 @@ class Pool:
 
     async def _supervise_loner(self, worker: Worker) -> None:
         cause = await worker.run()
+        self._not_ended.discard(worker)
         if cause != "closed":
             self._ended(worker, cause)
 
     def _dismiss(self) -> None:
         loner, self._loner = self._loner, None
         if loner is not None:
-            self._start_task(loner.close(), to_end=True)
+            self._start_task(self._close(loner), to_end=True)
 
     # ------------------------------------------------------------ life of a worker
 
@@ -271,7 +274,13 @@ class Pool:
             settings = settings.model_copy(update=alone)
         share = Share(index, count + 1, self._start)
         start = Start(self._command, self._environment, settings, share, self._stalled_cpu_seconds)
-        return Worker(start, lambda worker, name, values: self.backend.note(name, values))
+        worker = Worker(start, lambda worker, name, values: self.backend.note(name, values))
+        self._not_ended.add(worker)
+        return worker
+
+    async def _close(self, worker: Worker) -> None:
+        await worker.close()
+        self._not_ended.discard(worker)
 
     def _employ(self, worker: Worker, index: int) -> None:
         self._traits = self._traits or Traits(*worker.traits)
@@ -283,8 +292,7 @@ class Pool:
         """Supervise a judge process until its end, then start the next in its place."""
         cause = await worker.run()
         self._working.remove(worker)
-        if self._closing:
-            return
+        self._not_ended.discard(worker)
         self._ended(worker, cause)
         self.backend.note("ended", ())
         await self._replace(index)
@@ -292,18 +300,13 @@ class Pool:
     async def _replace(self, index: int) -> None:
         for tries in itertools.count():
             await asyncio.sleep(_PAUSES_SECONDS[min(tries, len(_PAUSES_SECONDS) - 1)])
-            if self._closing:
-                return
             worker = self._new(index)
             try:
                 await worker.open()
             except StartError as error:
                 log.error("a judge process did not come up", extra={"why": str(error)})
-                await worker.close()
+                await self._close(worker)
                 continue
-            except asyncio.CancelledError:
-                await worker.close()
-                raise
             self._employ(worker, index)
             return
 

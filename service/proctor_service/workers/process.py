@@ -90,15 +90,18 @@ class Mark:
 
 
 class Marked:
-    """Awaitable around a coroutine: the mark has the request's number during each of its steps."""
+    """Awaitable around a coroutine: the mark has the request's number during each of its steps.
 
-    def __init__(self, work: Awaitable[Any], mark: Mark, number: int) -> None:
-        self._work = work
+    `begin` makes the coroutine, at the first step: a task may be cancelled before that.
+    """
+
+    def __init__(self, begin: Callable[[], Awaitable[Any]], mark: Mark, number: int) -> None:
+        self._begin = begin
         self._mark = mark
         self._number = number
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._work.__await__()
+        steps = self._begin().__await__()
         thrown: BaseException | None = None
         while True:
             self._mark.set(self._number)
@@ -165,7 +168,7 @@ class Process:
         kind = message[0]
         if kind == REQUEST:
             _, number, method, arguments = message
-            work = Marked(self._answer(number, method, arguments), self._mark, number)
+            work = Marked(lambda: self._answer(number, method, arguments), self._mark, number)
             task = asyncio.ensure_future(_awaited(work))
             self._tasks[number] = task
             task.add_done_callback(lambda _: self._tasks.pop(number, None))

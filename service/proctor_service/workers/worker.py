@@ -145,6 +145,9 @@ class Worker:
         except OSError as error:
             raise StartError(f"a judge process cannot start: {error}") from None
         self._connection = await Connection.over(end, self._receive, self._lost.set)
+        if self.cause is not None:  # `close` came meanwhile, and found no connection to close
+            self._connection.close()
+            raise StartError("a judge process was closed before it was ready")
         # The bytes go to our own process, which trusts this one.
         started_with = pickle.dumps((self._start.settings, self._start.share))
         self._connection.send(NOTE, "start", (started_with,))
