@@ -11,7 +11,6 @@ cores shows what a listening process with many cores behind it does.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ from proctor_service.sandbox.interface import (
     Usage,
 )
 from proctor_service.settings import Settings, Share, worker_environment
+from proctor_service.settings.garbage import spare_collector
 from proctor_service.workers.pool import Pool
 from proctor_service.workers.process import run
 from proctor_service.workers.worker import Cause
@@ -116,8 +116,7 @@ def serve(settings: Settings) -> None:
     pool.send_ahead = app.state.parts.queue.send_ahead
     configure_logging("warning", "console")
     server = make_server(app)
-    gc.collect()  # as `proctor serve` does
-    gc.freeze()
+    spare_collector()  # as `proctor serve` does
     server.run()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -60,6 +59,7 @@ from proctor_service.server import Server as Server
 from proctor_service.server import make_server as make_server
 from proctor_service.sessions import Bounds, Registry
 from proctor_service.settings import Settings, unknown_variables, worker_environment
+from proctor_service.settings.garbage import spare_collector
 from proctor_service.workers.pool import Pool
 
 if TYPE_CHECKING:  # optional extras
@@ -348,10 +348,7 @@ def serve(settings: Settings) -> None:
         log.warning("%s is no setting%s", name, meant)
     _warn_of_memory(app.state.parts.settings)
     server = make_server(app)
-    # Existing objects stay alive; without `freeze` each full collection would block the loop for
-    # 25 ms.
-    gc.collect()
-    gc.freeze()
+    spare_collector()
     try:
         server.run()
     except SystemExit:

@@ -38,8 +38,8 @@ class AssertsGrader(_Grader):
 class Call(Request):
     """One call of the entry point, and the expected return value."""
 
-    args: list[JsonValue] = Field([])
-    kwargs: dict[str, JsonValue] = Field({})
+    args: list[JsonValue] = Field(default_factory=list)
+    kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     expected: JsonValue
 
 

@@ -89,7 +89,9 @@ class Submission(Request):
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring | None = None
-    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
+    files: dict[str, str] = Field(
+        default_factory=dict, description="Path to text; written into the sandbox first."
+    )
     language: str = "python"
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
 

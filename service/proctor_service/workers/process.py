@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import logging
 import mmap
 import os
@@ -35,6 +34,7 @@ from proctor_service.sandbox.interface import (
     Traits,
 )
 from proctor_service.settings import Settings, Share
+from proctor_service.settings.garbage import spare_collector
 from proctor_service.workers.connection import (
     CANCEL,
     FAILED,
@@ -222,9 +222,7 @@ class Process:
         if isinstance(backend, FarBackend):
             backend.when_created(lambda seconds: self._send(NOTE, "created", (seconds,)))
             backend.when_failed(lambda reason: self._send(NOTE, "failed", (reason,)))
-        # Existing objects stay alive; without `freeze` each full collection would visit them.
-        gc.collect()
-        gc.freeze()
+        spare_collector()
         self._send(NOTE, "ready", traits_values(backend.traits))
 
     def _tell_asleep(self, yielding: int, lent: int) -> None:

@@ -187,26 +187,25 @@ class Translation:
             self.tenant,
             submission.language,
             submission.scoring,
-            submission.limits,
             len(submission.source),
             sorted(submission.files.items()),
         )
         key.update(repr(small).encode())
-        grader = submission.grader
-        digest = self._digests.get(id(grader))
-        if digest is None:
-            digest = self._digests[id(grader)] = _digest(grader)
-        key.update(digest)
+        for shared in (submission.limits, submission.grader):
+            digest = self._digests.get(id(shared))
+            if digest is None:
+                digest = self._digests[id(shared)] = _digest(shared)
+            key.update(digest)
         key.update(submission.source.encode("utf-8", "surrogatepass"))
         return key.digest()
 
 
-def _digest(model: BaseModel) -> bytes:
+def _digest(value: BaseModel | Limits) -> bytes:
     # Both encodings tell 1 from 1.0 and True, and NaN from None.
     try:
-        whole = to_json(model, inf_nan_mode="constants")
+        whole = to_json(value, inf_nan_mode="constants")
     except PydanticSerializationError:  # a lone surrogate
-        whole = repr(model).encode()
+        whole = repr(value).encode()
     return hashlib.blake2b(whole, digest_size=20).digest()
 
 

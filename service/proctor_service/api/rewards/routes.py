@@ -33,8 +33,9 @@ from proctor_service.scheduling.queue import FairQueue, stopping
 log = logging.getLogger(__name__)
 
 SENT_AT_ONCE = 256
-GATHER_SECONDS = 0.02
-"""Delay of the results for a peer; the last one of a slice is never delayed."""
+GATHER_SECONDS = 0.01
+PEER_GATHER_SECONDS = 0.05
+"""Longest delay of a line, for a client and for a peer; the last line is never delayed."""
 
 
 class RewardHandler:
@@ -169,7 +170,7 @@ def reward_routes(handler: RewardHandler, max_body_mb: int) -> APIRouter:
             by_line,
             SENT_AT_ONCE,
             headers_first=by_line,
-            gather_seconds=GATHER_SECONDS if handed_over else 0.0,
+            gather_seconds=PEER_GATHER_SECONDS if handed_over else GATHER_SECONDS,
         )
         return job_response(batch, form)
 
