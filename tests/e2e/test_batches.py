@@ -21,6 +21,15 @@ def test_three_replicas_share_one_request() -> None:
     assert all(300 <= count <= 500 for count in counts), counts
 
 
+def test_replicas_with_judge_processes_share_a_request() -> None:
+    with replicas(2, {"PROCTOR_WORKERS": "2", "PROCTOR_SLOTS": "4"}) as found:
+        answer = send(found[0], batch(600, 0))
+        counts = [judged(each) for each in found]
+    assert (answer.lost, answer.wrong) == (0, 0)
+    assert sum(counts) == 600
+    assert min(counts) >= 150, counts
+
+
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
 def test_a_peer_that_is_lost_in_the_middle_loses_no_reward(sign: signal.Signals) -> None:
     with replicas(2, LOGGED) as found:
