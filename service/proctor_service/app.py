@@ -1,7 +1,7 @@
 """Composition root: creates the parts of the service, connects them, and serves the app.
 
-Only this module knows the concrete classes of all parts. `lifecycle.py` opens, drains and closes the
-service.
+Only this module knows the concrete classes of all parts. `serving/lifecycle.py` opens, drains and
+closes the service.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
-from proctor_service.lifecycle import AppState
+from proctor_service.journal.address import checked
+from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.instrumented import (
     MeasuredApp,
     measured_connect,
@@ -45,7 +46,7 @@ from proctor_service.observability.instrumented import (
 )
 from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.metrics import Metrics
-from proctor_service.rollout.agent import Player
+from proctor_service.rollout.agent import Play, Player
 from proctor_service.rollout.policy import Policies
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
@@ -55,8 +56,9 @@ from proctor_service.scheduling.fair_share import Shares
 from proctor_service.scheduling.program_runner import Runner
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
-from proctor_service.server import Server as Server
-from proctor_service.server import make_server as make_server
+from proctor_service.serving.lifecycle import AppState
+from proctor_service.serving.server import Server as Server
+from proctor_service.serving.server import make_server as make_server
 from proctor_service.sessions import Bounds, Registry
 from proctor_service.settings import Settings, unknown_variables, worker_environment
 from proctor_service.settings.garbage import spare_collector
@@ -69,6 +71,7 @@ if TYPE_CHECKING:  # optional extras
 log = logging.getLogger(__name__)
 
 MEBIBYTE = 1024 * 1024
+DAY_SECONDS = 86_400
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -185,6 +188,8 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
+    journal = _journal(settings, metrics)
+    evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     store = _store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
@@ -214,7 +219,8 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
         workplaces(registry),
         lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
     )
-    rollouts = RolloutHandler(machine, _rollout_context(settings, player, turns, metrics, tracing))
+    play = player.play if journal is None else journal.recorded_play(player.play)
+    rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
@@ -228,18 +234,19 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     return AppState(
         settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
         metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
+        journal,
     )  # fmt: skip
 
 
 def _rollout_context(
     settings: Settings,
-    player: Player,
+    play: Play,
     turns: FairQueue,
     metrics: Metrics,
     tracing: Tracing | None,
 ) -> RolloutContext:
     policies = Policies(settings.policy_hosts, settings.policy_attempts)
-    play = measured_play(player.play, metrics)
+    play = measured_play(play, metrics)
     connect = measured_connect(policies.connect, metrics)
     if tracing is None:
         return RolloutContext(play, connect, turns)
@@ -269,6 +276,19 @@ def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:
     store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
     metrics.watch_store(lambda: store.up)
     return store
+
+
+def _journal(settings: Settings, metrics: Metrics) -> Recorder | None:
+    """Return the journal's recorder. Raises StartError for an address that is none."""
+    url = settings.journal.get_secret_value()
+    if url == "off":
+        return None
+    checked(url)
+    age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
+    target = Target(url, _version(), settings.journal_texts, age_seconds, size_bytes)
+    recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
+    metrics.watch_journal(lambda: recorder.unwritten)
+    return recorder
 
 
 def _tracing(settings: Settings) -> Tracing | None:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proctor_client.wire import CacheResult, Priority, Scoring
+from proctor_client.wire import CacheResult, Extract, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
@@ -40,6 +40,21 @@ class NoCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a submission comes from, for the journal.
+
+    `completion`: the text that the submission was extracted from by the rule `extract`. `task`: the
+    group of a submission, or the task of a rollout. `step`: the step of the training run.
+    """
+
+    completion: str = ""
+    extract: Extract = "none"
+    submission_id: str | None = None
+    task: str | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """Submission in the evaluator, with its owner and deadline (monotonic clock).
 
@@ -47,7 +62,7 @@ class Item:
     belongs to begun work, which continues while the service drains. `rollout_id` and
     `graded_sandbox_id` are for the logs: the rollout of the item, and the sandbox with the judged
     state. `portable`: a peer may judge the item, which has come from no peer. `traceparent`: span of
-    the item, for a peer.
+    the item, for a peer. `origin`: None for an item of a peer, which has it in its journal.
     """
 
     evaluation_id: str
@@ -63,6 +78,7 @@ class Item:
     graded_sandbox_id: str | None = None
     portable: bool = False
     traceparent: str = ""
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import pytest
 from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
 from pydantic import SecretStr
 
-from proctor_service import server as serving
 from proctor_service.api import body as bodies
 from proctor_service.api import heads
+from proctor_service.serving import server as serving
 from proctor_service.settings import Settings
 
 START = b"POST /reward HTTP/1.1\r\nHost: proctor\r\n"

@@ -25,9 +25,11 @@ MAY_IMPORT = {
                 "sandbox.interface"},
     "workers": {"errors", "settings", "evaluate", "judge.submission", "judge.judge",
                 "observability.logs", "sandbox.interface", "sandbox.backends"},
+    "journal": {"errors", "evaluate", "judge.submission", "rollout", "workers.connection",
+                "workers.values"},
     "observability": {"errors", "scheduling", "evaluate", "judge", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "scheduling", "evaluate", "judge", "observability.metrics",
-            "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface"},
+            "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface", "journal"},
 }  # fmt: skip
 MOST_AT_THE_TOP = 18
 

@@ -17,12 +17,12 @@ import pytest
 import uvicorn.server
 from fastapi import FastAPI
 
-from proctor_service import server as server_module
 from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.lifecycle import AppState
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.serving import server as server_module
+from proctor_service.serving.lifecycle import AppState
 from proctor_service.settings import Settings
 
 WAIT_SECONDS = 60.0

@@ -161,6 +161,9 @@ class RolloutRequest(Request):
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)
+    step: int | None = Field(
+        None, ge=0, le=2**53, description="Step of the training run, for the journal."
+    )
     priority: Priority = "training"
     deadline_seconds: float = Field(3600, gt=0, le=86_400)
 

@@ -106,6 +106,7 @@ class Planning:
             deadline=self._deadline,
             tags=tuple(request.tags),
             priority=request.priority,
+            step=request.step,
             shell="bash" if "bash" in self._machine.backend.traits.languages else "sh",
         )
 

@@ -193,6 +193,10 @@ class Metrics:
         self._store_failures = counter(
             "proctor_store_failures", "Questions to the shared store that were not answered."
         )
+        self._journal_written = counter("proctor_journal_written", "Records in the journal.")
+        self._journal_dropped = counter(
+            "proctor_journal_dropped", "Records that the journal has lost.", "reason"
+        )
         self._worker_ends = counter(
             "proctor_worker_ends", "Judge processes that ended and were replaced.", "cause"
         )
@@ -256,6 +260,19 @@ class Metrics:
     def worker_ended(self, cause: str) -> None:
         """Record the end of a judge process that was replaced."""
         self._worker_ends.labels(cause).inc()
+
+    def watch_journal(self, unwritten: Callable[[], int]) -> None:
+        """Register the gauge of records that wait to be written."""
+        name, text = "proctor_journal_unwritten", "Records that wait to be written to the journal."
+        Gauge(name, text, registry=self.registry).set_function(unwritten)
+
+    def journal_written(self, records: int) -> None:
+        """Record records that are in the journal's database."""
+        self._journal_written.inc(records)
+
+    def journal_dropped(self, reason: str, records: int = 1) -> None:
+        """Record lost records of the journal: `full`, `invalid` or `stopped`."""
+        self._journal_dropped.labels(reason).inc(records)
 
     def store_failed(self) -> None:
         """Record a missing answer of the shared store."""

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager
 
 from proctor_client.wire import RefineAgent, ToolsAgent
 from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyUnavailable
-from proctor_service.evaluate import Evaluate, Item, NoCode, Outcome
+from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
@@ -149,6 +149,7 @@ class _Episode:
             priority=plan.priority,
             begun=True,
             rollout_id=plan.rollout_id,
+            origin=Origin(task=plan.task.id, step=plan.step),
         )
         outcome = await self._evaluate(item)
         if outcome.failure is not None:

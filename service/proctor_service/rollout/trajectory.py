@@ -52,6 +52,7 @@ class Plan:
     tags: tuple[str, ...] = ()
     priority: Priority = "training"
     shell: Literal["bash", "sh"] = "bash"
+    step: int | None = None
 
     @property
     def sandbox_tags(self) -> tuple[str, ...]:

@@ -177,6 +177,15 @@ class Settings(BaseSettings):
     redis_url: SecretStr = SecretStr("")
     """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
 
+    journal: SecretStr = SecretStr("off")
+    """Database of all evaluations and rollouts: `sqlite:////path/to/file`, `postgresql://…`, or `off`."""
+    journal_texts: bool = True
+    """Record completions, tests and outputs too. Without them nothing can be judged again."""
+    journal_days: PositiveFloat = 30.0
+    """Older records are removed."""
+    journal_mb: PositiveInt = 10_240
+    """Size of the database beyond which the oldest records are removed."""
+
     otlp_endpoint: str = ""
     """Where traces go over OTLP/HTTP: `http://collector:4318`; none by default."""
     trace_share: float = Field(1.0, ge=0, le=1)
@@ -339,6 +348,7 @@ class Settings(BaseSettings):
             "aviato_creations": self.aviato_creations,
         }
         hidden = {"tokens": SecretStr(""), "tokens_file": None, "redis_url": SecretStr("")}
+        hidden |= {"journal": SecretStr("off")}
         return [
             self.model_copy(
                 update={

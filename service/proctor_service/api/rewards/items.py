@@ -27,7 +27,7 @@ from proctor_client.wire import Submission as WireSubmission
 from proctor_service.api.body import Pacer
 from proctor_service.api.responses import Line, encode
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
-from proctor_service.evaluate import Item, NoCode, Outcome
+from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.interface import Backend, Limits
@@ -153,7 +153,8 @@ class Translation:
         if limits is None:
             at = f"{where}.limits" if asked.limits else "limits"
             limits = self._limits[id(wanted)] = self.machine.limits(wanted, at)
-        source = extract(completion_text(asked, where), request.extract, asked.language)
+        text = completion_text(asked, where)
+        source = extract(text, request.extract, asked.language)
         submission: Submission | NoCode
         key = None
         if source is None:
@@ -172,8 +173,13 @@ class Translation:
             tags=tuple(request.tags),
             priority=request.priority,
             portable=self.portable,
+            origin=self._origin(asked, text) if self.portable else None,
         )
         return Entry(index, asked.id, asked.group, item)
+
+    def _origin(self, asked: WireSubmission, completion: str) -> Origin:
+        request = self.request
+        return Origin(completion, request.extract, asked.id, asked.group, request.step)
 
     def _key(self, submission: Submission) -> bytes:
         """Return the cache key: a digest of the tenant and of everything the judge sees.

@@ -14,7 +14,7 @@ from proctor_service.api.responses import Line
 from proctor_service.api.rewards.items import Machine, check_files
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
-from proctor_service.evaluate import Item, NoCode
+from proctor_service.evaluate import Item, NoCode, Origin
 from proctor_service.judge.submission import Submission, test_count
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.queue import FairQueue
@@ -68,6 +68,7 @@ class Gradings:
                     deadline=deadline,
                     tags=session.tags,
                     graded_sandbox_id=session.id,
+                    origin=Origin(),
                 )
                 batch = self._rewards.judge_one(item)
                 with batch.reading():

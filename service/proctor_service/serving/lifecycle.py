@@ -23,6 +23,7 @@ from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
 from proctor_service.cluster import Replicas, Spreader
 from proctor_service.evaluate import Outcome
+from proctor_service.journal.recorder import Recorder
 from proctor_service.observability.metrics import Metrics
 from proctor_service.sandbox.interface import Backend
 from proctor_service.scheduling.deadlines import Deadlines
@@ -61,6 +62,7 @@ class AppState:
     store: RedisStore | None = None
     tracing: Tracing | None = None
     spreader: Spreader | None = None
+    journal: Recorder | None = None
     opened: bool = False
     closed: bool = False
 
@@ -71,6 +73,8 @@ class AppState:
         self.opened = True
         if self.store is not None:
             await self.store.open()
+        if self.journal is not None:
+            self.journal.open()
         await self.backend.open()
         await self.readiness.open()
         if self.spreader is not None:
@@ -112,6 +116,8 @@ class AppState:
         await self.registry.close()
         await self.backend.close()
         await self.replicas.close()
+        if self.journal is not None:
+            await self.journal.close()
         if self.store is not None:
             await self.store.close()
         if self.tracing is not None:

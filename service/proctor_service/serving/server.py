@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, ServerConfig
 from proctor_service.errors import StartError
-from proctor_service.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.sandbox.open_files import allowed_open_files
+from proctor_service.serving.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
 from proctor_service.workers.backend import WorkersBackend
 

@@ -1,0 +1,102 @@
+"""Records of evaluations and rollouts: plain values, made in the listening process.
+
+A record costs a few microseconds here. Encoding, hashing and compressing happen in the process that
+writes (`process.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proctor_service.evaluate import Item, NoCode, Origin, Outcome
+from proctor_service.judge.submission import Judgement
+from proctor_service.rollout.trajectory import Plan, Trajectory
+from proctor_service.workers.values import Graders, judgement_values, limits_values
+
+Record = tuple[Any, ...]
+"""Kind, and values that `marshal` writes; the same content costs the same bytes everywhere."""
+
+EVALUATION, ROLLOUT = "evaluation", "rollout"
+_NOTHING = Judgement("failed")
+_NOWHERE = Origin()
+
+
+class Entries:
+    """Maker of records. `with_texts`: False leaves out everything that a submission wrote."""
+
+    def __init__(self, with_texts: bool) -> None:
+        self._with_texts = with_texts
+        self._graders = Graders()
+
+    def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> Record:
+        """Return the record of an evaluation that took so long, from its admission to its end."""
+        judgement, failure, origin = outcome.judgement, outcome.failure, item.origin or _NOWHERE
+        submission = None if isinstance(item.submission, NoCode) else item.submission
+        shown = judgement or _NOTHING
+        head = (
+            item.evaluation_id,
+            time.time(),
+            item.tenant,
+            item.job,
+            origin.step,
+            origin.task,
+            origin.submission_id,
+            item.rollout_id,
+            item.tags,
+            None if judgement is None else judgement.verdict,
+            outcome.reward,
+            None if failure is None else failure.reason,
+            outcome.cache,
+            outcome.queue_seconds,
+            seconds,
+            item.graded_sandbox_id,
+            item.traceparent,
+            len(origin.completion) if submission is None else len(submission.source),
+            None if submission is None else submission.grader.kind,
+        )
+        if not self._with_texts:
+            return EVALUATION, head, judgement_values(shown), None, None
+        texts = None
+        if submission is not None:
+            texts = (
+                submission.source,
+                self._graders.encode(submission.grader),
+                limits_values(submission.limits),
+                submission.scoring,
+                submission.language,
+                dict(submission.files),
+            )
+        said = (origin.completion, origin.extract, "" if failure is None else failure.message)
+        return EVALUATION, head, judgement_values(shown), said, texts
+
+    def rollout(self, plan: Plan, trajectory: Trajectory) -> Record:
+        """Return the record of a rollout."""
+        failure = trajectory.failure
+        head = (
+            plan.rollout_id,
+            time.time(),
+            plan.tenant,
+            plan.job,
+            plan.step,
+            plan.task.id,
+            plan.tags,
+            trajectory.verdict,
+            trajectory.reward,
+            None if failure is None else failure.reason,
+            dict(trajectory.metrics),
+            trajectory.sandbox_id,
+        )
+        if not self._with_texts:
+            return ROLLOUT, head, None
+        conversation: Mapping[str, Any] = {
+            "messages_and_choices": _plain(trajectory.messages_and_choices),
+            "tools": _plain(trajectory.tools or []),
+            "message": "" if failure is None else failure.message,
+        }
+        return ROLLOUT, head, conversation
+
+
+def _plain(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [dict(each) for each in values]

@@ -1,0 +1,1 @@
+"""The migrations, each with its number."""

@@ -1,0 +1,198 @@
+"""The process that writes the journal: receives records, and writes them in groups.
+
+It is apart from the way of a reward: it never makes the listening process wait. While the database
+takes nothing, records wait here and in the listening process, which drops further ones. The process
+ends when its connection ends, after a last attempt to write what it has; signals of the terminal are
+for the listening process.
+"""
+
+from __future__ import annotations
+
+import logging
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from proctor_service.journal.address import checked
+from proctor_service.journal.store import Store
+from proctor_service.workers.connection import NOTE
+
+log = logging.getLogger(__name__)
+
+NICE = 10
+"""Rewards come first: sandboxes have a nice value of 5."""
+GATHER_SECONDS = 0.3
+MOST_TOGETHER = 500
+PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0)
+LAST_SECONDS = 4.0
+PRUNE_SECONDS = 30.0
+PRUNED_PART = 0.02
+_LENGTH = struct.Struct("<Q")
+_READ_BYTES = 1 << 20
+
+
+class Incoming:
+    """Messages of a blocking connection (format: `workers/connection.py`)."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.is_open = True
+        self._end = end
+        self._bytes = bytearray()
+
+    def messages(self, seconds: float) -> Iterator[Sequence[Any]]:
+        """Yield the messages that come within a time, or at once where some have come."""
+        if not select.select([self._end], [], [], max(seconds, 0.0))[0]:
+            return
+        try:
+            data = self._end.recv(_READ_BYTES)
+        except ConnectionError:
+            data = b""
+        self.is_open = bool(data)
+        self._bytes += data
+        while len(self._bytes) >= _LENGTH.size:
+            [length] = _LENGTH.unpack_from(self._bytes)
+            end = _LENGTH.size + length
+            if len(self._bytes) < end:
+                return
+            frame = marshal.loads(self._bytes[_LENGTH.size : end])
+            del self._bytes[:end]
+            yield from frame
+
+
+class Writer:
+    """Writes records into a store, and tells the listening process how far it is.
+
+    `age_seconds`, `size_bytes`: bounds of the journal; older records are removed.
+    """
+
+    def __init__(self, store: Store, end: socket.socket, age_seconds: float, size_bytes: float):
+        self._store = store
+        self._end = end
+        self._age_seconds = age_seconds
+        self._size_bytes = size_bytes
+        self._waiting: list[tuple[int, bytes]] = []
+        self._pruned_at = time.monotonic()
+        self._due = 0.0
+
+    def take(self, messages: Iterable[Sequence[Any]]) -> None:
+        """Take records, to write them soon."""
+        for _, _, numbered in messages:
+            if not self._waiting:
+                self._due = time.monotonic() + GATHER_SECONDS
+            self._waiting.append(numbered)
+
+    def open(self, incoming: Incoming) -> bool:
+        """Open the store, and say so; try again until it works. False if the connection ended."""
+        tries = 0
+        while incoming.is_open:
+            try:
+                self._store.open()
+            except (SQLAlchemyError, OSError) as error:
+                self._report("down", _short(error))
+                self.take(incoming.messages(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]))
+                tries += 1
+            else:
+                self._report("open", "")
+                return True
+        return False
+
+    def run(self, incoming: Incoming) -> None:
+        """Write what comes, until the connection ends."""
+        while incoming.is_open:
+            seconds = self._due - time.monotonic() if self._waiting else PRUNE_SECONDS
+            self.take(incoming.messages(seconds))
+            is_due = len(self._waiting) >= MOST_TOGETHER or time.monotonic() >= self._due
+            if self._waiting and is_due:
+                self._write(None)
+            elif not self._waiting and time.monotonic() - self._pruned_at > PRUNE_SECONDS:
+                self._prune()
+        self._write(time.monotonic() + LAST_SECONDS)
+
+    def _write(self, deadline: float | None) -> None:
+        """Write all waiting records; try again until it works, or until the deadline."""
+        tries = 0
+        while self._waiting:
+            group = self._waiting[:MOST_TOGETHER]
+            try:
+                self._store.write([marshal.loads(record) for _, record in group])
+            except (SQLAlchemyError, OSError) as error:
+                if isinstance(error, DataError | IntegrityError):
+                    self._write_singly(group)
+                else:
+                    if not tries:
+                        log.warning("the journal cannot be written", extra={"why": _short(error)})
+                        self._report("down", _short(error))
+                    pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
+                    tries += 1
+                    if deadline is not None and time.monotonic() + pause > deadline:
+                        return
+                    time.sleep(pause)
+                    continue
+            tries = 0
+            del self._waiting[: len(group)]
+            self._report("written", group[-1][0])
+
+    def _write_singly(self, group: Sequence[tuple[int, bytes]]) -> None:
+        """Write records one by one, and drop those that the database does not take."""
+        for _, record in group:
+            try:
+                self._store.write([marshal.loads(record)])
+            except (DataError, IntegrityError) as error:
+                log.warning("a record of the journal is dropped", extra={"why": _short(error)})
+                self._report("dropped", 1)
+
+    def _prune(self) -> None:
+        self._pruned_at = time.monotonic()
+        try:
+            removed = self._store.prune(time.time() - self._age_seconds)
+            if self._store.size_bytes() > self._size_bytes:
+                removed += self._store.prune_oldest(PRUNED_PART)
+            if removed:
+                self._store.prune_texts()
+                self._pruned_at -= PRUNE_SECONDS  # there may be more
+        except (SQLAlchemyError, OSError) as error:
+            log.warning("the journal cannot be pruned", extra={"why": _short(error)})
+
+    def _report(self, name: str, value: Any) -> None:
+        frame = marshal.dumps([(NOTE, name, value)])
+        try:
+            self._end.sendall(_LENGTH.pack(len(frame)) + frame)
+        except OSError:  # the listening process has ended
+            return
+
+
+def _short(error: Exception) -> str:
+    """Return the first line of an error: SQLAlchemy adds the statement with its values."""
+    return str(getattr(error, "orig", None) or error).partition("\n")[0][:300]
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the process to its end. `arguments`: the descriptor of the connection."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICE)
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
+    end = socket.socket(fileno=int(arguments[0]))
+    end.setblocking(True)
+    incoming = Incoming(end)
+    first: list[Sequence[Any]] = []
+    while incoming.is_open and not first:
+        first += incoming.messages(60.0)
+    if not first:
+        return
+    _, _, (url, version, with_words, age_seconds, size_bytes) = first[0]
+    store = Store(checked(url), version, with_words=with_words)
+    writer = Writer(store, end, age_seconds, size_bytes)
+    writer.take(first[1:])
+    if writer.open(incoming):
+        writer.run(incoming)
+    store.close()

@@ -1,0 +1,300 @@
+"""Questions about the journal: lists with filters, one evaluation, one rollout, jobs and their series.
+
+All methods block, so the service calls them in threads. `tenant` limits an answer to its own records;
+None stands for all tenants, for the operator's command line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.engine import URL
+
+from proctor_service.journal.schema import evaluations, labels, rollouts, texts
+from proctor_service.journal.store import clean, connect
+from proctor_service.journal.texts import unpacked
+
+Row = dict[str, Any]
+MOST_LISTED = 500
+_LISTED = tuple(
+    column
+    for column in evaluations.c
+    if column.name
+    not in ("completion", "source", "source_begin", "source_end", "grader", "conditions", "output")
+)
+_SERIES_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions of a list; None admits everything.
+
+    `reward`: exactly this reward. `error`: this reason of an error; `*` stands for any. `words`: all
+    of these stand in the completion.
+    """
+
+    job: str | None = None
+    step: int | None = None
+    task: str | None = None
+    verdict: str | None = None
+    error: str | None = None
+    reward: float | None = None
+    tag: str | None = None
+    signal: str | None = None
+    rollout_id: str | None = None
+    words: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Evaluations, the newest first. `following`: the number after which the next page begins."""
+
+    rows: Sequence[Row]
+    following: int | None
+
+
+class Reader:
+    """Reader of the journal's database."""
+
+    def __init__(self, url: URL) -> None:
+        self._engine = connect(url, read_only=True)
+        self._is_sqlite = url.get_backend_name() == "sqlite"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def evaluations(
+        self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
+    ) -> Page:
+        """Return the newest evaluations that fit, without texts; those before a number."""
+        most = min(most, MOST_LISTED)
+        numbers = self._numbers(tenant, wanted, before).limit(most + 1).subquery()
+        query = (
+            select(*_LISTED)
+            .where(evaluations.c.number.in_(select(numbers.c.number)))
+            .order_by(evaluations.c.number.desc())
+        )
+        with self._engine.connect() as connection:
+            rows = [_listed(dict(row._mapping)) for row in connection.execute(query)]
+        following = rows[most - 1]["number"] if len(rows) > most else None
+        return Page(rows[:most], following)
+
+    def evaluation(self, tenant: str | None, id_: str) -> Row | None:
+        """Return one evaluation with all that was recorded, or None."""
+        query = select(evaluations).where(evaluations.c.id == clean(id_), *_of(tenant))
+        with self._engine.connect() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            found = _listed(dict(row._mapping))
+            digests = {name: found.pop(name) for name in _TEXTS}
+            begin, end = found.pop("source_begin"), found.pop("source_end")
+            stored = _texts(connection, [each for each in digests.values() if each is not None])
+        said = {name: stored.get(digest) for name, digest in digests.items()}
+        completion = said["completion"]
+        source = said["source"]
+        if source is None and completion is not None and begin is not None and begin >= 0:
+            source = completion[begin:end]
+        return {
+            **found,
+            "completion_text": completion,
+            "source": source,
+            "source_begin": begin if begin is not None and begin >= 0 else None,
+            "grader": _loaded(said["grader"]),
+            "conditions": _loaded(said["conditions"]),
+            "output": _loaded(said["output"]),
+        }
+
+    def rollout(self, tenant: str | None, id_: str) -> Row | None:
+        """Return one rollout with its conversation and its evaluations, or None."""
+        query = select(rollouts).where(rollouts.c.id == clean(id_), *_of(tenant, rollouts.c.tenant))
+        graded = (
+            select(*_LISTED)
+            .where(evaluations.c.rollout_id == clean(id_), *_of(tenant))
+            .order_by(evaluations.c.number)
+            .limit(MOST_LISTED)
+        )
+        with self._engine.connect() as connection:
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return None
+            found = dict(row._mapping)
+            digest = found.pop("conversation")
+            stored = {} if digest is None else _texts(connection, [digest])
+            found["evaluations"] = [
+                _listed(dict(each._mapping)) for each in connection.execute(graded)
+            ]
+        for name in ("tags", "metrics"):
+            found[name] = json.loads(found[name])
+        return {**found, "conversation": _loaded(stored.get(digest))}
+
+    def jobs(self, tenant: str | None) -> list[Row]:
+        """Return all jobs with their counts, the latest first."""
+        columns = (evaluations.c.tenant, evaluations.c.job)
+        query = (
+            select(
+                *columns,
+                func.count().label("evaluations"),
+                func.count(evaluations.c.reward).label("judged"),
+                func.avg(evaluations.c.reward).label("mean_reward"),
+                func.max(evaluations.c.step).label("last_step"),
+                func.max(evaluations.c.number).label("last"),
+            )
+            .where(*_of(tenant))
+            .group_by(*columns)
+            .subquery()
+        )
+        joined = (
+            select(query, evaluations.c.at.label("last_at"))
+            .join(evaluations, evaluations.c.number == query.c.last)
+            .order_by(query.c.last.desc())
+        )
+        with self._engine.connect() as connection:
+            rows = [dict(row._mapping) for row in connection.execute(joined)]
+        for row in rows:
+            del row["last"]
+        return rows
+
+    def job(self, tenant: str | None, job: str) -> Row | None:
+        """Return the series of a job by step, or None for an unknown job.
+
+        Steps without a number are one point, with `step` None. `spread`: the standard deviation of
+        the rewards.
+        """
+        conditions = (evaluations.c.job == clean(job), *_of(tenant))
+        reward = evaluations.c.reward
+        query = (
+            select(
+                evaluations.c.step,
+                evaluations.c.verdict,
+                func.count().label("count"),
+                func.count(reward).label("judged"),
+                func.sum(reward).label("rewards"),
+                func.sum(reward * reward).label("squares"),
+            )
+            .where(*conditions)
+            .group_by(evaluations.c.step, evaluations.c.verdict)
+        )
+        with self._engine.connect() as connection:
+            rows = connection.execute(query).all()
+        if not rows:
+            return None
+        return {"job": job, "series": _series(rows)}
+
+    def _numbers(self, tenant: str | None, wanted: Filter, before: int | None) -> Select[Any]:
+        """Return the query for the numbers of evaluations that fit, the newest first."""
+        simple = {
+            "job": wanted.job,
+            "step": wanted.step,
+            "task": wanted.task,
+            "verdict": wanted.verdict,
+            "reward": wanted.reward,
+            "rollout_id": wanted.rollout_id,
+        }
+        conditions: list[ColumnElement[bool]] = [
+            evaluations.c[name] == (clean(value) if isinstance(value, str) else value)
+            for name, value in simple.items()
+            if value is not None
+        ]
+        conditions += _of(tenant)
+        if wanted.error == "*":
+            conditions.append(evaluations.c.verdict.is_(None))
+        elif wanted.error is not None:
+            conditions.append(evaluations.c.error == clean(wanted.error))
+        for kind, label in (("tag", wanted.tag), ("signal", wanted.signal)):
+            if label is not None:
+                same = and_(
+                    labels.c.tenant == evaluations.c.tenant,
+                    labels.c.kind == kind,
+                    labels.c.label == clean(label),
+                    labels.c.number == evaluations.c.number,
+                )
+                conditions.append(select(labels.c.number).where(same).exists())
+        if wanted.words is not None:
+            conditions.append(self._with_words(wanted.words))
+        if before is not None:
+            conditions.append(evaluations.c.number < before)
+        number = evaluations.c.number
+        return select(number).where(*conditions).order_by(number.desc())
+
+    def _with_words(self, words: str) -> ColumnElement[bool]:
+        if self._is_sqlite:
+            quoted = " ".join('"' + each.replace('"', '""') + '"' for each in clean(words).split())
+            found = text("SELECT rowid FROM words WHERE words MATCH :words").bindparams(
+                words=quoted or '""'
+            )
+        else:
+            found = text(
+                "SELECT number FROM words WHERE found @@ plainto_tsquery('simple', :words)"
+            ).bindparams(words=clean(words))
+        return evaluations.c.number.in_(found.columns(literal_column("number")).scalar_subquery())
+
+
+_TEXTS = ("completion", "source", "grader", "conditions", "output")
+
+
+def _of(
+    tenant: str | None, column: ColumnElement[Any] = evaluations.c.tenant
+) -> list[ColumnElement[bool]]:
+    return [] if tenant is None else [column == clean(tenant)]
+
+
+def _listed(row: Mapping[str, Any]) -> Row:
+    return {**row, "tags": json.loads(row["tags"]), "signals": json.loads(row["signals"])}
+
+
+def _texts(connection: Connection, digests: Sequence[bytes]) -> dict[bytes | None, str]:
+    query = select(texts.c.digest, texts.c.packed).where(texts.c.digest.in_(digests))
+    return {
+        bytes(row.digest): unpacked(row.packed).decode("utf-8", "surrogatepass")
+        for row in connection.execute(query)
+    }
+
+
+def _loaded(value: str | None) -> Any:
+    return None if value is None else json.loads(value)
+
+
+def _series(rows: Sequence[Any]) -> list[Row]:
+    """Return a point for each step, from the sums by step and verdict."""
+    points: dict[int | None, Row] = {}
+    for row in rows:
+        point = points.setdefault(
+            row.step,
+            {
+                "step": row.step,
+                "count": 0,
+                "judged": 0,
+                "rewards": 0.0,
+                "squares": 0.0,
+                "verdicts": {},
+            },
+        )
+        point["count"] += row.count
+        point["judged"] += row.judged
+        point["rewards"] += row.rewards or 0.0
+        point["squares"] += row.squares or 0.0
+        point["verdicts"][row.verdict or "error"] = row.count
+    ordered = sorted(
+        points.values(), key=lambda each: (each["step"] is not None, each["step"] or 0)
+    )
+    for point in ordered:
+        judged, rewards, squares = point["judged"], point.pop("rewards"), point.pop("squares")
+        mean = rewards / judged if judged else None
+        point["mean_reward"] = mean
+        point["spread"] = None if mean is None else max(squares / judged - mean * mean, 0.0) ** 0.5
+    return ordered

@@ -1,0 +1,413 @@
+"""The journal's database: opened, migrated, written in groups, and kept within bounds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, func, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+
+from proctor_service.journal.entry import EVALUATION, Record
+from proctor_service.journal.schema import evaluations, labels, rollouts, texts
+from proctor_service.journal.texts import Texts, packed, unpacked
+
+MIGRATIONS = "proctor_service:journal/migrations"
+LOCKED_SECONDS = 5.0
+TEXT_AGE_SECONDS = 3600.0
+PRUNED_AT_ONCE = 500
+_JUDGEMENT = (
+    "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
+    "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
+)  # fmt: skip
+_LIMITS = (
+    "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
+)  # fmt: skip
+"""Names of the values that `workers.values` makes of a judgement and of limits."""
+
+
+def connect(url: URL, *, read_only: bool = False) -> Engine:
+    """Return the engine of the database. Nothing is opened yet."""
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+    engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
+
+    @event.listens_for(engine, "connect")
+    def _set_up(connection: Any, _: object) -> None:
+        connection.execute("PRAGMA busy_timeout = 5000")
+        if read_only:
+            connection.execute("PRAGMA query_only = 1")
+        else:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+
+    return engine
+
+
+class Store:
+    """Writer of the database; one process has it. All methods block.
+
+    `version`: version of the service, in each record. `with_words`: the words of completions are
+    indexed.
+    """
+
+    def __init__(self, url: URL, version: str, *, with_words: bool = True) -> None:
+        self._url = url
+        self._engine = connect(url)
+        self._version = version
+        self._with_words = with_words
+        self._is_sqlite = url.get_backend_name() == "sqlite"
+        self._known = Texts()
+
+    def open(self) -> None:
+        """Create the database or bring it up to date. Raises SQLAlchemyError and OSError."""
+        if self._is_sqlite:
+            _make_private(Path(str(self._url.database)))
+        config = Config()
+        config.set_main_option("script_location", MIGRATIONS)
+        with self._engine.begin() as connection:
+            if not self._is_sqlite:  # replicas start together: one migrates, the others wait
+                connection.execute(text("SELECT pg_advisory_xact_lock(7766001)"))
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Write records in one transaction; those with a known id are there already.
+
+        Raises SQLAlchemyError; then nothing was written.
+        """
+        batch = _Batch(self._version, self._known)
+        for record in records:
+            batch.add(record)
+        try:
+            with self._engine.begin() as connection:
+                self._insert(connection, texts, batch.texts, update=("digest", "used_at"))
+                self._insert(connection, rollouts, batch.rollouts)
+                self._write_evaluations(connection, batch)
+        except BaseException:
+            self._known.forget()
+            raise
+
+    def _write_evaluations(self, connection: Connection, batch: _Batch) -> None:
+        if not batch.evaluations:
+            return
+        insert: Any = (
+            sqlite.insert(evaluations) if self._is_sqlite else postgresql.insert(evaluations)
+        )
+        statement = insert.on_conflict_do_nothing().returning(
+            evaluations.c.id, evaluations.c.number
+        )
+        # Only what is new: a record may come twice, after the end of a writer.
+        numbers: dict[str, int] = {
+            row.id: row.number for row in connection.execute(statement, batch.evaluations)
+        }
+        found = [
+            {"tenant": tenant, "kind": kind, "label": label, "number": numbers[id_]}
+            for id_, tenant, kind, label in batch.labels
+            if id_ in numbers
+        ]
+        self._insert(connection, labels, found)
+        if self._with_words:
+            words = [{"n": numbers[id_], "t": said} for id_, said in batch.words if id_ in numbers]
+            self._insert_words(connection, words)
+
+    def _insert(
+        self,
+        connection: Connection,
+        table: Table,
+        rows: Sequence[Mapping[str, Any]],
+        update: tuple[str, str] | None = None,
+    ) -> None:
+        """Insert rows; for a known key, do nothing or update one column."""
+        if not rows:
+            return
+        insert: Any = sqlite.insert(table) if self._is_sqlite else postgresql.insert(table)
+        if update is None:
+            statement = insert.on_conflict_do_nothing()
+        else:
+            key, column = update
+            statement = insert.on_conflict_do_update(
+                index_elements=[key], set_={column: insert.excluded[column]}
+            )
+        connection.execute(statement, rows)
+
+    def _insert_words(self, connection: Connection, words: Sequence[Mapping[str, Any]]) -> None:
+        if not words:
+            return
+        if self._is_sqlite:
+            statement = "INSERT INTO words (rowid, completion) VALUES (:n, :t)"
+        else:
+            statement = "INSERT INTO words (number, found) VALUES (:n, to_tsvector('simple', :t))"
+        connection.execute(text(statement), words)
+
+    # ------------------------------------------------------------ bounds
+
+    def size_bytes(self) -> int:
+        """Return the size of the database on disk."""
+        with self._engine.connect() as connection:
+            if self._is_sqlite:
+                pages = connection.execute(text("PRAGMA page_count")).scalar_one()
+                free = connection.execute(text("PRAGMA freelist_count")).scalar_one()
+                size = connection.execute(text("PRAGMA page_size")).scalar_one()
+                return int((pages - free) * size)
+            found = connection.execute(text("SELECT pg_database_size(current_database())"))
+            return int(found.scalar_one())
+
+    def prune(self, before: float, most: int = PRUNED_AT_ONCE) -> int:
+        """Remove up to `most` of the oldest evaluations and rollouts from before a time.
+
+        Returns how many were removed. Texts that nothing uses any more go with them.
+        """
+        with self._engine.begin() as connection:
+            old = connection.execute(
+                select(evaluations.c.number, evaluations.c.completion)
+                .where(evaluations.c.at < before)
+                .order_by(evaluations.c.at)
+                .limit(most)
+            ).all()
+            numbers = [row.number for row in old]
+            if self._with_words:
+                self._forget_words(connection, old)
+            connection.execute(delete(labels).where(labels.c.number.in_(numbers)))
+            connection.execute(delete(evaluations).where(evaluations.c.number.in_(numbers)))
+            oldest = (
+                select(rollouts.c.number)
+                .where(rollouts.c.at < before)
+                .order_by(rollouts.c.number)
+                .limit(most)
+            )
+            gone = connection.execute(delete(rollouts).where(rollouts.c.number.in_(oldest)))
+            return len(numbers) + max(gone.rowcount, 0)
+
+    def prune_oldest(self, part: float) -> int:
+        """Remove this part of all evaluations and rollouts, the oldest; return how many."""
+        with self._engine.connect() as connection:
+            count = connection.execute(select(func.count()).select_from(evaluations)).scalar_one()
+            row = (
+                select(evaluations.c.at)
+                .order_by(evaluations.c.at)
+                .offset(max(1, int(count * part)))
+                .limit(1)
+            )
+            before = connection.execute(row).scalar()
+        return 0 if before is None else self.prune(before)
+
+    def prune_texts(self) -> None:
+        """Remove the texts whose last record is gone."""
+        with self._engine.begin() as connection:
+            first = connection.execute(select(func.min(evaluations.c.at))).scalar()
+            other = connection.execute(select(func.min(rollouts.c.at))).scalar()
+            times = [each for each in (first, other) if each is not None]
+            if times:
+                connection.execute(delete(texts).where(texts.c.used_at < min(times)))
+            else:
+                connection.execute(delete(texts))
+        self._known.forget()
+
+    def _forget_words(self, connection: Connection, old: Iterable[Any]) -> None:
+        if not self._is_sqlite:
+            numbers = [row.number for row in old]
+            connection.execute(text("DELETE FROM words WHERE number = ANY(:n)"), {"n": numbers})
+            return
+        for row in old:  # the index has no content: it needs the text to find its entries
+            packed_text = select(texts.c.packed).where(texts.c.digest == row.completion)
+            found = connection.execute(packed_text).scalar()
+            if found is not None:
+                connection.execute(
+                    text("INSERT INTO words (words, rowid, completion) VALUES ('delete', :n, :t)"),
+                    {
+                        "n": row.number,
+                        "t": words_of(unpacked(found).decode("utf-8", "surrogatepass")),
+                    },
+                )
+
+
+class _Batch:
+    """Rows of the tables for some records."""
+
+    def __init__(self, version: str, known: Texts) -> None:
+        self.evaluations: list[dict[str, Any]] = []
+        self.rollouts: list[dict[str, Any]] = []
+        self.labels: list[tuple[str, str, str, str]] = []
+        self.words: list[tuple[str, str]] = []
+        self._texts: dict[bytes, dict[str, Any]] = {}
+        self._graders: dict[bytes, bytes] = {}
+        self._used_at = math.ceil(time.time() / TEXT_AGE_SECONDS) * TEXT_AGE_SECONDS
+        self._version = version
+        self._known = known
+
+    @property
+    def texts(self) -> list[dict[str, Any]]:
+        """Rows of `texts`."""
+        return list(self._texts.values())
+
+    def add(self, record: Record) -> None:
+        """Add the rows of a record."""
+        if record[0] == EVALUATION:
+            self._add_evaluation(*record[1:])
+        else:
+            self._add_rollout(*record[1:])
+
+    def _add_evaluation(
+        self, head: Sequence[Any], judged: Sequence[Any], said: Sequence[Any] | None, given: Any
+    ) -> None:
+        (
+            id_, at, tenant, job, step, task, submission_id, rollout_id, tags, verdict, reward, error,
+            cache, queue_seconds, seconds, graded, traceparent, characters, kind,
+        ) = head  # fmt: skip
+        judgement = dict(zip(_JUDGEMENT, judged, strict=True))
+        cpu_seconds, wall_seconds, peak_memory_mb = judgement["usage"][:3]
+        row: dict[str, Any] = {
+            "id": id_,
+            "at": at,
+            "tenant": clean(tenant),
+            "job": clean(job),
+            "step": step,
+            "task": clean(task),
+            "submission_id": clean(submission_id),
+            "rollout_id": rollout_id,
+            "tags": _dump(list(tags)),
+            "verdict": verdict,
+            "reward": reward,
+            "error": error,
+            "passed": judgement["passed"],
+            "total": judgement["total"],
+            "level": judgement["level"],
+            "integrity": judgement["integrity"],
+            "signals": _dump(list(judgement["signals"])),
+            "exit_code": judgement["exit_code"],
+            "cache": cache,
+            "cpu_seconds": cpu_seconds,
+            "wall_seconds": wall_seconds,
+            "queue_seconds": queue_seconds,
+            "seconds": seconds,
+            "peak_memory_mb": peak_memory_mb,
+            "sandbox_id": judgement["sandbox_id"],
+            "graded_sandbox_id": graded,
+            "trace_id": traceparent[3:35] or None,
+            "version": self._version,
+            "grader_kind": kind,
+            "completion_characters": characters,
+            "completion": None,
+            "source": None,
+            "source_begin": None,
+            "source_end": None,
+            "grader": None,
+            "conditions": None,
+            "output": None,
+            "with_texts": said is not None,
+        }
+        if said is not None:
+            self._add_texts(row, judgement, said, given)
+        self.evaluations.append(row)
+        for kind_, names in (("tag", tags), ("signal", judgement["signals"])):
+            self.labels += [
+                (id_, row["tenant"], kind_, clean(name)) for name in dict.fromkeys(names)
+            ]
+
+    def _add_texts(
+        self, row: dict[str, Any], judgement: Mapping[str, Any], said: Sequence[Any], given: Any
+    ) -> None:
+        completion, extract, failure = said
+        output = {
+            name: judgement[name]
+            for name in ("message", "stdout", "stderr", "truncated", "failures")
+        }
+        row["output"] = self._keep(_dump({**output, "error_message": failure}))
+        if given is None:
+            row["completion"] = self._keep(completion)
+            shown = completion
+        else:
+            source, grader, limits, scoring, language, files = given
+            shown = completion or source
+            row["source_begin"] = shown.find(source)
+            row["source_end"] = row["source_begin"] + len(source)
+            row["completion"] = self._keep(shown)
+            if row["source_begin"] < 0:  # the extraction changed it
+                row["source"] = self._keep(source)
+            row["grader"] = self._keep_grader(grader)
+            conditions = {
+                "language": language,
+                "limits": dict(zip(_LIMITS, limits, strict=True)),
+                "scoring": scoring,
+                "extract": extract,
+                "files": files,
+            }
+            row["conditions"] = self._keep(_dump(conditions))
+        row["completion_characters"] = len(shown)
+        if words := words_of(shown):
+            self.words.append((row["id"], words))
+
+    def _add_rollout(self, head: Sequence[Any], conversation: Mapping[str, Any] | None) -> None:
+        (
+            id_, at, tenant, job, step, task, tags, verdict, reward, error, metrics, sandbox_id,
+        ) = head  # fmt: skip
+        self.rollouts.append(
+            {
+                "id": id_,
+                "at": at,
+                "tenant": clean(tenant),
+                "job": clean(job),
+                "step": step,
+                "task": clean(task),
+                "tags": _dump(list(tags)),
+                "verdict": verdict,
+                "reward": reward,
+                "error": error,
+                "metrics": _dump(metrics),
+                "sandbox_id": sandbox_id,
+                "version": self._version,
+                "conversation": None if conversation is None else self._keep(_dump(conversation)),
+            }
+        )
+
+    def _keep_grader(self, grader: bytes) -> bytes:
+        digest = self._graders.get(grader)
+        if digest is None:
+            kind, fields = marshal.loads(grader)
+            digest = self._graders[grader] = self._keep(_dump({**fields, "kind": kind}))
+        return digest
+
+    def _keep(self, value: str) -> bytes:
+        content = value.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        if digest not in self._texts and not self._known.has(digest, self._used_at):
+            row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
+            self._texts[digest] = row
+        return digest
+
+
+def words_of(value: str) -> str:
+    """Return the text for the index of words: without what the databases do not take."""
+    return clean(value[:200_000]) or ""
+
+
+def clean(value: str | None) -> Any:
+    """Return the text without NUL and lone surrogates, which no database column takes."""
+    if value is None or (value.isascii() and "\0" not in value):
+        return value
+    return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _make_private(path: Path) -> None:
+    """Create the file for its owner alone; SQLite gives its companions the same mode."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

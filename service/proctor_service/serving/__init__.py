@@ -1,0 +1,1 @@
+"""The running service: its parts from open to close, and its HTTP server."""
