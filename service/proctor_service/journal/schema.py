@@ -134,5 +134,11 @@ Index(
     evaluations.c.task,
 )
 Index("evaluations_by_at", evaluations.c.at)
+Index(
+    "evaluations_by_rollout",
+    evaluations.c.rollout_id,
+    sqlite_where=evaluations.c.rollout_id.is_not(None),
+    postgresql_where=evaluations.c.rollout_id.is_not(None),
+)
 Index("rollouts_by_id", rollouts.c.id, unique=True)
 Index("rollouts_by_job", rollouts.c.tenant, rollouts.c.job, rollouts.c.number)

@@ -14,7 +14,18 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, Table, create_engine, delete, event, func, select, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Table,
+    bindparam,
+    create_engine,
+    delete,
+    event,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 
@@ -174,7 +185,13 @@ class Store:
         """
         with self._engine.begin() as connection:
             old = connection.execute(
-                select(evaluations.c.number, evaluations.c.completion)
+                select(
+                    evaluations.c.number,
+                    evaluations.c.completion,
+                    evaluations.c.tenant,
+                    evaluations.c.tags,
+                    evaluations.c.signals,
+                )
                 .where(evaluations.c.at < before)
                 .order_by(evaluations.c.at)
                 .limit(most)
@@ -182,7 +199,7 @@ class Store:
             numbers = [row.number for row in old]
             if self._with_words:
                 self._forget_words(connection, old)
-            connection.execute(delete(labels).where(labels.c.number.in_(numbers)))
+            _forget_labels(connection, old)
             connection.execute(delete(evaluations).where(evaluations.c.number.in_(numbers)))
             oldest = (
                 select(rollouts.c.number)
@@ -234,6 +251,19 @@ class Store:
                         "t": words_of(unpacked(found).decode("utf-8", "surrogatepass")),
                     },
                 )
+
+
+def _forget_labels(connection: Connection, old: Iterable[Any]) -> None:
+    found = [
+        {"t": row.tenant, "k": kind, "l": clean(label), "n": row.number}
+        for row in old
+        for kind, names in (("tag", row.tags), ("signal", row.signals))
+        for label in json.loads(names)
+    ]
+    if found:
+        key = (labels.c.tenant, labels.c.kind, labels.c.label, labels.c.number)
+        same = [column == bindparam(name) for column, name in zip(key, "tkln", strict=True)]
+        connection.execute(delete(labels).where(*same), found)
 
 
 class _Batch:
