@@ -84,7 +84,6 @@ class Recorder:
         self._unwritten: OrderedDict[int, bytes] = OrderedDict()
         self._unwritten_bytes = 0
         self._connection: Connection | None = None
-        self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -101,7 +100,7 @@ class Recorder:
         """Wait a moment until all is written, and end the process that writes."""
         self._closing = True
         if self._connection is not None:
-            self._connection.close()
+            self._connection.finish()
         if self._keeper is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
@@ -188,7 +187,8 @@ class Recorder:
                 ours.close()
                 raise
         try:
-            connection = await Connection.over(ours, self._receive, self._lost.set)
+            lost = asyncio.Event()
+            connection = await Connection.over(ours, self._receive, lost.set)
             target = self._target
             connection.send(
                 NOTE,
@@ -205,8 +205,9 @@ class Recorder:
                 connection.send(NOTE, "record", (number, written))
             self._connection = connection
             if self._closing:
-                connection.close()
+                connection.finish()
             await process.wait()
+            await lost.wait()  # what it said at last has come before
         finally:
             self._connection = None
             if process.returncode is None:

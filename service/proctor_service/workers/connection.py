@@ -82,6 +82,12 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def finish(self) -> None:
+        """Send what is left, and then the end; the other end may still send."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.write_eof()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)

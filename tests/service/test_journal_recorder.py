@@ -1,0 +1,221 @@
+"""The journal's writer in a process of its own: nothing waits for it, and nothing it had is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proctor_client.wire import ExecGrader
+from proctor_service.evaluate import Item, Origin, Outcome
+from proctor_service.journal import recorder as recorder_module
+from proctor_service.journal.recorder import Recorder, Target
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Limits
+from proctor_service.settings import worker_environment
+
+WAIT_SECONDS = 60.0
+PASSED = Outcome(Judgement("passed", 1, 1), 1.0)
+FIRST = Item(
+    "ev_0",
+    Submission("x = 1", ExecGrader(kind="exec"), Limits(1.0, 1.0, 64, 64, 16, 64)),
+    "t",
+    "job",
+    0.0,
+    origin=Origin(),
+)
+
+
+class Counts:
+    """What the recorder reported."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.dropped: dict[str, int] = {}
+
+    def journal_written(self, records: int) -> None:
+        """Count written records."""
+        self.written += records
+
+    def journal_dropped(self, reason: str, records: int = 1) -> None:
+        """Count lost records."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + records
+
+
+class Under:
+    """A recorder under test."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.counts = Counts()
+        target = Target(f"sqlite:///{path}", "1", True, 1e6, 1e12)
+        environment = {**worker_environment(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        self.recorder = Recorder(target, True, self.counts, environment)
+
+    def record(self, first: int, last: int) -> None:
+        """Record evaluations with these numbers."""
+        for number in range(first, last):
+            self.recorder.evaluation(replace(FIRST, evaluation_id=f"ev_{number}"), PASSED, 0.1)
+
+    async def written(self, count: int) -> None:
+        """Wait until so many records are written."""
+        while self.counts.written < count:  # noqa: ASYNC110  another process writes
+            await asyncio.sleep(0.01)
+
+    def ids(self) -> list[str]:
+        """Ids in the database, in the order of their numbers."""
+        with sqlite3.connect(self.path) as connection:
+            return [
+                row[0] for row in connection.execute("SELECT id FROM evaluations ORDER BY number")
+            ]
+
+    def size(self) -> int:
+        """Size of the largest file of the database."""
+        return max(file.stat().st_size for file in self.path.parent.iterdir())
+
+    def writer(self) -> int:
+        """PID of the process that writes."""
+        text = (Path("/proc/self/task") / str(os.getpid()) / "children").read_text()
+        [pid] = [
+            int(each)
+            for each in text.split()
+            if b"proctor_service.journal" in Path(f"/proc/{each}/cmdline").read_bytes()
+        ]
+        return pid
+
+
+@asynccontextmanager
+async def recording(path: Path) -> AsyncIterator[Under]:
+    """A recorder that is open."""
+    found = Under(path)
+    found.recorder.open()
+    try:
+        yield found
+    finally:
+        await found.recorder.close()
+
+
+def run(path: Path, test: Callable[[Under], Awaitable[None]]) -> Under:
+    """Run a test with a recorder, and close the recorder."""
+
+    async def main() -> Under:
+        async with asyncio.timeout(WAIT_SECONDS), recording(path) as under:
+            await test(under)
+        return under
+
+    return asyncio.run(main())
+
+
+def numbered(count: int) -> list[str]:
+    """Ids of the first records."""
+    return [f"ev_{number}" for number in range(count)]
+
+
+def test_records_are_written_and_counted(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 1200)
+        await under.written(1200)
+        assert under.recorder.unwritten == 0
+
+    under = run(tmp_path / "j.db", test)
+    assert under.ids() == numbered(1200)
+    assert under.counts.dropped == {}
+
+
+def test_what_is_not_yet_written_is_written_at_the_end(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 1)
+        await under.written(1)
+        under.record(1, 300)
+
+    under = run(tmp_path / "j.db", test)
+    assert under.ids() == numbered(300)
+    assert under.counts.dropped == {}
+
+
+def test_a_killed_writer_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 10)
+        await under.written(10)
+        for turn in range(3):
+            begin = 10 + 400 * turn
+            under.record(begin, begin + 400)
+            await asyncio.sleep(0.05 * turn)  # at another point of the way each time
+            os.kill(under.writer(), signal.SIGKILL)
+            await under.written(begin + 400)
+
+    under = run(tmp_path / "j.db", test)
+    assert under.ids() == numbered(1210)
+    assert under.counts.dropped == {}
+
+
+def test_a_locked_database_delays_records_and_nothing_else(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 10)
+        await under.written(10)
+        lock = sqlite3.connect(under.path, isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        under.record(10, 500)
+        await asyncio.sleep(1)
+        assert under.counts.written == 10
+        lock.execute("ROLLBACK")
+        lock.close()
+        await under.written(500)
+
+    assert run(tmp_path / "j.db", test).ids() == numbered(500)
+
+
+def test_a_full_disk_delays_records(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 10)
+        await under.written(10)
+        writer = under.writer()
+        # As a full disk does: no file grows beyond what it has.
+        resource.prlimit(writer, resource.RLIMIT_FSIZE, (under.size(), resource.RLIM_INFINITY))
+        under.record(10, 500)
+        await asyncio.sleep(1)
+        assert under.counts.written < 500
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(writer, resource.RLIMIT_FSIZE, unlimited)
+        await under.written(500)
+        assert under.writer() == writer
+
+    assert run(tmp_path / "j.db", test).ids() == numbered(500)
+
+
+def test_records_beyond_the_bound_are_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "MOST_UNWRITTEN_BYTES", 20_000)
+
+    async def test(under: Under) -> None:
+        under.record(0, 1000)
+        dropped = under.counts.dropped["full"]
+        assert 0 < dropped < 1000
+        await under.written(1000 - dropped)
+        under.record(1000, 1001)
+        await under.written(1001 - dropped)
+
+    ids = run(tmp_path / "j.db", test).ids()
+    assert (ids[0], ids[-1]) == ("ev_0", "ev_1000")
+
+
+def test_a_database_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").touch()
+
+    async def test(under: Under) -> None:
+        under.record(0, 5)
+        await asyncio.sleep(1)
+        assert under.recorder.unwritten == 5
+        (tmp_path / "folder").unlink()
+        await under.written(5)
+
+    assert run(tmp_path / "folder" / "j.db", test).ids() == numbered(5)

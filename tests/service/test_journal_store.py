@@ -1,0 +1,295 @@
+"""The journal's database: what is written is found, once, within bounds, whatever the text."""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from proctor_client.wire import AssertsGrader, StdioCase, StdioGrader
+from proctor_service.errors import SandboxLost, StartError
+from proctor_service.evaluate import Item, NoCode, Origin, Outcome
+from proctor_service.journal.address import checked
+from proctor_service.journal.entry import Entries
+from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.schema import metadata
+from proctor_service.journal.store import Store, connect
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.rollout.trajectory import Plan, Task, Trajectory
+from proctor_service.sandbox.interface import Limits
+
+LIMITS = Limits(1.0, 10.0, 256, 64, 16, 64)
+GRADER = AssertsGrader(kind="asserts", tests=["assert f(1) == 1"])
+PASSED = Outcome(Judgement("passed", 1, 1), 1.0)
+FAILED = Outcome(Judgement("failed", 0, 1, message="AssertionError"), 0.0)
+HOSTILE = "<script>\0\ud800\x1b[2J''\"; DROP TABLE texts; -- \U0001f600"
+
+
+class Under:
+    """A store under test with its reader."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.url = checked(f"sqlite:///{path}")
+        self.store = Store(self.url, "1.2.3")
+        self.store.open()
+        self.reader = Reader(self.url)
+        self.entries = Entries(with_texts=True)
+
+    def write(self, *pairs: tuple[Item, Outcome]) -> None:
+        """Write evaluations."""
+        self.store.write([self.entries.evaluation(item, outcome, 0.5) for item, outcome in pairs])
+
+    def ids(self, **wanted: Any) -> list[str]:
+        """Ids of the evaluations that fit, the newest first."""
+        return [row["id"] for row in self.reader.evaluations("t", Filter(**wanted)).rows]
+
+
+@pytest.fixture
+def under(tmp_path: Path) -> Iterator[Under]:
+    found = Under(tmp_path / "folder" / "journal.db")
+    yield found
+    found.reader.close()
+    found.store.close()
+
+
+def item(number: int, **changed: Any) -> Item:
+    """An item of the tenant `t`."""
+    source = f"def f(x):\n    return x  # {number}"
+    origin = Origin(
+        f"Say:\n```python\n{source}\n```", "auto", f"s{number}", f"p{number % 2}", number
+    )
+    base = Item(
+        f"ev_{number}",
+        Submission(source, GRADER, LIMITS),
+        "t",
+        "job",
+        0.0,
+        tags=("a",),
+        origin=origin,
+    )
+    return replace(base, **changed)
+
+
+def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:
+    with connect(under.url).connect() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), metadata)
+    assert [each for each in found if "words" not in str(each)] == []
+
+
+def test_the_file_is_for_its_owner_alone(under: Under) -> None:
+    under.write((item(1), PASSED))
+    files = list(under.path.parent.iterdir())
+    assert under.path in files
+    assert all(
+        not stat.S_IMODE(file.stat().st_mode) & 0o077 for file in (*files, under.path.parent)
+    )
+
+
+def test_an_evaluation_comes_back_whole(under: Under) -> None:
+    grader = StdioGrader(kind="stdio", cases=[StdioCase(stdin="1\n", stdout="2\n")])
+    submission = Submission("print(2)", grader, LIMITS, "fraction", files={"a.txt": HOSTILE})
+    judgement = Judgement(
+        "runtime_error", 1, 2, message=HOSTILE, stdout="out", stderr=HOSTILE, exit_code=1,
+        hack_signals=("exits",),
+    )  # fmt: skip
+    under.write((item(7, submission=submission, tags=("x", HOSTILE)), Outcome(judgement, 0.5)))
+    found = under.reader.evaluation("t", "ev_7")
+    assert found is not None
+    assert (found["verdict"], found["reward"], found["passed"], found["total"]) == (
+        "runtime_error", 0.5, 1, 2,
+    )  # fmt: skip
+    assert (found["job"], found["step"], found["task"], found["submission_id"]) == (
+        "job", 7, "p1", "s7",
+    )  # fmt: skip
+    assert found["tags"] == ["x", HOSTILE]
+    assert found["signals"] == ["exits"]
+    assert found["source"] == "print(2)"
+    assert found["source_begin"] is None  # it is no part of the completion
+    assert found["grader"] == grader.model_dump()
+    assert found["conditions"]["files"] == {"a.txt": HOSTILE}
+    assert found["conditions"]["scoring"] == "fraction"
+    assert found["output"]["message"] == found["output"]["stderr"] == HOSTILE
+    assert found["version"] == "1.2.3"
+
+
+def test_the_extracted_code_is_marked_in_the_completion(under: Under) -> None:
+    under.write((item(3), PASSED))
+    found = under.reader.evaluation("t", "ev_3")
+    assert found is not None
+    begin = found["source_begin"]
+    assert found["completion_text"][begin:].startswith("def f(x):")
+    assert found["source"] == "def f(x):\n    return x  # 3"
+
+
+def test_a_failure_and_a_completion_without_code_are_recorded(under: Under) -> None:
+    lost = Outcome(failure=SandboxLost("gone"))
+    none = Outcome(Judgement("no_code", total=2), 0.0)
+    under.write((item(1), lost), (item(2, submission=NoCode(2)), none))
+    assert under.ids(error="*") == under.ids(error="sandbox_lost") == ["ev_1"]
+    assert under.ids(verdict="no_code") == ["ev_2"]
+    first, second = under.reader.evaluation("t", "ev_1"), under.reader.evaluation("t", "ev_2")
+    assert first is not None
+    assert second is not None
+    assert (first["reward"], first["verdict"], first["output"]["error_message"]) == (
+        None,
+        None,
+        "gone",
+    )
+    assert second["completion_text"].startswith("Say:")
+    assert second["source"] is second["grader"] is None
+
+
+def test_filters_and_pages(under: Under) -> None:
+    under.write(
+        *((item(n, tags=("odd",) if n % 2 else ()), FAILED if n % 3 else PASSED) for n in range(20))
+    )
+    assert under.ids(job="other") == under.ids(job="job", step=99) == []
+    assert under.ids(tag="odd") == [f"ev_{n}" for n in range(19, 0, -2)]
+    assert under.ids(tag="odd", reward=1.0) == ["ev_15", "ev_9", "ev_3"]
+    assert under.ids(step=4) == ["ev_4"]
+    assert under.ids(task="p1", verdict="passed") == ["ev_15", "ev_9", "ev_3"]
+    seen: list[str] = []
+    before = None
+    while True:
+        page = under.reader.evaluations("t", Filter(job="job"), 7, before)
+        seen += [row["id"] for row in page.rows]
+        before = page.following
+        if before is None:
+            break
+    assert seen == [f"ev_{n}" for n in range(19, -1, -1)]
+
+
+def test_words_of_completions_are_found(under: Under) -> None:
+    for number, text in enumerate(("alpha beta", "beta gamma", f"gamma {HOSTILE}")):
+        origin = Origin(text, "none")
+        under.write(
+            (item(number, submission=Submission(text, GRADER, LIMITS), origin=origin), PASSED)
+        )
+    assert under.ids(words="beta") == ["ev_1", "ev_0"]
+    assert under.ids(words="gamma beta") == ["ev_1"]
+    assert under.ids(words="script") == ["ev_2"]
+    for odd in ('"', "AND", "a OR", "NEAR(", "*", "-", "^x", "\0", "\ud800", "(", "completion:"):
+        under.ids(words=odd)  # no error
+
+
+def test_a_tenant_sees_its_own(under: Under) -> None:
+    under.write((item(1), PASSED), (item(2, tenant="u"), PASSED))
+    assert under.ids() == ["ev_1"]
+    assert under.reader.evaluation("t", "ev_2") is None
+    assert under.reader.evaluation(None, "ev_2") is not None
+    assert [row["tenant"] for row in under.reader.jobs("u")] == ["u"]
+    assert len(under.reader.jobs(None)) == 2
+    assert under.reader.job("u", "nothing") is None
+
+
+def test_records_that_come_twice_are_written_once(under: Under) -> None:
+    for _ in range(2):
+        under.write((item(1), PASSED), (item(2), FAILED))
+        assert under.ids(words="return") == under.ids(tag="a") == ["ev_2", "ev_1"]
+
+
+def test_series_by_step(under: Under) -> None:
+    under.write(
+        *((item(n, origin=Origin(step=n // 4)), FAILED if n % 4 else PASSED) for n in range(8))
+    )
+    under.write((item(9, origin=Origin(step=1)), Outcome(failure=SandboxLost("gone"))))
+    found = under.reader.job("t", "job")
+    assert found is not None
+    first, second = found["series"]
+    assert (first["step"], first["count"], first["judged"], first["mean_reward"]) == (0, 4, 4, 0.25)
+    assert first["verdicts"] == {"passed": 1, "failed": 3}
+    assert first["spread"] == pytest.approx((0.25 * 0.75) ** 0.5)
+    assert (second["count"], second["judged"], second["verdicts"]["error"]) == (5, 4, 1)
+
+
+def test_texts_are_stored_once(under: Under) -> None:
+    under.write(*((item(n), PASSED) for n in range(50)))
+    with connect(under.url).connect() as connection:
+        count = connection.exec_driver_sql("SELECT count(*) FROM texts").scalar_one()
+    assert count == 50 + 3  # completions; a grader, the conditions, and no output
+
+
+def test_without_texts_no_text_is_written(under: Under) -> None:
+    bare = Entries(with_texts=False)
+    secret = Submission("SECRET", GRADER, LIMITS, files={"SECRET": "SECRET"})
+    outcome = Outcome(Judgement("failed", 0, 1, message="SECRET", stdout="SECRET"), 0.0)
+    under.store.write(
+        [bare.evaluation(item(1, submission=secret, origin=Origin("SECRET")), outcome, 0.1)]
+    )
+    found = under.reader.evaluation("t", "ev_1")
+    assert found is not None
+    assert (found["verdict"], found["with_texts"], found["source"]) == ("failed", False, None)
+    under.store.close()
+    under.reader.close()
+    assert all(b"SECRET" not in file.read_bytes() for file in under.path.parent.iterdir())
+
+
+def test_old_records_go_with_all_that_was_theirs_alone(under: Under) -> None:
+    under.write(*((item(n, tags=("old",)), PASSED) for n in range(10)))
+    between = time.time()
+    under.write((item(10), PASSED))
+    assert under.store.prune(between, 4) == 4
+    assert under.store.prune(between) == 6
+    under.store.prune_texts()
+    assert under.ids() == under.ids(words="return") == ["ev_10"]
+    assert under.ids(tag="old") == []
+    under.write((item(10, evaluation_id="ev_11"), PASSED))
+    found = under.reader.evaluation("t", "ev_11")
+    assert found is not None
+    assert found["source"].endswith("# 10")
+    assert under.store.prune(time.time() + 1) == 2
+    under.store.prune_texts()
+    with connect(under.url).connect() as connection:
+        for table in ("evaluations", "texts", "labels"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
+
+
+def test_the_oldest_part_goes_when_there_is_too_much(under: Under) -> None:
+    under.write(*((item(n), PASSED) for n in range(50)))
+    under.store.write([Entries(True).evaluation(item(50 + n), PASSED, 0.1) for n in range(50)])
+    assert under.store.size_bytes() > 10_000
+    removed = under.store.prune_oldest(0.1)
+    assert 1 <= removed <= 50
+    assert under.ids()[0] == "ev_99"
+
+
+def test_a_rollout_with_its_evaluations(under: Under) -> None:
+    task = Task("task-1", ({"role": "user", "content": HOSTILE},), GRADER, {})
+    plan = Plan("ro_1", task, None, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)  # type: ignore[arg-type]
+    played = Trajectory(
+        messages_and_choices=({"role": "user", "content": HOSTILE},), reward=1.0, verdict="passed",
+        metrics={"turns": 2.0},
+    )  # fmt: skip
+    under.store.write([under.entries.rollout(plan, played)])
+    under.write((item(1, rollout_id="ro_1"), PASSED))
+    found = under.reader.rollout("t", "ro_1")
+    assert found is not None
+    assert (found["step"], found["task"], found["reward"], found["metrics"]) == (
+        3, "task-1", 1.0, {"turns": 2.0},
+    )  # fmt: skip
+    assert found["conversation"]["messages_and_choices"] == [{"role": "user", "content": HOSTILE}]
+    assert [each["id"] for each in found["evaluations"]] == ["ev_1"]
+    assert under.reader.rollout("u", "ro_1") is None
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nothing", "sqlite://", "mysql://host/x", "sqlite:///", "http://x"]
+)
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(StartError, match="PROCTOR_JOURNAL"):
+        checked(url)
+
+
+def test_a_path_that_nobody_may_write_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        Store(checked(f"sqlite:///{tmp_path}/file/journal.db"), "1").open()
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
