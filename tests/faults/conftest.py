@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from fault_rig.postgres import program
 from fault_rig.programs import missing_packages
 
 
 def pytest_configure() -> None:
     """Ends the run when the machine lacks something."""
-    if missing := missing_packages():
+    missing = missing_packages()
+    if program("postgres") is None:
+        missing.append("postgresql")
+    if missing:
         words = ", ".join(missing)
         pytest.exit(f"make test-faults needs packages that are not here: {words}", returncode=1)
