@@ -54,7 +54,8 @@ def test_an_array_comes_back_as_it_went(data: st.DataObject) -> None:
         scalar = value.reshape(-1)[0]
         back = across(scalar)
         assert type(back) is type(scalar)
-        assert back.tobytes() == scalar.tobytes() or back.item() == scalar.item()
+        # As text, a NaN is a NaN, whatever its bits.
+        assert back.tobytes() == scalar.tobytes() or repr(back.item()) == repr(scalar.item())
 
 
 @pytest.mark.parametrize(
