@@ -18,7 +18,8 @@ from proctor_client.wire import CacheResult, Extract, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.queue import FairQueue, attempted
+from proctor_service.scheduling.attempts import attempted
+from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
 
 log = logging.getLogger(__name__)

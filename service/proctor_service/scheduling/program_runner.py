@@ -13,7 +13,8 @@ from functools import partial
 
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
 from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
-from proctor_service.scheduling.queue import FairQueue, attempted
+from proctor_service.scheduling.attempts import attempted
+from proctor_service.scheduling.queue import FairQueue
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]

@@ -11,12 +11,11 @@ passes, or if the service drains. While the service drains, items of already beg
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from proctor_client.wire import Priority
 from proctor_service.errors import (
@@ -25,10 +24,8 @@ from proctor_service.errors import (
     DeadlinePassed,
     Draining,
     Failure,
-    SandboxLost,
-    SandboxUnavailable,
 )
-from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines, Limit
+from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines
 from proctor_service.scheduling.exclusive import FIRST_PATIENCE_SECONDS, ExclusiveTurns
 from proctor_service.scheduling.fair_share import FairOrder, Place, Shares, Waiter
 from proctor_service.scheduling.handover import Elsewhere, Handover
@@ -44,11 +41,6 @@ from proctor_service.scheduling.places import (
 )
 from proctor_service.scheduling.slot_time import SlotTime
 
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
-
-MOST_ATTEMPTS = 3
 DRAINING = "the service is stopping"
 FIRST_ESTIMATE_SECONDS = 5.0
 LEAST_ESTIMATED = 20
@@ -99,39 +91,57 @@ class Ticket:
             queue._exclusive.end()
 
 
-async def attempted(
-    work: Callable[[], Awaitable[T]],
-    ticket: Ticket,
-    evaluation_id: str | None = None,
-    deadline: float | None = None,
-    doing: str = "was judged",
-) -> T:
-    """Return the result of `work`; retry in a fresh sandbox if its sandbox is lost or unavailable.
+class Turn:
+    """Context of a ticket, for one use: a class, since a generator costs each item more time."""
 
-    `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
-    tickets are returned first. So a shortage caused by several programs together, for example of
-    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
-    SandboxUnavailable after the last attempt, and DeadlinePassed.
-    """
-    limit, deadlines = Limit(), ticket.queue.deadlines
-    if deadline is not None:
-        deadlines.watch(limit, deadline)
-    try:
-        for attempt in range(1, MOST_ATTEMPTS):
-            try:
-                return await work()
-            except (SandboxLost, SandboxUnavailable) as lost:
-                why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
-                log.warning("trying once more: %s", lost.reason, extra=why)
-        async with ticket.alone():
-            return await work()
-    except asyncio.CancelledError:
-        if not limit.explains():
-            raise
-        raise DeadlinePassed(f"the deadline passed while it {doing}") from None
-    finally:
-        if deadline is not None:
-            deadlines.forget(limit, deadline)
+    __slots__ = ("_begun", "_deadline", "_held", "_priority", "_queue", "_whose", "_work")
+
+    def __init__(
+        self,
+        queue: FairQueue,
+        whose: Whose,
+        deadline: float,
+        priority: Priority,
+        begun: bool,
+        work: object,
+    ) -> None:
+        self._queue = queue
+        self._whose = whose
+        self._deadline = deadline
+        self._priority = priority
+        self._begun = begun
+        self._work = work
+        self._held: tuple[Place, float, float] | None = None
+
+    async def __aenter__(self) -> Ticket:
+        """Wait for the ticket. Raises DeadlinePassed and Cancelled."""
+        queue = self._queue
+        asked = queue.clock()
+        if asked >= self._deadline:
+            raise DeadlinePassed("the deadline passed before it was judged")
+        if queue.draining and not self._begun:
+            raise Cancelled(DRAINING)
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        place = queue._order.join(*self._whose, waiter, self._priority, self._work)
+        queue._dispatch()
+        if not waiter.done():
+            if self._begun:
+                queue._begun.add(waiter)
+            await queue._wait(waiter, place, self._deadline)
+        granted = waiter.result()
+        if isinstance(granted, Failure):
+            raise granted
+        if isinstance(granted, Elsewhere):
+            queue._returned.add()
+            return Ticket(granted.since - asked, queue, granted.result)
+        assert isinstance(granted, float), "a ticket's result is what was charged for it"
+        self._held = (place, granted, queue._slot_time.read(queue.busy))
+        return Ticket(queue.clock() - asked, queue)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Return the ticket, unless a peer has done the work."""
+        if self._held is not None:
+            self._queue._leave(*self._held)
 
 
 class FairQueue:
@@ -227,8 +237,7 @@ class FairQueue:
             message = f"its turn would come in about {wait_seconds:.0f} s, after its deadline"
             raise Busy(message, retry_seconds(late_seconds))
 
-    @asynccontextmanager
-    async def admit(
+    def admit(
         self,
         tenant: str,
         job: str,
@@ -236,39 +245,15 @@ class FairQueue:
         priority: Priority = "training",
         begun: bool = False,
         work: object = None,
-    ) -> AsyncIterator[Ticket]:
-        """Wait for a ticket, and hold the ticket until the end of the block.
+    ) -> Turn:
+        """Return the context that waits for a ticket, and holds the ticket until its end.
 
         `work`: what a peer may do meanwhile (`handover`); the ticket then has the peer's result.
 
-        Raises DeadlinePassed if `deadline` passes first, and Cancelled if the service drains. Items
-        of begun work (`begun`) stay in the queue while the service drains.
+        Entering it raises DeadlinePassed if `deadline` passes first, and Cancelled if the service
+        drains. Items of begun work (`begun`) stay in the queue while the service drains.
         """
-        asked = self.clock()
-        if asked >= deadline:
-            raise DeadlinePassed("the deadline passed before it was judged")
-        if self.draining and not begun:
-            raise Cancelled(DRAINING)
-        waiter: Waiter = asyncio.get_running_loop().create_future()
-        place = self._order.join(tenant, job, waiter, priority, work)
-        self._dispatch()
-        if not waiter.done():
-            if begun:
-                self._begun.add(waiter)
-            await self._wait(waiter, place, deadline)
-        granted = waiter.result()
-        if isinstance(granted, Failure):
-            raise granted
-        if isinstance(granted, Elsewhere):
-            self._returned.add()
-            yield Ticket(granted.since - asked, self, granted.result)
-            return
-        assert isinstance(granted, float), "a ticket's result is what was charged for it"
-        since = self._slot_time.read(self.busy)
-        try:
-            yield Ticket(self.clock() - asked, self)
-        finally:
-            self._leave(place, granted, since)
+        return Turn(self, (tenant, job), deadline, priority, begun, work)
 
     def lend(self, tickets: int) -> None:
         """Set the number of extra tickets, one for each running evaluation that leaves its core."""
