@@ -13,7 +13,7 @@ from proctor_service.api.job_store import JobStore
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
-from proctor_service.scheduling.queue import MOST_ATTEMPTS
+from proctor_service.scheduling.attempts import MOST_ATTEMPTS
 from proctor_service.settings import Settings
 
 KEY = {"Idempotency-Key": "k1"}
