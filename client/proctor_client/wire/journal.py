@@ -1,8 +1,9 @@
-"""Responses of the journal: recorded evaluations and rollouts, replays, jobs and their series."""
+"""Query and responses of the journal: recorded evaluations and rollouts, replays, jobs and their series."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -12,6 +13,7 @@ from proctor_client.wire.base import (
     Extract,
     Integrity,
     Level,
+    Request,
     Response,
     Scoring,
     Verdict,
@@ -113,6 +115,32 @@ _POINT: dict[str, JsonValue] = {
     "spread": 0.5,
     "verdicts": {"passed": 31, "failed": 32, "error": 1},
 }
+
+
+class EvaluationQuery(Request):
+    """Query of GET /evaluations: conditions that all hold, and the place in the list."""
+
+    job: str | None = Field(None, max_length=200)
+    step: int | None = Field(None, ge=0, le=2**53)
+    task: str | None = Field(None, max_length=1000)
+    tag: str | None = Field(None, max_length=256)
+    signal: str | None = Field(None, max_length=256, description="One of the hack signals.")
+    verdict: Verdict | None = None
+    error: Literal["*", ErrorReason] | None = Field(
+        None, description="The reason of the error; `*` stands for any."
+    )
+    reward: float | None = Field(None, allow_inf_nan=False, description="Exactly this reward.")
+    rollout_id: str | None = Field(None, max_length=128)
+    text: str | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Words that all stand in the completion.",
+    )
+    limit: int = Field(50, ge=1, le=500, description="Longest page.")
+    cursor: str | None = Field(
+        None, pattern="^[0-9]{1,18}$", description="The `next` of the page before."
+    )
 
 
 class Evaluation(Response):
