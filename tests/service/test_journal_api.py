@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 from harness import Service, exec_request, running_service
+from policy_server import policy_server, says
 from pydantic import SecretStr
+from rollout_requests import ask, request, task
 from sandbox_server import problem
 
 from proctor_client import wire
@@ -319,6 +321,35 @@ def test_jobs_and_their_series(world: World) -> None:
     assert series[0].verdicts == {"passed": 1, "failed": 1, "error": 1}
     problem(world.client.get("/jobs/nothing"), 404, "not_found")
     problem(world.client.get("/jobs/" + "j" * 201), 422, "invalid_request")
+
+
+def test_a_rollout_has_its_conversation_and_its_evaluations(world: World) -> None:
+    replies = ["```python\nf = 'wrong'\n```", "```python\nf = 1\n```"]
+    fields = {"job": "rolled", "step": 4, "tags": ["t"], "agent": {"kind": "refine"}}
+    with policy_server(lambda asked: says(replies.pop(0))) as server:
+        [played] = ask(world.client, request(server.url, task("p1"), **fields))["trajectories"]
+    world.written()
+    answer = world.client.get(f"/rollouts/{played['rollout_id']}")
+    found = wire.RolloutRecord.model_validate_json(answer.content)
+    assert (found.id, found.job, found.step, found.task) == (
+        played["rollout_id"],
+        "rolled",
+        4,
+        "p1",
+    )
+    assert (found.verdict, found.reward, found.error, found.error_message) == (
+        "passed",
+        1,
+        None,
+        "",
+    )
+    assert found.messages_and_choices == played["messages_and_choices"]
+    assert found.metrics == played["metrics"]
+    assert [each.verdict for each in found.evaluations] == ["failed", "passed"]
+    assert sorted(world.ids(rollout_id=found.id)) == sorted(each.id for each in found.evaluations)
+    assert world.replay(found.evaluations[0].id).same
+    with world.service.client(headers=BLUE) as blue:
+        problem(blue.get(f"/rollouts/{found.id}"), 404, "not_found")
 
 
 def test_a_tenant_sees_its_own(world: World) -> None:
