@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -16,7 +17,14 @@ from pydantic import SecretStr
 from rollout_requests import ask, request, task
 from sandbox_server import problem
 
-from proctor_client import wire
+from proctor_client import (
+    AsyncClient,
+    Client,
+    InvalidRequestError,
+    JournalOffError,
+    NotFoundError,
+    wire,
+)
 from proctor_service.errors import Overloaded
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
@@ -350,6 +358,43 @@ def test_a_rollout_has_its_conversation_and_its_evaluations(world: World) -> Non
     assert world.replay(found.evaluations[0].id).same
     with world.service.client(headers=BLUE) as blue:
         problem(blue.get(f"/rollouts/{found.id}"), 404, "not_found")
+
+
+def test_the_clients_read_the_journal(world: World) -> None:
+    [good, wrong] = world.reward("c = 1", "c = 'wrong'", job="a client's/job \N{SNOWMAN}", step=1)
+    url = world.service.url
+    with Client(url, token="red-token") as client:
+        page = client.evaluations(job="a client's/job \N{SNOWMAN}", limit=1)
+        assert page.next is not None
+        rest = client.evaluations(job="a client's/job \N{SNOWMAN}", cursor=page.next)
+        ids = [each.id for each in page.evaluations + rest.evaluations]
+        assert (sorted(ids), rest.next) == (sorted([good, wrong]), None)
+        assert client.evaluation(wrong).source == "c = 'wrong'"
+        assert client.replay(good).same
+        assert client.jobs()[0].job == "a client's/job \N{SNOWMAN}"
+        assert client.job("a client's/job \N{SNOWMAN}").series[0].count == 2
+        with pytest.raises(NotFoundError):
+            client.recorded_rollout("ro_1")
+        with pytest.raises(InvalidRequestError, match="limit"):
+            client.evaluations(limit=501)
+        with pytest.raises(InvalidRequestError):
+            client.evaluation("..")
+
+    async def with_async() -> list[str]:
+        async with AsyncClient(url, token="red-token") as client:
+            found = await client.evaluations(verdict="failed", text="wrong", step=1)
+            return [each.id for each in found.evaluations]
+
+    assert wrong in asyncio.run(with_async())
+
+
+def test_the_client_says_why_there_is_nothing() -> None:
+    with (
+        running_service() as service,
+        Client(service.url, max_attempts=1) as client,
+        pytest.raises(JournalOffError, match="PROCTOR_JOURNAL"),
+    ):
+        client.jobs()
 
 
 def test_a_tenant_sees_its_own(world: World) -> None:
