@@ -16,6 +16,7 @@ fake service for your own tests. The package needs only httpx and pydantic.
 from proctor_client import wire
 from proctor_client._calls import AnySubmission, RewardOptions
 from proctor_client._handle import Observer
+from proctor_client._journal_calls import EvaluationOptions
 from proctor_client._rollout_calls import RolloutOptions
 from proctor_client._sandbox_calls import SandboxOptions
 from proctor_client._version import __version__
@@ -29,7 +30,10 @@ from proctor_client.errors import (
     ForbiddenError,
     InternalError,
     InvalidRequestError,
+    JournalDownError,
+    JournalOffError,
     NotFoundError,
+    NotReplayableError,
     ProctorConnectionError,
     ProctorError,
     ProctorTimeoutError,
@@ -73,11 +77,15 @@ __all__ = [
     "Client",
     "ClientClosedError",
     "DrainingError",
+    "EvaluationOptions",
     "ExecStream",
     "ForbiddenError",
     "InternalError",
     "InvalidRequestError",
+    "JournalDownError",
+    "JournalOffError",
     "NotFoundError",
+    "NotReplayableError",
     "Observer",
     "Pending",
     "ProctorConnectionError",

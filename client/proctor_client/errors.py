@@ -6,6 +6,9 @@
     ├── UnauthorizedError           unauthorized
     ├── ForbiddenError              forbidden
     ├── NotFoundError               not_found
+    │   └── JournalOffError         journal_off
+    ├── NotReplayableError          not_replayable
+    ├── JournalDownError            journal_down
     ├── SandboxError                base class of errors about one sandbox
     │   ├── SandboxNotFoundError    sandbox_not_found
     │   ├── SandboxStoppedError     sandbox_stopped
@@ -111,6 +114,24 @@ class NotFoundError(ProctorError):
     reason = "not_found"
 
 
+class JournalOffError(NotFoundError):
+    """Raised when the service keeps no journal."""
+
+    reason = "journal_off"
+
+
+class NotReplayableError(ProctorError):
+    """Raised for an evaluation of which too little was recorded to judge it again."""
+
+    reason = "not_replayable"
+
+
+class JournalDownError(ProctorError):
+    """Raised when the service cannot read its journal at the moment."""
+
+    reason = "journal_down"
+
+
 class SandboxError(ProctorError):
     """Base of the errors about one sandbox."""
 
@@ -214,6 +235,9 @@ CLASS_BY_REASON = _by_reason(
     UnauthorizedError,
     ForbiddenError,
     NotFoundError,
+    JournalOffError,
+    NotReplayableError,
+    JournalDownError,
     SandboxNotFoundError,
     SandboxStoppedError,
     SandboxFileError,

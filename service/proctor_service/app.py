@@ -21,6 +21,7 @@ from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_rout
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import Readiness, health_routes, judging_probe
 from proctor_service.api.job_store import JobStore
+from proctor_service.api.journal import JournalHandler, journal_routes
 from proctor_service.api.middleware import AnswerHeaders, Guard
 from proctor_service.api.problems import install_problems
 from proctor_service.api.rewards.examples import BODIES, install_openapi
@@ -36,6 +37,7 @@ from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_ur
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
 from proctor_service.journal.address import checked
+from proctor_service.journal.reading import Reader
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.instrumented import (
     MeasuredApp,
@@ -120,6 +122,7 @@ def build_app(
     app.include_router(reward_routes(parts.handler, settings.max_body_mb))
     app.include_router(sandbox_routes(parts.sandboxes))
     app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
+    app.include_router(journal_routes(parts.records))
     app.include_router(compat_routes(parts.compat))
     app.include_router(
         health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)
@@ -188,7 +191,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
-    journal = _journal(settings, metrics)
+    journal, reader = _journal(settings, metrics)
     evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     store = _store(settings, metrics)
@@ -223,6 +226,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
+    records = JournalHandler(reader, handler, _version())
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(
@@ -233,7 +237,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     metrics.watch_stateful(registry.census)
     return AppState(
         settings, backend, queue, deadlines, cache, handler, registry, sandboxes, rollouts, compat,
-        metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
+        records, metrics, replicas, readiness, store, tracing, _spreader(settings, replicas, queue, metrics),
         journal,
     )  # fmt: skip
 
@@ -278,17 +282,18 @@ def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:
     return store
 
 
-def _journal(settings: Settings, metrics: Metrics) -> Recorder | None:
-    """Return the journal's recorder. Raises StartError for an address that is none."""
+def _journal(settings: Settings, metrics: Metrics) -> tuple[Recorder, Reader] | tuple[None, None]:
+    """Return the journal's recorder and reader. Raises StartError for an address that is none."""
     url = settings.journal.get_secret_value()
     if url == "off":
-        return None
-    checked(url)
+        return None, None
+    with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
+        reader = Reader(checked(url))
     age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
     target = Target(url, _version(), settings.journal_texts, age_seconds, size_bytes)
     recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
     metrics.watch_journal(lambda: recorder.unwritten)
-    return recorder
+    return recorder, reader
 
 
 def _tracing(settings: Settings) -> Tracing | None:

@@ -15,9 +15,12 @@
     │   ├── SandboxNotFound     404  unknown sandbox, or another tenant's sandbox
     │   ├── FileMissing         404  the file is missing in the sandbox
     │   ├── FileRefused         422  too large, a directory, or no space left
+    │   ├── JournalOff          404  the service keeps no journal
+    │   ├── NotReplayable       409  too little of the evaluation was recorded
     │   ├── SandboxEnded        410  stopped, or ended by its own act
     │   ├── Busy                429  the queue is full
     │   ├── QuotaExceeded       429
+    │   ├── JournalDown         503  the journal's database does not answer
     │   └── Draining            503  the service is stopping
     ├── Failure                 an accepted item has no verdict: `error`, no reward
     │   ├── SandboxUnavailable  no sandbox was available, so the program did not run
@@ -138,6 +141,18 @@ class SandboxNotFound(Refusal):
     status, reason = 404, "sandbox_not_found"
 
 
+class JournalOff(Refusal):
+    """The service keeps no journal."""
+
+    status, reason = 404, "journal_off"
+
+
+class NotReplayable(Refusal):
+    """Too little of the evaluation was recorded to judge it again; the message says what lacks."""
+
+    status, reason = 409, "not_replayable"
+
+
 class SandboxEnded(Refusal):
     """The sandbox was stopped, timed out, or ended by its own act; the message says which."""
 
@@ -166,6 +181,12 @@ class QuotaExceeded(Refusal):
     """The tenant has reached its quota."""
 
     status, reason, retryable = 429, "quota_exceeded", True
+
+
+class JournalDown(Refusal):
+    """The journal's database does not answer; rewards go on."""
+
+    status, reason, retryable = 503, "journal_down", True
 
 
 class Draining(Refusal):

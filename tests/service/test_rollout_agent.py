@@ -272,6 +272,14 @@ def test_an_attempt_that_fails_is_told_why_and_the_last_one_counts() -> None:
     assert world.offered == [(), (), ()]
 
 
+def test_feedback_holds_nothing_that_no_request_can() -> None:
+    world = World([says("```\none\n```")], outcomes=[failed(stderr="ValueError: \ud800")])
+    assert world.play(REFINE).verdict == "passed"
+    told = str(world.heard[1][-1]["content"])
+    assert "ValueError: \ufffd" in told
+    assert told.encode()
+
+
 def test_the_first_attempt_that_passes_is_the_last() -> None:
     world = World([says("```\none\n```")], outcomes=[failed()])
     found = world.play(RefineAgent(kind="refine", max_attempts=9))

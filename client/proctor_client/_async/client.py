@@ -27,6 +27,7 @@ from proctor_client._connections import (
     policy_of,
 )
 from proctor_client._handle import Observer
+from proctor_client._journal_calls import EvaluationOptions, JournalCalls
 from proctor_client._rollout_calls import AnyPolicy, AnyTask, RolloutCalls, RolloutOptions
 from proctor_client._runtime import Clock
 from proctor_client._sandbox_calls import SandboxCalls, SandboxOptions, sandbox_request
@@ -70,6 +71,7 @@ class AsyncClient:
         self._calls = Calls(policy, clock)
         self._sandbox_calls = SandboxCalls(policy, clock)
         self._rollout_calls = RolloutCalls(policy, clock)
+        self._journal_calls = JournalCalls(policy, clock)
         self._driver = AsyncDriver(AsyncConnections(Connector(self._address, transport)), clock)
 
     @classmethod
@@ -151,6 +153,34 @@ class AsyncClient:
     async def stop_sandboxes(self, tags: Iterable[str]) -> int:
         """Stop the sandboxes with all of `tags` (at least one tag); return their number."""
         return await self._driver.finish(self._sandbox_calls.stop_tagged(tags))
+
+    async def evaluations(self, **options: Unpack[EvaluationOptions]) -> wire.EvaluationPage:
+        """List recorded evaluations, the newest first; a page's `next` is the next one's `cursor`.
+
+        `options` are the fields of wire.EvaluationQuery: see EvaluationOptions. These methods raise
+        JournalOffError where the service keeps no journal.
+        """
+        return await self._driver.finish(self._journal_calls.evaluations(options))
+
+    async def evaluation(self, evaluation_id: str) -> wire.EvaluationDetail:
+        """Return a recorded evaluation with its texts. Raises NotFoundError for an unknown id."""
+        return await self._driver.finish(self._journal_calls.evaluation(evaluation_id))
+
+    async def replay(self, evaluation_id: str) -> wire.Replay:
+        """Judge a recorded evaluation again, and compare. Raises NotReplayableError."""
+        return await self._driver.finish(self._journal_calls.replay(evaluation_id))
+
+    async def recorded_rollout(self, rollout_id: str) -> wire.RolloutRecord:
+        """Return a recorded rollout with its conversation. Raises NotFoundError."""
+        return await self._driver.finish(self._journal_calls.rollout(rollout_id))
+
+    async def jobs(self) -> list[wire.JobSummary]:
+        """List the recorded jobs, that with the newest evaluation first."""
+        return (await self._driver.finish(self._journal_calls.jobs())).jobs
+
+    async def job(self, name: str) -> wire.JobSeries:
+        """Return the figures of a recorded job by step. Raises NotFoundError."""
+        return await self._driver.finish(self._journal_calls.job(name))
 
     async def capacity(self) -> wire.Capacity:
         """Return the capacity of the service, from which a trainer can choose its batch size."""

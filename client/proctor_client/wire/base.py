@@ -36,9 +36,12 @@ RefusalReason = Literal[
     "sandbox_not_found",
     "sandbox_stopped",
     "file_not_found",
+    "journal_off",
+    "not_replayable",
     "busy",
     "quota_exceeded",
     "draining",
+    "journal_down",
     "internal",
 ]
 Integrity = Literal["separated", "in_process"]

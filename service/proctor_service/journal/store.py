@@ -7,10 +7,13 @@ import json
 import marshal
 import math
 import os
+import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from alembic import command
 from alembic.config import Config
@@ -51,7 +54,12 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
     """Return the engine of the database. Nothing is opened yet."""
     if url.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
-    engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
+    if read_only:  # never creates the file: the writer makes it, for its owner alone
+        file = f"file:{quote(str(url.database))}?mode=rw"
+        open_file = partial(sqlite3.connect, file, LOCKED_SECONDS, uri=True)
+        engine = create_engine(url, creator=partial(open_file, check_same_thread=False))
+    else:
+        engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _: object) -> None:
@@ -362,7 +370,7 @@ class _Batch:
             row["completion"] = self._keep(completion)
             shown = completion
         else:
-            source, grader, limits, scoring, language, files = given
+            source, grader, limits, scoring, language, files, with_state = given
             shown = completion or source
             row["source_begin"] = shown.find(source)
             row["source_end"] = row["source_begin"] + len(source)
@@ -376,6 +384,7 @@ class _Batch:
                 "scoring": scoring,
                 "extract": extract,
                 "files": files,
+                "with_state": with_state,
             }
             row["conditions"] = self._keep(_dump(conditions))
         row["completion_characters"] = len(shown)

@@ -23,7 +23,7 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
 from proctor_service.rollout.observation import Observation, feedback
 from proctor_service.rollout.policy import Ask, ContextExceeded
-from proctor_service.rollout.reply import Reply, ToolCall
+from proctor_service.rollout.reply import Reply, ToolCall, clean
 from proctor_service.rollout.tools import (
     SUBMIT,
     BadCall,
@@ -199,7 +199,8 @@ async def _refine(episode: _Episode, agent: RefineAgent) -> None:
         if counts["attempts"] == agent.max_attempts:
             counts["hit_max_turns"] = 1
             return
-        text = feedback(judgement, agent.observation_characters)
+        # An error message of the program may hold what no request to the policy can.
+        text = clean(feedback(judgement, agent.observation_characters))
         episode.add_user_message(f"{prompts.CUT}\n{text}" if reply.cut else text)
 
 

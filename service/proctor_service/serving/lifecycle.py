@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from proctor_service.api.compat import CompatHandler
 from proctor_service.api.health import Readiness
 from proctor_service.api.jobs import Job
+from proctor_service.api.journal import JournalHandler
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
@@ -56,6 +57,7 @@ class AppState:
     sandboxes: SandboxHandler
     rollouts: RolloutHandler
     compat: CompatHandler
+    records: JournalHandler
     metrics: Metrics
     replicas: Replicas
     readiness: Readiness
@@ -116,6 +118,7 @@ class AppState:
         await self.registry.close()
         await self.backend.close()
         await self.replicas.close()
+        self.records.close()
         if self.journal is not None:
             await self.journal.close()
         if self.store is not None:

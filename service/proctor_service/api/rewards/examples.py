@@ -38,7 +38,10 @@ BODIES: tuple[type[BaseModel], ...] = (
 )
 Answers = dict[int | str, dict[str, Any]]
 
-PROBLEM_TEXTS: Mapping[int, tuple[str, str, bool]] = {
+ProblemText = tuple[str, str, bool]
+"""Reason, message, and whether to retry."""
+
+PROBLEM_TEXTS: Mapping[int, ProblemText] = {
     401: ("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN", False),
     404: ("sandbox_not_found", "no sandbox 'sb_1f0c'", False),
     410: ("sandbox_stopped", "sandbox sb_1f0c is stopped: its ttl of 600 s passed", False),
@@ -51,11 +54,11 @@ PROBLEM_TEXTS: Mapping[int, tuple[str, str, bool]] = {
 }
 
 
-def problems(*statuses: int) -> Answers:
-    """Return a route's error responses, each with an example."""
+def problems(*statuses: int, own: Mapping[int, ProblemText] = PROBLEM_TEXTS) -> Answers:
+    """Return a route's error responses, each with an example. `own`: texts of this route."""
     found: Answers = {}
     for status in statuses:
-        reason, message, retryable = PROBLEM_TEXTS[status]
+        reason, message, retryable = own.get(status) or PROBLEM_TEXTS[status]
         body = {
             "reason": reason,
             "message": message,
@@ -72,13 +75,14 @@ def answers(
     *statuses: int,
     success: int = 200,
     example: Mapping[str, Any] | None = None,
+    own: Mapping[int, ProblemText] = PROBLEM_TEXTS,
 ) -> Answers:
     """Return a route's success response and its error responses, each with an example.
 
-    Default of `example`: the model's own.
+    Default of `example`: the model's own. `own`: texts of this route's errors.
     """
     content = {"application/json": {"example": example or example_of(model)}}
-    return {success: {"content": content}, **problems(*statuses)}
+    return {success: {"content": content}, **problems(*statuses, own=own)}
 
 
 def body_of(model: type[BaseModel], example: Mapping[str, Any] | None = None) -> dict[str, Any]:
