@@ -67,6 +67,7 @@ class Entries:
                 submission.scoring,
                 submission.language,
                 dict(submission.files),
+                submission.state is not None,
             )
         said = (origin.completion, origin.extract, "" if failure is None else failure.message)
         return EVALUATION, head, judgement_values(shown), said, texts

@@ -362,7 +362,7 @@ class _Batch:
             row["completion"] = self._keep(completion)
             shown = completion
         else:
-            source, grader, limits, scoring, language, files = given
+            source, grader, limits, scoring, language, files, with_state = given
             shown = completion or source
             row["source_begin"] = shown.find(source)
             row["source_end"] = row["source_begin"] + len(source)
@@ -376,6 +376,7 @@ class _Batch:
                 "scoring": scoring,
                 "extract": extract,
                 "files": files,
+                "with_state": with_state,
             }
             row["conditions"] = self._keep(_dump(conditions))
         row["completion_characters"] = len(shown)
