@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import forget_settings, proctor
-from harness import running_service
+from harness import WAIT_SECONDS, running_service
 from sqlalchemy import create_engine, text
 
 from proctor_client import Client, wire
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.settings import Settings
 
+README = Path(__file__).resolve().parents[2] / "service" / "README.md"
 SCORINGS: tuple[wire.Scoring, ...] = ("all", "fraction")
 GRADERS: dict[str, dict[str, Any]] = {
     "asserts": {"kind": "asserts", "tests": ["assert double(2) == 4", "assert double(5) == 10"]},
@@ -63,6 +66,15 @@ def record(journal: str) -> int:
     return len(SCORINGS) * len(GRADERS) * len(COMPLETIONS)
 
 
+def wait_for(journal: str, count: int) -> None:
+    """Waits until the journal has so many evaluations; the service writes them soon."""
+    end = time.monotonic() + WAIT_SECONDS
+    while (
+        len(proctor("journal", "list", "--json", "--journal", journal).stdout.splitlines()) < count
+    ):
+        assert time.monotonic() < end, "the journal lacks evaluations"
+
+
 def test_a_job_gets_the_same_rewards_again_until_its_graders_change(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = f"sqlite:///{path}"
@@ -96,3 +108,33 @@ def test_a_job_gets_the_same_rewards_again_until_its_graders_change(tmp_path: Pa
         status, counts, said = replay()
     assert (status, counts["changed"], len(expected)) == (1, 3, 3), said
     assert set(re.findall(r"ev_[0-9a-f]{32}", said)) == expected
+
+
+def test_the_commands_of_the_documents_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = re.search(
+        r"<!-- journal -->\n```bash\n(.*?)^```$", README.read_text(), re.DOTALL | re.M
+    )
+    assert found is not None
+    begin, *lines = [line for line in found[1].splitlines() if line]
+    url = begin.removeprefix("PROCTOR_JOURNAL=").removesuffix(" proctor serve")
+    assert lines.pop(0) == f"export PROCTOR_JOURNAL={url}"
+    journal = f"sqlite:///{tmp_path / 'journal.db'}"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROCTOR_JOURNAL", journal)
+    with temporary_service(allow_degraded=True) as running:
+        monkeypatch.setenv("PROCTOR_TOKEN", running.token)
+        with Client(running.url, token=running.token) as client:
+            answer = client.reward(COMPLETIONS, grader=GRADERS["asserts"], job="run-17")
+        wait_for(journal, len(COMPLETIONS))
+        shown = {
+            "http://127.0.0.1:8080": running.url,
+            "ev_5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90": answer.results[0].evaluation_id,
+        }
+        for line in lines:
+            command, *arguments = [shown.get(word, word) for word in shlex.split(line)]
+            assert command == "proctor"
+            ran = proctor(*arguments)
+            assert ran.exit_code == 0, f"{line}: {ran.output}"
+    assert len((tmp_path / "run-17.jsonl").read_text().splitlines()) == len(COMPLETIONS)
