@@ -20,7 +20,7 @@ from proctor_service.journal.address import checked
 from proctor_service.journal.entry import Entries
 from proctor_service.journal.reading import Filter, Reader
 from proctor_service.journal.schema import metadata
-from proctor_service.journal.store import Store, connect
+from proctor_service.journal.store import TEXT_AGE_SECONDS, Store, connect
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Limits
@@ -232,7 +232,9 @@ def test_without_texts_no_text_is_written(under: Under) -> None:
     assert all(b"SECRET" not in file.read_bytes() for file in under.path.parent.iterdir())
 
 
-def test_old_records_go_with_all_that_was_theirs_alone(under: Under) -> None:
+def test_old_records_go_with_all_that_was_theirs_alone(
+    under: Under, monkeypatch: pytest.MonkeyPatch
+) -> None:
     under.write(*((item(n, tags=("old",)), PASSED) for n in range(10)))
     between = time.time()
     under.write((item(10), PASSED))
@@ -246,10 +248,35 @@ def test_old_records_go_with_all_that_was_theirs_alone(under: Under) -> None:
     assert found is not None
     assert found["source"].endswith("# 10")
     assert under.store.prune(time.time() + 1) == 2
+    later = time.time() + 2 * TEXT_AGE_SECONDS  # the texts of this hour wait
+    monkeypatch.setattr(time, "time", lambda: later)
     under.store.prune_texts()
     with connect(under.url).connect() as connection:
         for table in ("evaluations", "texts", "labels"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
+
+
+def test_texts_that_another_process_knows_as_stored_stay(under: Under) -> None:
+    """A command prunes everything while the service runs, which then judges the same again."""
+    under.write((item(1), PASSED))
+    other = Store(under.url, "1.2.3")
+    assert other.prune(time.time() + 1) == 1
+    other.prune_texts()
+    other.close()
+    under.write((item(1, evaluation_id="ev_2"), PASSED))
+    found = under.reader.evaluation("t", "ev_2")
+    assert found is not None
+    assert found["source"].endswith("# 1")
+    assert found["grader"]["tests"] == GRADER.tests
+
+
+def test_submissions_with_the_files_of_a_sandbox_say_so(under: Under) -> None:
+    for number, state in ((1, None), (2, b"archive")):
+        submission = Submission("x = 1", GRADER, LIMITS, state=state)
+        under.write((item(number, submission=submission), PASSED))
+        found = under.reader.evaluation("t", f"ev_{number}")
+        assert found is not None
+        assert found["conditions"]["with_state"] is (state is not None)
 
 
 def test_the_oldest_part_goes_when_there_is_too_much(under: Under) -> None:

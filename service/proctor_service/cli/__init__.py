@@ -12,6 +12,8 @@ from proctor_service.cli.console import service_version
 from proctor_service.cli.demo import demo
 from proctor_service.cli.doctor import doctor
 from proctor_service.cli.evaluation import evaluation
+from proctor_service.cli.journal import journal
+from proctor_service.cli.replay import replay
 from proctor_service.cli.sandboxes import sandboxes
 from proctor_service.cli.serve import serve
 
@@ -35,6 +37,8 @@ def build() -> typer.Typer:
     app.add_typer(benches(), name="bench")
     app.command()(demo)
     app.add_typer(sandboxes(), name="sandboxes")
+    app.add_typer(journal(), name="journal")
+    app.command()(replay)
     return app
 
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Select,
     and_,
+    case,
     func,
     literal_column,
     select,
@@ -97,27 +99,42 @@ class Reader:
         """Return one evaluation with all that was recorded, or None."""
         query = select(evaluations).where(evaluations.c.id == clean(id_), *_of(tenant))
         with self._engine.connect() as connection:
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                return None
-            found = _listed(dict(row._mapping))
-            digests = {name: found.pop(name) for name in _TEXTS}
-            begin, end = found.pop("source_begin"), found.pop("source_end")
-            stored = _texts(connection, [each for each in digests.values() if each is not None])
-        said = {name: stored.get(digest) for name, digest in digests.items()}
-        completion = said["completion"]
-        source = said["source"]
-        if source is None and completion is not None and begin is not None and begin >= 0:
-            source = completion[begin:end]
-        return {
-            **found,
-            "completion_text": completion,
-            "source": source,
-            "source_begin": begin if begin is not None and begin >= 0 else None,
-            "grader": _loaded(said["grader"]),
-            "conditions": _loaded(said["conditions"]),
-            "output": _loaded(said["output"]),
-        }
+            rows = _with_texts(connection, connection.execute(query).all())
+        return rows[0] if rows else None
+
+    def whole_evaluations(
+        self, tenant: str | None, wanted: Filter, most: int = 50, before: int | None = None
+    ) -> Page:
+        """Return a page as `evaluations`, each with all that was recorded."""
+        most = min(most, MOST_LISTED)
+        numbers = self._numbers(tenant, wanted, before).limit(most + 1).subquery()
+        query = (
+            select(evaluations)
+            .where(evaluations.c.number.in_(select(numbers.c.number)))
+            .order_by(evaluations.c.number.desc())
+        )
+        with self._engine.connect() as connection:
+            found = connection.execute(query).all()
+            rows = _with_texts(connection, found[:most])
+        return Page(rows, rows[-1]["number"] if len(found) > most else None)
+
+    def with_values(self, tenant: str | None, wanted: Filter) -> list[Row]:
+        """Return evaluations that fit, whole, of which for each column one has a value.
+
+        There are few, the newest first; a column without a value in any evaluation has none here.
+        """
+        fitting = self._numbers(tenant, wanted, None).order_by(None).subquery()
+        number = evaluations.c.number
+        newest = [
+            func.max(case((_has_value(column), number))).label(column.name)
+            for column in evaluations.c
+            if column.nullable or column.name in _LISTS
+        ]
+        query = select(*newest).where(number.in_(select(fitting.c.number)))
+        with self._engine.connect() as connection:
+            numbers = {each for each in connection.execute(query).one() if each is not None}
+            whole = select(evaluations).where(number.in_(numbers)).order_by(number.desc())
+            return _with_texts(connection, connection.execute(whole).all())
 
     def rollout(self, tenant: str | None, id_: str) -> Row | None:
         """Return one rollout with its conversation and its evaluations, or None."""
@@ -244,6 +261,7 @@ class Reader:
         return evaluations.c.number.in_(found.columns(literal_column("number")).scalar_subquery())
 
 
+_LISTS = ("tags", "signals")
 _TEXTS = ("completion", "source", "grader", "conditions", "output")
 
 
@@ -253,8 +271,37 @@ def _of(
     return [] if tenant is None else [column == clean(tenant)]
 
 
+def _has_value(column: Column[Any]) -> ColumnElement[bool]:
+    return column != "[]" if column.name in _LISTS else column.is_not(None)
+
+
 def _listed(row: Mapping[str, Any]) -> Row:
     return {**row, "tags": json.loads(row["tags"]), "signals": json.loads(row["signals"])}
+
+
+def _with_texts(connection: Connection, rows: Sequence[Any]) -> list[Row]:
+    """Return the rows of evaluations with their texts in place of the digests."""
+    digests = {row._mapping[name] for row in rows for name in _TEXTS} - {None}
+    stored = _texts(connection, list(digests))
+    return [_whole(dict(row._mapping), stored) for row in rows]
+
+
+def _whole(row: Row, stored: Mapping[bytes | None, str]) -> Row:
+    said = {name: stored.get(row.pop(name)) for name in _TEXTS}
+    begin, end = row.pop("source_begin"), row.pop("source_end")
+    is_part = begin is not None and begin >= 0
+    completion, source = said["completion"], said["source"]
+    if source is None and completion is not None and is_part:
+        source = completion[begin:end]
+    return {
+        **_listed(row),
+        "completion_text": completion,
+        "source": source,
+        "source_begin": begin if is_part else None,
+        "grader": _loaded(said["grader"]),
+        "conditions": _loaded(said["conditions"]),
+        "output": _loaded(said["output"]),
+    }
 
 
 def _texts(connection: Connection, digests: Sequence[bytes]) -> dict[bytes | None, str]:

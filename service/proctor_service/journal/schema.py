@@ -77,9 +77,9 @@ evaluations = Table(
 )
 """`at`: seconds since the epoch when the evaluation ended. `seconds`: from the admission to the queue
 to the end. `tags`, `signals`: JSON lists. `conditions`: JSON of language, limits, scoring, extraction
-and files, and of whether a sandbox's state was judged, which is not recorded. `output`: JSON of
-message, streams and failures. The judged source is the part of the completion from `source_begin`
-to `source_end`, or the text `source` if it is no part of it."""
+and files; `with_state` is true if also the files of a sandbox were judged, which are not recorded.
+`output`: JSON of message, streams and failures. The judged source is the part of the
+completion from `source_begin` to `source_end`, or the text `source` if it is no part of it."""
 
 rollouts = Table(
     "rollouts",

@@ -40,6 +40,8 @@ MIGRATIONS = "proctor_service:journal/migrations"
 LOCKED_SECONDS = 5.0
 TEXT_AGE_SECONDS = 3600.0
 PRUNED_AT_ONCE = 500
+WRITTEN_WITHIN_SECONDS = 60.0
+"""A writer knows texts as stored until its transaction ends, which takes less."""
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
@@ -232,15 +234,16 @@ class Store:
         return 0 if before is None else self.prune(before)
 
     def prune_texts(self) -> None:
-        """Remove the texts whose last record is gone."""
+        """Remove the texts whose last record is gone.
+
+        Texts that are used now stay: a writer in another process may know them as stored.
+        """
         with self._engine.begin() as connection:
             first = connection.execute(select(func.min(evaluations.c.at))).scalar()
             other = connection.execute(select(func.min(rollouts.c.at))).scalar()
             times = [each for each in (first, other) if each is not None]
-            if times:
-                connection.execute(delete(texts).where(texts.c.used_at < min(times)))
-            else:
-                connection.execute(delete(texts))
+            unused = min([time.time() - WRITTEN_WITHIN_SECONDS, *times])
+            connection.execute(delete(texts).where(texts.c.used_at < unused))
         self._known.forget()
 
     def _forget_words(self, connection: Connection, old: Iterable[Any]) -> None:

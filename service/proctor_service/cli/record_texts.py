@@ -1,0 +1,176 @@
+"""Records of the journal as readable text.
+
+Models and their programs wrote what is shown here. Each line of theirs is indented, so that none
+looks like a heading, and no character reaches the terminal that it would act on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+Row = Mapping[str, Any]
+_INDENT = "    "
+_SECONDS = ("cpu_seconds", "wall_seconds", "queue_seconds", "seconds")
+
+
+def visible(text: str) -> str:
+    """Return the text in lines, with escapes (`\\x1b`) for all else that a terminal does not print.
+
+    A tab becomes spaces.
+    """
+    lines = text.expandtabs(4).split("\n")
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in lines)
+
+
+def evaluation_text(row: Row) -> str:
+    """Return an evaluation (`Reader.evaluation`) as text."""
+    output, conditions = row["output"] or {}, row["conditions"] or {}
+    parts = [*_heads(row, _evaluation_facts(row, conditions))]
+    if not row["with_texts"]:
+        parts.append("\nIts texts were not recorded (PROCTOR_JOURNAL_TEXTS).")
+    completion, source = row["completion_text"], row["source"]
+    parts += _block("completion", completion)
+    if source is not None and source != completion:
+        parts += _block("code that was judged", source)
+    for path, content in (conditions.get("files") or {}).items():
+        parts += _block(f"file {_line(path)}", content)
+    parts += _grader(row["grader"])
+    parts += _block("message", output.get("error_message") or output.get("message"))
+    for failure in output.get("failures") or ():
+        index, test, message = failure
+        parts += _block(f"failed test {index}", f"{test}\n{message}")
+    cut = " (cut)" if output.get("truncated") else ""
+    parts += _block(f"stdout{cut}", output.get("stdout"))
+    parts += _block(f"stderr{cut}", output.get("stderr"))
+    return "\n".join(parts)
+
+
+def rollout_text(row: Row) -> str:
+    """Return a rollout (`Reader.rollout`) as text."""
+    metrics = ", ".join(f"{name} {value:g}" for name, value in row["metrics"].items())
+    facts = {"metrics": metrics, "sandbox": row["sandbox_id"]}
+    parts = [*_heads(row, facts)]
+    conversation = row["conversation"]
+    if conversation is None:
+        parts.append("\nIts texts were not recorded (PROCTOR_JOURNAL_TEXTS).")
+        conversation = {}
+    parts += _block("message", conversation.get("message"))
+    for each in conversation.get("messages_and_choices") or ():
+        parts += _said(each)
+    evaluations = row["evaluations"]
+    if evaluations:
+        parts.append("\nevaluations")
+    for each in evaluations:
+        parts.append(f"{_INDENT}{_line(each['id'])}  {_verdict(each)}")
+    return "\n".join(parts)
+
+
+def _evaluation_facts(row: Row, conditions: Row) -> dict[str, Any]:
+    limits: Row = conditions.get("limits") or {}
+    usage = [f"{name} {row[name]:.3g}" for name in _SECONDS]
+    usage.append(f"peak_memory_mb {row['peak_memory_mb']:.4g}")
+    return {
+        "tests": f"{row['passed']} of {row['total']} passed" if row["total"] else None,
+        "signals": ", ".join(row["signals"]),
+        "exit code": row["exit_code"],
+        "level": row["level"],
+        "integrity": row["integrity"],
+        "cache": row["cache"],
+        "grader": row["grader_kind"],
+        "language": conditions.get("language"),
+        "scoring": conditions.get("scoring"),
+        "extract": conditions.get("extract"),
+        "limits": ", ".join(f"{name} {value}" for name, value in limits.items()),
+        "usage": ", ".join(usage),
+        "id in request": row["submission_id"],
+        "rollout": row["rollout_id"],
+        "sandbox": row["sandbox_id"],
+        "graded sandbox": row["graded_sandbox_id"],
+        "files of a sandbox": "judged too, not recorded" if conditions.get("with_state") else None,
+        "trace": row["trace_id"],
+    }
+
+
+def _heads(row: Row, more: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each fact that has a value."""
+    ended = datetime.fromtimestamp(row["at"], UTC)
+    facts = {
+        "id": row["id"],
+        "result": _verdict(row),
+        "ended": ended.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "tenant": row["tenant"],
+        "job": row["job"],
+        "step": row["step"],
+        "task": row["task"],
+        "tags": ", ".join(row["tags"]),
+        **more,
+        "version": row["version"],
+    }
+    shown = {name: value for name, value in facts.items() if value not in (None, "")}
+    width = max(map(len, shown))
+    for name, value in shown.items():
+        yield f"{name:{width}}  {_line(str(value))}"
+
+
+def _verdict(row: Row) -> str:
+    if row["verdict"] is None:
+        return f"no reward, error {_line(str(row['error']))}"
+    return f"{_line(row['verdict'])}, reward {row['reward']:g}"
+
+
+def _grader(grader: Row | None) -> Iterator[str]:
+    if grader is None:
+        return
+    fields = dict(grader)
+    fields.pop("kind", None)
+    for name in ("setup",):
+        yield from _block(name, fields.pop(name, None))
+    for name in ("tests", "cases"):
+        for index, each in enumerate(fields.pop(name, None) or ()):
+            said = each if isinstance(each, str) else json.dumps(each)
+            yield from _block(f"test {index}", said)
+    if isinstance(files := fields.pop("files", None), Mapping):
+        for path, content in files.items():
+            yield from _block(f"test file {_line(path)}", content)
+    asked = {name: value for name, value in fields.items() if value not in (None, False)}
+    if asked:
+        yield from _block("grader", json.dumps(asked))
+
+
+def _said(each: Row) -> Iterator[str]:
+    """Yield a message of a conversation, or a choice of the policy."""
+    message = each.get("message") if isinstance(each.get("message"), Mapping) else each
+    assert isinstance(message, Mapping)
+    content = message.get("content")
+    if content is not None and not isinstance(content, str):
+        content = json.dumps(content)
+    role = _line(str(message.get("role", "message")))
+    yield from _block(role, content) if content else [f"\n{role}"]
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        said = f"{function.get('name')}({function.get('arguments')})"
+        yield f"{_INDENT}calls {_indented(said)}"
+
+
+def _block(title: str, text: str | None) -> Iterable[str]:
+    if not text:
+        return ()
+    return (f"\n{title}", f"{_INDENT}{_indented(text)}")
+
+
+def _indented(text: str) -> str:
+    return visible(text).replace("\n", f"\n{_INDENT}")
+
+
+def _line(text: str) -> str:
+    return text if text.isprintable() else _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )

@@ -1,0 +1,251 @@
+"""`proctor replay`: judge a job of the journal again, and list what changed.
+
+This is how an upgrade or a changed grader is accepted. An answer of the service without a reward says
+nothing about the submission, so such an answer is counted apart, and never as a change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from proctor_client import Client, InvalidRequestError, wire
+from proctor_service.cli.console import (
+    TROUBLE,
+    UNSOUND,
+    Trouble,
+    aside,
+    friendly,
+    plain,
+    print_list,
+    screen,
+)
+from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, DEADLINE_SECONDS, message_of
+from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows
+from proctor_service.cli.target import existing
+
+JOB = "replay"
+"""Job of the new evaluations: in a journal of the service, they stay apart from those recorded."""
+PAGE = 100
+REFUSED = "invalid_request"
+_COLUMNS = ("id", "task", "reward", "verdict", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Evaluation of the journal that can be judged again: its result, and the submission."""
+
+    id: str
+    task: str
+    reward: float
+    verdict: str
+    submission: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Recorded evaluation with another reward or verdict, and the new result."""
+
+    recorded: Recorded
+    result: wire.Result
+
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of the table."""
+        was, now = self.recorded, self.result
+        return (
+            plain(was.id, 60),
+            plain(was.task, 40),
+            _both(f"{was.reward:g}", f"{now.reward:g}"),
+            _both(was.verdict, plain(str(now.verdict), 20)),
+            plain(message_of(now), 100),
+        )
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of a replay. `left_out`, `unjudged`: by reason. `most`: number of changes to keep."""
+
+    most: int
+    same: int = 0
+    changed: int = 0
+    rewards: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    unjudged: Counter[str] = field(default_factory=Counter)
+    refusal: str = ""
+    changes: list[Change] = field(default_factory=list)
+
+    def add(self, recorded: Recorded, result: wire.Result | InvalidRequestError) -> None:
+        """Count the answer for an evaluation."""
+        if isinstance(result, InvalidRequestError):
+            self.unjudged[REFUSED] += 1
+            self.refusal = self.refusal or result.message
+        elif result.error is not None or result.reward is None:
+            self.unjudged[result.error.reason if result.error else "none"] += 1
+        elif (result.reward, result.verdict) == (recorded.reward, recorded.verdict):
+            self.same += 1
+        else:
+            self.changed += 1
+            if result.reward != recorded.reward:
+                self.rewards[_both(f"{recorded.reward:g}", f"{result.reward:g}")] += 1
+            if len(self.changes) < self.most:
+                self.changes.append(Change(recorded, result))
+
+
+def replay(
+    job: Annotated[str, typer.Option(help="The job whose evaluations are judged again.")],
+    url: Annotated[
+        str | None, typer.Option(help="The service; default: PROCTOR_URL, or the local one.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only so many evaluations, the newest.")
+    ] = None,
+    show: Annotated[int, typer.Option(min=0, help="List this many changes at most.")] = 50,
+    tenant: Tenant = None,
+    journal: Journal = None,
+) -> None:
+    """Judge all recorded evaluations of a job again, and list the rewards that changed.
+
+    Status 0: nothing changed. 1: a reward or verdict changed. 2: the service gave no reward for some
+    evaluations, or the replay could not finish.
+    """
+    with friendly(), reading(journal) as reader:
+        from proctor_service.journal.reading import Filter
+
+        whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)
+        tally = Tally(show)
+        with existing(url) as client:
+            for batch in _batches(whole, tally):
+                for recorded, result in _judged(client, batch):
+                    tally.add(recorded, result)
+        _end(screen(), job, tally)
+
+
+def not_replayable(row: Row) -> str | None:
+    """Return the reason why an evaluation (`Reader.evaluation`) cannot be judged again, or None."""
+    if row["verdict"] is None or row["reward"] is None:
+        return "recorded without a reward"
+    if row["graded_sandbox_id"] is not None:
+        return "state of a sandbox"
+    if row["verdict"] == "no_code":
+        return "no code"
+    conditions = row["conditions"]
+    if not row["with_texts"] or None in (row["source"], row["grader"], conditions):
+        return "no texts"
+    return "state of a sandbox" if conditions.get("with_state") else None
+
+
+def submission_of(row: Row) -> dict[str, Any]:
+    """Return the submission, in the form of the wire, that was judged in an evaluation."""
+    conditions = row["conditions"]
+    return {
+        "id": row["id"],
+        "completion": row["source"],
+        "grader": row["grader"],
+        "limits": conditions["limits"],
+        "scoring": conditions["scoring"],
+        "language": conditions["language"],
+        "files": conditions["files"],
+    }
+
+
+def _batches(whole: Iterator[Row], tally: Tally) -> Iterator[list[Recorded]]:
+    """Yield the evaluations that can be judged again, in batches; count the others."""
+    batch: list[Recorded] = []
+    room = BATCH_CHARACTERS
+    for row in whole:
+        reason = not_replayable(row)
+        if reason is not None:
+            tally.left_out[reason] += 1
+            continue
+        submission = submission_of(row)
+        size = len(json.dumps(submission))
+        if batch and (len(batch) == BATCH or size > room):
+            yield batch
+            batch, room = [], BATCH_CHARACTERS
+        batch.append(
+            Recorded(row["id"], row["task"] or "-", row["reward"], row["verdict"], submission)
+        )
+        room -= size
+    if batch:
+        yield batch
+
+
+def _judged(
+    client: Client, batch: Sequence[Recorded]
+) -> Iterator[tuple[Recorded, wire.Result | InvalidRequestError]]:
+    """Yield each evaluation with its new result, or the refusal of its submission.
+
+    A service refuses a whole request for one submission, for example with limits above its own, so a
+    refused batch is sent again in halves. Raises ProctorError.
+    """
+    answered = False
+    try:
+        with client.reward_stream(
+            [each.submission for each in batch],
+            extract="none",
+            job=JOB,
+            deadline_seconds=DEADLINE_SECONDS,
+            cache=False,
+        ) as results:
+            for result in results:
+                answered = True
+                yield batch[result.index], result
+    except InvalidRequestError as error:
+        if answered:
+            raise
+        if len(batch) == 1:
+            yield batch[0], error
+            return
+        half = len(batch) // 2
+        yield from _judged(client, batch[:half])
+        yield from _judged(client, batch[half:])
+
+
+def _end(out: Console, job: str, tally: Tally) -> None:
+    judged, unjudged = tally.same + tally.changed, sum(tally.unjudged.values())
+    if not judged + unjudged:
+        left_out = f": {_named(tally.left_out)}" if tally.left_out else ""
+        what = (
+            "none of its evaluations can be judged again" if left_out else "it has no evaluations"
+        )
+        raise Trouble(f"the job {plain(job, 60)}: {what}{left_out}")
+    columns = [Column(name, overflow="fold", no_wrap=name == "id") for name in _COLUMNS]
+    shown = [each.row() for each in tally.changes]
+    print_list(out, "Changed", columns, shown, len(shown))
+    if 0 < len(shown) < tally.changed:
+        out.print(f"and {tally.changed - len(shown)} more")
+    table = Table.grid(padding=(0, 2))
+    table.add_row("judged again", str(judged))
+    table.add_row("unchanged", str(tally.same))
+    table.add_row("changed", str(tally.changed))
+    if tally.rewards:
+        table.add_row("rewards changed", Text(_named(tally.rewards)))
+    if unjudged:
+        table.add_row("no reward now", Text(_named(tally.unjudged)))
+    if tally.left_out:
+        table.add_row("not judged again", Text(_named(tally.left_out)))
+    out.print(table)
+    if tally.refusal:
+        aside().print(f"refused: {plain(tally.refusal)}", markup=False, soft_wrap=True)
+    if tally.changed:
+        raise typer.Exit(UNSOUND)
+    if unjudged:
+        raise typer.Exit(TROUBLE)
+
+
+def _named(counts: Counter[str]) -> str:
+    """Return counts with their names: `13 (no texts 12, no code 1)`."""
+    said = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
+    return f"{sum(counts.values())} ({said})"
+
+
+def _both(was: str, now: str) -> str:
+    return f"{was} → {now}"
