@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from fuzzing import Tally
+from fuzzing import ReplayCounts
 
-TALLY = pytest.StashKey[Tally]()
+TALLY = pytest.StashKey[ReplayCounts]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[TALLY] = Tally()
+    config.stash[TALLY] = ReplayCounts()
     # A failing case is worth reading, however long it is.
     config.addinivalue_line("filterwarnings", "ignore:Generating overly large repr")
 
 
 @pytest.fixture(scope="session")
-def tally(pytestconfig: pytest.Config) -> Tally:
+def tally(pytestconfig: pytest.Config) -> ReplayCounts:
     """Where every case is counted."""
     return pytestconfig.stash[TALLY]
 
 
 @pytest.fixture(autouse=True)
-def no_case_takes_for_ever(tally: Tally) -> Iterator[None]:
+def no_case_takes_for_ever(tally: ReplayCounts) -> Iterator[None]:
     """A case that takes longer than this would hold up a service."""
     yield
     tally.check()

@@ -15,7 +15,7 @@ import pytest
 import requests
 import schemathesis
 from fastapi.openapi.utils import get_openapi
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from harness import NoBackend, Service, passes, running_service
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +78,7 @@ def target() -> Iterator[Target]:
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_answers_are_as_the_page_says(target: Target, tally: Tally, name: str) -> None:
+def test_answers_are_as_the_page_says(target: Target, tally: ReplayCounts, name: str) -> None:
     method, path = name.split(" ")
     operation = target.schema[path][method.upper()]
     allowed = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)

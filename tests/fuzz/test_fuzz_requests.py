@@ -25,7 +25,7 @@ from fuzz_requests import (
     streams,
 )
 from fuzz_routes import routes
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from harness import Service, passes, running_service
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,7 +121,7 @@ def _held_against(bench: Bench, route: Route, asked: Asked, answered: Answered) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_odd_request_gets_an_answer_of_the_contract(
-    bench: Bench, tally: Tally, name: str
+    bench: Bench, tally: ReplayCounts, name: str
 ) -> None:
     route = bench.routes[name]
 
@@ -136,7 +136,7 @@ def test_an_odd_request_gets_an_answer_of_the_contract(
     _closing(bench, send)
 
 
-def test_bytes_that_are_hardly_http_get_a_400_or_nothing(bench: Bench, tally: Tally) -> None:
+def test_bytes_that_are_hardly_http_get_a_400_or_nothing(bench: Bench, tally: ReplayCounts) -> None:
     @cases(1200)
     @given(streams())
     def throw(data: bytes) -> None:
@@ -148,7 +148,7 @@ def test_bytes_that_are_hardly_http_get_a_400_or_nothing(bench: Bench, tally: Ta
     _closing(bench, throw)
 
 
-def test_nothing_but_the_token_opens_a_route(tally: Tally) -> None:
+def test_nothing_but_the_token_opens_a_route(tally: ReplayCounts) -> None:
     settings = Settings(tokens=SecretStr(json.dumps({"a": TOKEN})))
     with running_service(settings, judge=passes, backend=FakeBackend()) as service:
         sender = Sender(service)

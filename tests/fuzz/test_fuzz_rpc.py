@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from fuzz_json import bodies, mutated
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ class Script:
 
 @cases(1200)
 @given(lines)
-def test_tests_survive_whatever_a_submission_says(tally: Tally, said: list[bytes]) -> None:
+def test_tests_survive_whatever_a_submission_says(tally: ReplayCounts, said: list[bytes]) -> None:
     """They get a value, an exception that came over, or hear that the other side makes no sense."""
     side = TestEndpoint(Script([*said]), Environment())
     with tally.case(said):

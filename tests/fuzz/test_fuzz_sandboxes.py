@@ -14,7 +14,7 @@ import pytest
 from fuzz_json import mutated, write
 from fuzz_requests import Asked, Route, Sender, check, complaints, strict
 from fuzz_routes import routes
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from harness import Service, running_service
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +58,7 @@ def _faults(body: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", ROUTES)
 def test_an_odd_request_comes_to_a_verdict_or_a_refusal(
-    service: Service, client: httpx.Client, tally: Tally, name: str
+    service: Service, client: httpx.Client, tally: ReplayCounts, name: str
 ) -> None:
     route: Route = ROUTES[name]
     sender = Sender(service)

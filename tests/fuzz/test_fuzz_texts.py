@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from fuzz_json import bodies, mutated, odd_json
 from fuzz_routes import LABELS
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ def pickles(draw: Any) -> bytes:
 
 @cases(1000)
 @given(pickles(), st.booleans())
-def test_packed_tests_are_a_list_or_refused(tally: Tally, data: bytes, whole: bool) -> None:
+def test_packed_tests_are_a_list_or_refused(tally: ReplayCounts, data: bytes, whole: bool) -> None:
     packed = zlib.compress(data) if whole else data
     with tally.case(data), contextlib.suppress(InvalidRequest):
         assert isinstance(unpacked(base64.b64encode(packed).decode()), list)
@@ -63,7 +63,7 @@ def test_packed_tests_are_a_list_or_refused(tally: Tally, data: bytes, whole: bo
 
 @cases(800)
 @given(mutated(LABELS) | odd_json)
-def test_a_label_is_a_grader_or_refused(tally: Tally, label: Any) -> None:
+def test_a_label_is_a_grader_or_refused(tally: ReplayCounts, label: Any) -> None:
     with tally.case(label), contextlib.suppress(InvalidRequest):
         assert grader_of(label).kind
 
@@ -75,7 +75,7 @@ def test_a_label_is_a_grader_or_refused(tally: Tally, label: Any) -> None:
     st.sampled_from(("python", "cpp", "bash", "javascript")),
 )
 def test_a_completion_has_code_or_none(
-    tally: Tally, text: str, how: Literal["auto", "xml", "fence", "none"], language: str
+    tally: ReplayCounts, text: str, how: Literal["auto", "xml", "fence", "none"], language: str
 ) -> None:
     with tally.case(text):
         found = extract(text, how, language)
@@ -84,7 +84,7 @@ def test_a_completion_has_code_or_none(
 
 @cases(800)
 @given(bodies(mutated(LONG)))
-def test_a_long_body_in_slices_is_what_json_says(tally: Tally, body: bytes) -> None:
+def test_a_long_body_in_slices_is_what_json_says(tally: ReplayCounts, body: bytes) -> None:
     with tally.case(body), contextlib.suppress(UnicodeDecodeError):
         text = body.decode()
         assert _sliced(text) == _at_once(text)

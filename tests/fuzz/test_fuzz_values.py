@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fuzz_json import bodies, mutated, odd_json
-from fuzzing import Tally, cases
+from fuzzing import ReplayCounts, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +79,7 @@ def form(value: Any) -> str:
 
 @cases(2000)
 @given(anything)
-def test_any_value_comes_back_as_it_went(tally: Tally, value: Any) -> None:
+def test_any_value_comes_back_as_it_went(tally: ReplayCounts, value: Any) -> None:
     with tally.case(value):
         line = values.dumps(values.encode(value))
         assert form(values.decode(values.loads(line))) == form(value)
@@ -119,7 +119,7 @@ encodings = bodies(mutated(HONEST) | odd_json)
 @cases(3500)
 @given(encodings, st.booleans())
 def test_whatever_is_decoded_is_a_value_or_malformed(
-    tally: Tally, line: bytes, resolved: bool
+    tally: ReplayCounts, line: bytes, resolved: bool
 ) -> None:
     resolve = (lambda reference, content: content()) if resolved else None
     with tally.case(line), contextlib.suppress(Malformed):
@@ -128,7 +128,7 @@ def test_whatever_is_decoded_is_a_value_or_malformed(
 
 @cases(1000)
 @given(encodings)
-def test_what_was_decoded_can_be_encoded_again(tally: Tally, line: bytes) -> None:
+def test_what_was_decoded_can_be_encoded_again(tally: ReplayCounts, line: bytes) -> None:
     with tally.case(line), contextlib.suppress(Malformed, values.ValueTooDeep):
         value = values.decode(values.loads(line))
         again = values.decode(values.encode(value))
@@ -156,7 +156,7 @@ OPERATORS: dict[str, Any] = {
     st.booleans(),
 )
 def test_a_comparison_says_yes_no_or_why_not(
-    tally: Tally, line: bytes, expected: Any, symbol: str | None, flag: bool
+    tally: ReplayCounts, line: bytes, expected: Any, symbol: str | None, flag: bool
 ) -> None:
     wire = values.encode(expected)
     size = len(values.dumps(wire))
@@ -182,7 +182,7 @@ FRAMES = [
     st.integers(0, 3),
 )
 def test_what_an_interpreter_says_is_understood_or_a_forgery(
-    tally: Tally, lines: list[bytes], calls: int
+    tally: ReplayCounts, lines: list[bytes], calls: int
 ) -> None:
     with tally.case(lines):
         said = understand(lines, calls)
@@ -190,7 +190,7 @@ def test_what_an_interpreter_says_is_understood_or_a_forgery(
         assert not (said.done and len(said.answers) != calls)
 
 
-def test_the_deepest_and_the_longest_are_refused(tally: Tally) -> None:
+def test_the_deepest_and_the_longest_are_refused(tally: ReplayCounts) -> None:
     for line in (
         b'["l",' * 500_000, b"[" * 5_000_000, b'{"a":' * 1_000_000, b"9" * 5_000_000,
         b'["i","' + b"f" * 5_000_000 + b'"]', b'"' + b"\\u0000" * 1_000_000 + b'"',
@@ -203,7 +203,7 @@ def test_the_deepest_and_the_longest_are_refused(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("symbol", ["==", "<"])
-def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: Tally, symbol: str) -> None:
+def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: ReplayCounts, symbol: str) -> None:
     twice: Any = ["t", 1]
     for _ in range(60):
         twice = ["l", twice, ["r", 1]]

@@ -29,7 +29,7 @@ def cases(count: int) -> settings:
     )
 
 
-class Tally:
+class ReplayCounts:
     """Counts cases, and remembers the one that took longest."""
 
     def __init__(self) -> None:

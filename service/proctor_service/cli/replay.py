@@ -70,7 +70,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayCounts:
     """Counts of a replay. `left_out`, `unjudged`: by reason. `most`: number of changes to keep."""
 
     most: int
@@ -120,12 +120,12 @@ def replay(
         from proctor_service.journal.reading import Filter
 
         whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)
-        tally = Tally(show)
+        counts = ReplayCounts(show)
         with existing(url) as client:
-            for batch in _batches(whole, tally):
+            for batch in _batches(whole, counts):
                 for recorded, result in _judged(client, batch):
-                    tally.add(recorded, result)
-        _end(screen(), job, tally)
+                    counts.add(recorded, result)
+        _end(screen(), job, counts)
 
 
 def not_replayable(row: Row) -> str | None:
@@ -156,14 +156,14 @@ def submission_of(row: Row) -> dict[str, Any]:
     }
 
 
-def _batches(whole: Iterator[Row], tally: Tally) -> Iterator[list[Recorded]]:
+def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Recorded]]:
     """Yield the evaluations that can be judged again, in batches; count the others."""
     batch: list[Recorded] = []
     room = BATCH_CHARACTERS
     for row in whole:
         reason = not_replayable(row)
         if reason is not None:
-            tally.left_out[reason] += 1
+            counts.left_out[reason] += 1
             continue
         submission = submission_of(row)
         size = len(json.dumps(submission))
@@ -209,33 +209,33 @@ def _judged(
         yield from _judged(client, batch[half:])
 
 
-def _end(out: Console, job: str, tally: Tally) -> None:
-    judged, unjudged = tally.same + tally.changed, sum(tally.unjudged.values())
+def _end(out: Console, job: str, counts: ReplayCounts) -> None:
+    judged, unjudged = counts.same + counts.changed, sum(counts.unjudged.values())
     if not judged + unjudged:
-        left_out = f": {_named(tally.left_out)}" if tally.left_out else ""
+        left_out = f": {_named(counts.left_out)}" if counts.left_out else ""
         what = (
             "none of its evaluations can be judged again" if left_out else "it has no evaluations"
         )
         raise Trouble(f"the job {plain(job, 60)}: {what}{left_out}")
     columns = [Column(name, overflow="fold", no_wrap=name == "id") for name in _COLUMNS]
-    shown = [each.row() for each in tally.changes]
+    shown = [each.row() for each in counts.changes]
     print_list(out, "Changed", columns, shown, len(shown))
-    if 0 < len(shown) < tally.changed:
-        out.print(f"and {tally.changed - len(shown)} more")
+    if 0 < len(shown) < counts.changed:
+        out.print(f"and {counts.changed - len(shown)} more")
     table = Table.grid(padding=(0, 2))
     table.add_row("judged again", str(judged))
-    table.add_row("unchanged", str(tally.same))
-    table.add_row("changed", str(tally.changed))
-    if tally.rewards:
-        table.add_row("rewards changed", Text(_named(tally.rewards)))
+    table.add_row("unchanged", str(counts.same))
+    table.add_row("changed", str(counts.changed))
+    if counts.rewards:
+        table.add_row("rewards changed", Text(_named(counts.rewards)))
     if unjudged:
-        table.add_row("no reward now", Text(_named(tally.unjudged)))
-    if tally.left_out:
-        table.add_row("not judged again", Text(_named(tally.left_out)))
+        table.add_row("no reward now", Text(_named(counts.unjudged)))
+    if counts.left_out:
+        table.add_row("not judged again", Text(_named(counts.left_out)))
     out.print(table)
-    if tally.refusal:
-        aside().print(f"refused: {plain(tally.refusal)}", markup=False, soft_wrap=True)
-    if tally.changed:
+    if counts.refusal:
+        aside().print(f"refused: {plain(counts.refusal)}", markup=False, soft_wrap=True)
+    if counts.changed:
         raise typer.Exit(UNSOUND)
     if unjudged:
         raise typer.Exit(TROUBLE)
