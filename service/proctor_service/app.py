@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -36,9 +35,6 @@ from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
-from proctor_service.journal.address import checked
-from proctor_service.journal.reading import Reader
-from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.instrumented import (
     MeasuredApp,
     measured_connect,
@@ -59,6 +55,7 @@ from proctor_service.scheduling.program_runner import Runner
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.serving.lifecycle import AppState
+from proctor_service.serving.optional import make_journal, make_store, make_tracing, version
 from proctor_service.serving.server import Server as Server
 from proctor_service.serving.server import make_server as make_server
 from proctor_service.sessions import Bounds, Registry
@@ -67,13 +64,11 @@ from proctor_service.settings.garbage import spare_collector
 from proctor_service.workers.pool import Pool
 
 if TYPE_CHECKING:  # optional extras
-    from proctor_service.cluster.redis_store import RedisStore
     from proctor_service.observability.tracing import Tracing
 
 log = logging.getLogger(__name__)
 
 MEBIBYTE = 1024 * 1024
-DAY_SECONDS = 86_400
 NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -111,7 +106,7 @@ def build_app(
             workers.when_leased = parts.tracing.leased
     app = FastAPI(
         title="Proctor",
-        version=_version(),
+        version=version(),
         description="Judges model-written code in sandboxes, and says what it was worth.",
         lifespan=_lifespan,
         redoc_url=None,
@@ -182,7 +177,7 @@ async def _clear_cgroups(pid: int) -> None:
 def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metrics) -> AppState:
     settings, backend = machine.settings, machine.backend
     deadlines = Deadlines()
-    tracing = _tracing(settings)
+    tracing = make_tracing(settings)
     shares = Shares(settings.tenant_weights, settings.tenant_slots, settings.tenant_sandboxes)
     queue = FairQueue(settings.slot_count(), settings.max_queued, deadlines, shares=shares)
     cache = Cache[Outcome](
@@ -191,10 +186,10 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
-    journal, reader = _journal(settings, metrics)
+    journal, reader = make_journal(settings, metrics)
     evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
-    store = _store(settings, metrics)
+    store = make_store(settings, metrics)
     shared = None if store is None else SharedAnswers(store)
     handler = RewardHandler(machine, evaluate, queue, _job_store(settings), shared)
     replicas = _replicas(settings, metrics)
@@ -226,7 +221,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
-    records = JournalHandler(reader, handler, _version())
+    records = JournalHandler(reader, handler, version())
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(
@@ -271,52 +266,6 @@ def _spreader(
     return Spreader(replicas, queue, RewardSlices(settings.tokens_by_tenant()), metrics)
 
 
-def _store(settings: Settings, metrics: Metrics) -> RedisStore | None:
-    url = settings.redis_url.get_secret_value()
-    if not url:
-        return None
-    with needing("redis", "PROCTOR_REDIS_URL", "redis"):
-        from proctor_service.cluster.redis_store import RedisStore
-    store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
-    metrics.watch_store(lambda: store.up)
-    return store
-
-
-def _journal(settings: Settings, metrics: Metrics) -> tuple[Recorder, Reader] | tuple[None, None]:
-    """Return the journal's recorder and reader. Raises StartError for an address that is none."""
-    url = settings.journal.get_secret_value()
-    if url == "off":
-        return None, None
-    with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
-        reader = Reader(checked(url))
-    age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
-    target = Target(url, _version(), settings.journal_texts, age_seconds, size_bytes)
-    recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
-    metrics.watch_journal(lambda: recorder.unwritten)
-    return recorder, reader
-
-
-def _tracing(settings: Settings) -> Tracing | None:
-    if not settings.otlp_endpoint:
-        return None
-    with needing("opentelemetry", "PROCTOR_OTLP_ENDPOINT", "otel"):
-        from proctor_service.observability.tracing import Tracing
-    instance = settings.advertise_url
-    return Tracing(settings.otlp_endpoint, settings.trace_share, _version(), instance)
-
-
-@contextlib.contextmanager
-def needing(package: str, setting: str, extra: str) -> Iterator[None]:
-    """Context for the import of an optional extra. Raises StartError if the extra is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != package:
-            raise
-        message = f"{setting} needs the package {package}: install proctor-service[{extra}]"
-        raise StartError(message) from None
-
-
 def _job_store(settings: Settings) -> JobStore[Any]:
     return JobStore(settings.idempotency_seconds, settings.idempotency_mb * MEBIBYTE)
 
@@ -342,13 +291,6 @@ def _judge(settings: Settings) -> Judge:
     from proctor_service.judge.judge import Judge as OwnJudge
 
     return OwnJudge(settings.languages)
-
-
-def _version() -> str:
-    try:
-        return version("proctor-service")
-    except PackageNotFoundError:  # a run from the source tree
-        return "0"
 
 
 def _warn_of_memory(settings: Settings) -> None:

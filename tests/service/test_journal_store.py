@@ -19,8 +19,9 @@ from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.journal.address import checked
 from proctor_service.journal.entry import Entries
 from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.rows import TEXT_AGE_SECONDS
 from proctor_service.journal.schema import metadata
-from proctor_service.journal.store import TEXT_AGE_SECONDS, Store, connect
+from proctor_service.journal.store import Store, connect
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Limits

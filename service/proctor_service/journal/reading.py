@@ -25,8 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL
 
+from proctor_service.journal.rows import clean
 from proctor_service.journal.schema import evaluations, labels, rollouts, texts
-from proctor_service.journal.store import clean, connect
+from proctor_service.journal.store import connect
 from proctor_service.journal.texts import unpacked
 
 Row = dict[str, Any]
@@ -37,7 +38,6 @@ _LISTED = tuple(
     if column.name
     not in ("completion", "source", "source_begin", "source_end", "grader", "conditions", "output")
 )
-_SERIES_LIMIT = 2000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,197 @@
+"""Rows of the journal's tables for records, and texts as a database takes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import marshal
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proctor_service.journal.entry import EVALUATION, Record
+from proctor_service.journal.texts import Texts, packed
+
+TEXT_AGE_SECONDS = 3600.0
+"""The time of a text's last use is stored in steps of this."""
+_JUDGEMENT = (
+    "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
+    "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
+)  # fmt: skip
+_LIMITS = (
+    "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
+)  # fmt: skip
+"""Names of the values that `workers.values` makes of a judgement and of limits."""
+
+
+class Batch:
+    """Rows of the tables for some records."""
+
+    def __init__(self, version: str, known: Texts) -> None:
+        self.evaluations: list[dict[str, Any]] = []
+        self.rollouts: list[dict[str, Any]] = []
+        self.labels: list[tuple[str, str, str, str]] = []
+        self.words: list[tuple[str, str]] = []
+        self._texts: dict[bytes, dict[str, Any]] = {}
+        self._graders: dict[bytes, bytes] = {}
+        self._used_at = math.ceil(time.time() / TEXT_AGE_SECONDS) * TEXT_AGE_SECONDS
+        self._version = version
+        self._known = known
+
+    @property
+    def texts(self) -> list[dict[str, Any]]:
+        """Rows of `texts`."""
+        return list(self._texts.values())
+
+    def add(self, record: Record) -> None:
+        """Add the rows of a record."""
+        if record[0] == EVALUATION:
+            self._add_evaluation(*record[1:])
+        else:
+            self._add_rollout(*record[1:])
+
+    def _add_evaluation(
+        self, head: Sequence[Any], judged: Sequence[Any], said: Sequence[Any] | None, given: Any
+    ) -> None:
+        (
+            id_, at, tenant, job, step, task, submission_id, rollout_id, tags, verdict, reward, error,
+            cache, queue_seconds, seconds, graded, traceparent, characters, kind,
+        ) = head  # fmt: skip
+        judgement = dict(zip(_JUDGEMENT, judged, strict=True))
+        cpu_seconds, wall_seconds, peak_memory_mb = judgement["usage"][:3]
+        row: dict[str, Any] = {
+            "id": id_,
+            "at": at,
+            "tenant": clean(tenant),
+            "job": clean(job),
+            "step": step,
+            "task": clean(task),
+            "submission_id": clean(submission_id),
+            "rollout_id": rollout_id,
+            "tags": _dump(list(tags)),
+            "verdict": verdict,
+            "reward": reward,
+            "error": error,
+            "passed": judgement["passed"],
+            "total": judgement["total"],
+            "level": judgement["level"],
+            "integrity": judgement["integrity"],
+            "signals": _dump(list(judgement["signals"])),
+            "exit_code": judgement["exit_code"],
+            "cache": cache,
+            "cpu_seconds": cpu_seconds,
+            "wall_seconds": wall_seconds,
+            "queue_seconds": queue_seconds,
+            "seconds": seconds,
+            "peak_memory_mb": peak_memory_mb,
+            "sandbox_id": judgement["sandbox_id"],
+            "graded_sandbox_id": graded,
+            "trace_id": traceparent[3:35] or None,
+            "version": self._version,
+            "grader_kind": kind,
+            "completion_characters": characters,
+            "completion": None,
+            "source": None,
+            "source_begin": None,
+            "source_end": None,
+            "grader": None,
+            "conditions": None,
+            "output": None,
+            "with_texts": said is not None,
+        }
+        if said is not None:
+            self._add_texts(row, judgement, said, given)
+        self.evaluations.append(row)
+        for kind_, names in (("tag", tags), ("signal", judgement["signals"])):
+            self.labels += [
+                (id_, row["tenant"], kind_, clean(name)) for name in dict.fromkeys(names)
+            ]
+
+    def _add_texts(
+        self, row: dict[str, Any], judgement: Mapping[str, Any], said: Sequence[Any], given: Any
+    ) -> None:
+        completion, extract, failure = said
+        output = {
+            name: judgement[name]
+            for name in ("message", "stdout", "stderr", "truncated", "failures")
+        }
+        row["output"] = self._keep(_dump({**output, "error_message": failure}))
+        if given is None:
+            row["completion"] = self._keep(completion)
+            shown = completion
+        else:
+            source, grader, limits, scoring, language, files, with_state = given
+            shown = completion or source
+            row["source_begin"] = shown.find(source)
+            row["source_end"] = row["source_begin"] + len(source)
+            row["completion"] = self._keep(shown)
+            if row["source_begin"] < 0:  # the extraction changed it
+                row["source"] = self._keep(source)
+            row["grader"] = self._keep_grader(grader)
+            conditions = {
+                "language": language,
+                "limits": dict(zip(_LIMITS, limits, strict=True)),
+                "scoring": scoring,
+                "extract": extract,
+                "files": files,
+                "with_state": with_state,
+            }
+            row["conditions"] = self._keep(_dump(conditions))
+        row["completion_characters"] = len(shown)
+        if words := words_of(shown):
+            self.words.append((row["id"], words))
+
+    def _add_rollout(self, head: Sequence[Any], conversation: Mapping[str, Any] | None) -> None:
+        (
+            id_, at, tenant, job, step, task, tags, verdict, reward, error, metrics, sandbox_id,
+        ) = head  # fmt: skip
+        self.rollouts.append(
+            {
+                "id": id_,
+                "at": at,
+                "tenant": clean(tenant),
+                "job": clean(job),
+                "step": step,
+                "task": clean(task),
+                "tags": _dump(list(tags)),
+                "verdict": verdict,
+                "reward": reward,
+                "error": error,
+                "metrics": _dump(metrics),
+                "sandbox_id": sandbox_id,
+                "version": self._version,
+                "conversation": None if conversation is None else self._keep(_dump(conversation)),
+            }
+        )
+
+    def _keep_grader(self, grader: bytes) -> bytes:
+        digest = self._graders.get(grader)
+        if digest is None:
+            kind, fields = marshal.loads(grader)
+            digest = self._graders[grader] = self._keep(_dump({**fields, "kind": kind}))
+        return digest
+
+    def _keep(self, value: str) -> bytes:
+        content = value.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(content, digest_size=16).digest()
+        if digest not in self._texts and not self._known.has(digest, self._used_at):
+            row = {"digest": digest, "packed": packed(content), "used_at": self._used_at}
+            self._texts[digest] = row
+        return digest
+
+
+def words_of(value: str) -> str:
+    """Return the text for the index of words: without what the databases do not take."""
+    return clean(value[:200_000]) or ""
+
+
+def clean(value: str | None) -> Any:
+    """Return the text without NUL and lone surrogates, which no database column takes."""
+    if value is None or (value.isascii() and "\0" not in value):
+        return value
+    return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,80 @@
+"""Parts that a setting turns on, some of which need an optional extra of the package."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from proctor_service.errors import StartError
+from proctor_service.journal.address import checked
+from proctor_service.journal.reading import Reader
+from proctor_service.journal.recorder import Recorder, Target
+from proctor_service.observability.metrics import Metrics
+from proctor_service.settings import Settings, worker_environment
+
+if TYPE_CHECKING:  # optional extras
+    from proctor_service.cluster.redis_store import RedisStore
+    from proctor_service.observability.tracing import Tracing
+
+MEBIBYTE = 1024 * 1024
+DAY_SECONDS = 86_400
+
+
+def version() -> str:
+    """Return the version of the service; 0 in a run from the source tree."""
+    try:
+        return metadata.version("proctor-service")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+def make_store(settings: Settings, metrics: Metrics) -> RedisStore | None:
+    """Return the store that replicas share, or None without a Redis. Raises StartError."""
+    url = settings.redis_url.get_secret_value()
+    if not url:
+        return None
+    with needing("redis", "PROCTOR_REDIS_URL", "redis"):
+        from proctor_service.cluster.redis_store import RedisStore
+    store = RedisStore(url, settings.idempotency_seconds, metrics.store_failed)
+    metrics.watch_store(lambda: store.up)
+    return store
+
+
+def make_journal(
+    settings: Settings, metrics: Metrics
+) -> tuple[Recorder, Reader] | tuple[None, None]:
+    """Return the journal's recorder and reader. Raises StartError for an address that is none."""
+    url = settings.journal.get_secret_value()
+    if url == "off":
+        return None, None
+    with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
+        reader = Reader(checked(url))
+    age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
+    target = Target(url, version(), settings.journal_texts, age_seconds, size_bytes)
+    recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
+    metrics.watch_journal(lambda: recorder.unwritten)
+    return recorder, reader
+
+
+def make_tracing(settings: Settings) -> Tracing | None:
+    """Return the tracing, or None without a collector. Raises StartError."""
+    if not settings.otlp_endpoint:
+        return None
+    with needing("opentelemetry", "PROCTOR_OTLP_ENDPOINT", "otel"):
+        from proctor_service.observability.tracing import Tracing
+    instance = settings.advertise_url
+    return Tracing(settings.otlp_endpoint, settings.trace_share, version(), instance)
+
+
+@contextlib.contextmanager
+def needing(package: str, setting: str, extra: str) -> Iterator[None]:
+    """Context for the import of an optional extra. Raises StartError if the extra is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        message = f"{setting} needs the package {package}: install proctor-service[{extra}]"
+        raise StartError(message) from None
