@@ -7,7 +7,8 @@ import os
 import resource
 import signal
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,14 @@ from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
 
 WAIT_SECONDS = 60.0
+WRITING = (sys.executable, *recorder_module.MODULE)
+PRUNING = (
+    sys.executable,
+    "-c",
+    "import sys; from proctor_service.journal import process as p; p.PRUNE_SECONDS = 0.1; "
+    "p.run(sys.argv[1:])  # proctor_service.journal",
+)
+"""The same, but old records are looked for ten times a second."""
 PASSED = Outcome(Judgement("passed", 1, 1), 1.0)
 FIRST = Item(
     "ev_0",
@@ -53,12 +62,12 @@ class Counts:
 class Under:
     """A recorder under test."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, age_seconds: float, command: Sequence[str]) -> None:
         self.path = path
         self.counts = Counts()
-        target = Target(f"sqlite:///{path}", "1", True, 1e6, 1e12)
+        target = Target(f"sqlite:///{path}", "1", True, age_seconds, 1e12)
         environment = {**worker_environment(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        self.recorder = Recorder(target, True, self.counts, environment)
+        self.recorder = Recorder(target, True, self.counts, environment, command)
 
     def record(self, first: int, last: int) -> None:
         """Record evaluations with these numbers."""
@@ -93,9 +102,9 @@ class Under:
 
 
 @asynccontextmanager
-async def recording(path: Path) -> AsyncIterator[Under]:
+async def recording(path: Path, age_seconds: float, command: Sequence[str]) -> AsyncIterator[Under]:
     """A recorder that is open."""
-    found = Under(path)
+    found = Under(path, age_seconds, command)
     found.recorder.open()
     try:
         yield found
@@ -103,11 +112,19 @@ async def recording(path: Path) -> AsyncIterator[Under]:
         await found.recorder.close()
 
 
-def run(path: Path, test: Callable[[Under], Awaitable[None]]) -> Under:
+def run(
+    path: Path,
+    test: Callable[[Under], Awaitable[None]],
+    age_seconds: float = 1e6,
+    command: Sequence[str] = WRITING,
+) -> Under:
     """Run a test with a recorder, and close the recorder."""
 
     async def main() -> Under:
-        async with asyncio.timeout(WAIT_SECONDS), recording(path) as under:
+        async with (
+            asyncio.timeout(WAIT_SECONDS),
+            recording(path, age_seconds, command) as under,
+        ):
             await test(under)
         return under
 
@@ -206,6 +223,37 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
 
     ids = run(tmp_path / "j.db", test).ids()
     assert (ids[0], ids[-1]) == ("ev_0", "ev_1000")
+
+
+def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:
+    class Unsendable(str):
+        """A text that no message can hold."""
+
+    async def test(under: Under) -> None:
+        async def evaluate(item: Item) -> Outcome:
+            return Outcome(Judgement("passed", 1, 1, message=Unsendable("x")), 1.0)
+
+        outcome = await under.recorder.recorded_evaluate(evaluate)(FIRST)
+        assert outcome.reward == 1.0
+        assert under.counts.dropped == {"invalid": 1}
+        under.record(0, 5)
+        await under.written(5)
+
+    assert run(tmp_path / "j.db", test).ids() == numbered(5)
+
+
+def test_old_records_go_while_new_ones_come(tmp_path: Path) -> None:
+    async def test(under: Under) -> None:
+        under.record(0, 100)
+        await under.written(100)
+        number = 100
+        while "ev_0" in under.ids():
+            number += 10
+            under.record(number - 10, number)
+            await under.written(number)
+        assert under.ids()[-1] == f"ev_{number - 1}"
+
+    run(tmp_path / "j.db", test, age_seconds=1.0, command=PRUNING)
 
 
 def test_a_database_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:

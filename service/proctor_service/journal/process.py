@@ -113,7 +113,7 @@ class Writer:
             is_due = len(self._waiting) >= MOST_TOGETHER or time.monotonic() >= self._due
             if self._waiting and is_due:
                 self._write(None)
-            elif not self._waiting and time.monotonic() - self._pruned_at > PRUNE_SECONDS:
+            if time.monotonic() - self._pruned_at > PRUNE_SECONDS:
                 self._prune()
         self._write(time.monotonic() + LAST_SECONDS)
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -112,11 +112,11 @@ class Recorder:
 
     def evaluation(self, item: Item, outcome: Outcome, seconds: float) -> None:
         """Record an evaluation that took so long."""
-        self._add(self._entries.evaluation(item, outcome, seconds))
+        self._add(lambda: self._entries.evaluation(item, outcome, seconds))
 
     def rollout(self, plan: Plan, trajectory: Trajectory) -> None:
         """Record a rollout."""
-        self._add(self._entries.rollout(plan, trajectory))
+        self._add(lambda: self._entries.rollout(plan, trajectory))
 
     def recorded_evaluate(self, evaluate: Evaluate) -> Evaluate:
         """Return the evaluator, with each outcome recorded."""
@@ -140,10 +140,10 @@ class Recorder:
 
         return recorded
 
-    def _add(self, record: Record) -> None:
+    def _add(self, make: Callable[[], Record]) -> None:
         try:
-            written = marshal.dumps(record)
-        except ValueError:
+            written = marshal.dumps(make())
+        except Exception:  # whatever is wrong with a record, the reward goes on
             log.exception("a record of the journal cannot be sent")
             self._told.journal_dropped("invalid")
             return
