@@ -74,6 +74,9 @@ def test_replicas_write_one_journal(postgres: PostgresServer) -> None:
             series = reader.job(None, "default")
             assert series is not None
             assert series["series"][0]["count"] == 300
+            figures = reader.figures(None, "default")
+            assert figures is not None
+            assert (figures["judged"], figures["mean_reward"]) == (300, 0.9)
         finally:
             reader.close()
 

@@ -303,6 +303,22 @@ def test_datasets_loads_both(tmp_path: Path) -> None:
         assert set(loaded["error"]) == {None, "deadline"}
 
 
+# ------------------------------------------------------------ report
+
+
+def test_the_report_of_a_job(tmp_path: Path) -> None:
+    late = Evaluated(3, judgement=None, reward=None, failure=DeadlinePassed("too late"))
+    url = written(tmp_path / "j", Evaluated(1), Evaluated(2), late)
+    said = said_of("journal", "report", "--job", "run", "--journal", url)
+    assert "3, 2 with a reward" in said
+    assert "warning: 33.3% of the evaluations have no reward" in said
+    found = json.loads(said_of("journal", "report", "--job", "run", "--json", "--journal", url))
+    assert (found["evaluations"], found["judged"]) == (3, 2)
+    said = refused("journal", "report", "--job", "no \x1b[2J", "--journal", url)
+    assert "has no evaluation of this job" in said
+    assert "\x1b" not in said
+
+
 # ------------------------------------------------------------ prune
 
 

@@ -211,6 +211,42 @@ def test_series_by_step(under: Under) -> None:
     assert (second["count"], second["judged"], second["verdicts"]["error"]) == (5, 4, 1)
 
 
+def test_figures_of_a_job(under: Under) -> None:
+    def evaluated(
+        number: int, task: str, step: int, passed: bool, **more: Any
+    ) -> tuple[Item, Outcome]:
+        origin = Origin(task=task, step=step)
+        return item(number, origin=origin, **more), PASSED if passed else FAILED
+
+    pairs = [evaluated(n, "some", n // 4, n % 2 == 0) for n in range(8)]
+    pairs += [evaluated(8 + n, "nobody", n // 4, False) for n in range(8)]
+    pairs += [evaluated(16 + n, "everybody", 0, True) for n in range(4)]
+    pairs.append((item(20, origin=Origin()), Outcome(failure=SandboxLost("gone"))))
+    cheat = Outcome(Judgement("failed", 0, 1, hack_signals=("exits",)), 0.0)
+    pairs.append((item(21, origin=Origin()), cheat))
+    flaky = Submission("def f(x): return random()", GRADER, LIMITS)
+    pairs += [evaluated(22 + n, "flaky", 2, n == 0, submission=flaky) for n in range(2)]
+    under.write(*pairs)
+    found = under.reader.figures("t", "job")
+    assert found is not None
+    assert (found["evaluations"], found["judged"], found["verdicts"]["error"]) == (24, 23, 1)
+    assert found["mean_reward"] == pytest.approx(9 / 23)
+    assert found["tasks"]["nobody"] == ["nobody"]
+    assert found["tasks"]["everybody"] == ["everybody"]
+    assert found["groups"] == {"count": 6, "without_spread": 3}
+    # Of 8 of `some` 4 passed: 1 - C(4,2)/C(8,2); `nobody` 0, `everybody` 1, `flaky` 1.
+    assert found["pass_at"]["2"] == pytest.approx((1 - 6 / 28 + 0 + 1 + 1) / 4)
+    assert found["pass_at"]["4"] == pytest.approx((1 - 1 / 70 + 0 + 1) / 3)
+    assert found["signals"] == {"exits": 1}
+    assert found["latest"]["flaky_programs"] == 1
+    assert found["latest"]["sampled"] == 24
+    warnings = "\n".join(found["warnings"])
+    assert "4.2% of the evaluations have no reward" in warnings
+    assert "two verdicts from the same tests: 1" in warnings
+    assert "signals of a hack: 1" in warnings
+    assert under.reader.figures("u", "job") is None
+
+
 def test_texts_are_stored_once(under: Under) -> None:
     under.write(*((item(n), PASSED) for n in range(50)))
     with connect(under.url).connect() as connection:

@@ -18,7 +18,7 @@ from rich.text import Text
 from proctor_client import wire
 from proctor_service.cli.console import Trouble, friendly, plain, screen
 from proctor_service.cli.export import Form, exported
-from proctor_service.cli.record_texts import evaluation_text, rollout_text
+from proctor_service.cli.record_texts import evaluation_text, report_text, rollout_text
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows, writing
 
 PAGE = 500
@@ -27,12 +27,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON lines.")]
 
 
 def journal() -> typer.Typer:
-    """Return the commands `list`, `show`, `export` and `prune`."""
+    """Return the commands `list`, `show`, `report`, `export` and `prune`."""
     app = typer.Typer(
         help="Look at what was judged, as the journal has recorded it.", no_args_is_help=True
     )
     app.command("list")(list_evaluations)
     app.command("show")(show)
+    app.command("report")(report)
     app.command("export")(export)
     app.command("prune")(prune)
     return app
@@ -100,6 +101,20 @@ def show(
         if found is None:
             raise Trouble(f"{plain(id_, 60)}: the journal has no such record")
         typer.echo(json.dumps(found, indent=2) if as_json else text(found))
+
+
+def report(
+    job: Annotated[str, typer.Option(help="The job.")],
+    tenant: Tenant = None,
+    journal: Journal = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+) -> None:
+    """Print what training should know of a job: rewards, tasks, groups, signals, and warnings."""
+    with friendly(), reading(journal) as reader:
+        found = reader.figures(tenant, job)
+        if found is None:
+            raise Trouble(f"{plain(job, 60)}: the journal has no evaluation of this job")
+        typer.echo(json.dumps(found, indent=2) if as_json else report_text(found))
 
 
 def export(

@@ -68,6 +68,43 @@ def rollout_text(row: Row) -> str:
     return "\n".join(parts)
 
 
+def report_text(found: Row) -> str:
+    """Return the figures of a job (`Reader.figures`) as text."""
+    tasks, groups, latest = found["tasks"], found["groups"], found["latest"]
+    facts = {
+        "job": found["job"],
+        "evaluations": f"{found['evaluations']:,}, {found['judged']:,} with a reward",
+        "mean reward": _number(found["mean_reward"], found["spread"]),
+        "verdicts": _counts(found["verdicts"]),
+        "without a reward": f"{found['null_share']:.1%}",
+        "without code": f"{found['no_code_share']:.1%}",
+        "tasks": f"{tasks['count']:,}: {tasks['solved_by_nobody']:,} solved by nobody, "
+        f"{tasks['solved_by_everybody']:,} by everybody",
+        "solved by nobody": ", ".join(tasks["nobody"]),
+        "solved by everybody": ", ".join(tasks["everybody"]),
+        "pass@k": ", ".join(f"{k}: {share:.3f}" for k, share in found["pass_at"].items()),
+        "groups": f"{groups['count']:,}: {groups['without_spread']:,} without spread",
+        "signals": _counts(found["signals"]),
+        f"newest {latest['sampled']:,}": ", ".join(
+            f"{name} {value:.3g}"
+            for name, value in latest.items()
+            if name != "sampled" and value is not None
+        ),
+    }
+    shown = {name: value for name, value in facts.items() if value}
+    width = max(map(len, shown))
+    lines = [f"{name:{width}}  {_line(str(value))}" for name, value in shown.items()]
+    return "\n".join([*lines, *(f"warning: {each}" for each in found["warnings"])])
+
+
+def _number(mean: float | None, spread: float | None) -> str:
+    return "" if mean is None or spread is None else f"{mean:.4f}, standard deviation {spread:.4f}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
 def _evaluation_facts(row: Row, conditions: Row) -> dict[str, Any]:
     limits: Row = conditions.get("limits") or {}
     usage = [f"{name} {row[name]:.3g}" for name in _SECONDS]

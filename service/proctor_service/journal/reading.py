@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL
 
+from proctor_service.journal.figures import figures, series
 from proctor_service.journal.rows import clean
 from proctor_service.journal.schema import evaluations, labels, rollouts, texts
 from proctor_service.journal.store import connect
@@ -192,25 +193,15 @@ class Reader:
         Steps without a number are one point, with `step` None. `spread`: the standard deviation of
         the rewards.
         """
-        conditions = (evaluations.c.job == clean(job), *_of(tenant))
-        reward = evaluations.c.reward
-        query = (
-            select(
-                evaluations.c.step,
-                evaluations.c.verdict,
-                func.count().label("count"),
-                func.count(reward).label("judged"),
-                func.sum(reward).label("rewards"),
-                func.sum(reward * reward).label("squares"),
-            )
-            .where(*conditions)
-            .group_by(evaluations.c.step, evaluations.c.verdict)
-        )
         with self._engine.connect() as connection:
-            rows = connection.execute(query).all()
-        if not rows:
-            return None
-        return {"job": job, "series": _series(rows)}
+            points = series(connection, (evaluations.c.job == clean(job), *_of(tenant)))
+        return {"job": job, "series": points} if points else None
+
+    def figures(self, tenant: str | None, job: str) -> Row | None:
+        """Return the figures of a job (`figures.py`), or None for an unknown job."""
+        with self._engine.connect() as connection:
+            found = figures(connection, (evaluations.c.job == clean(job), *_of(tenant)))
+        return None if found is None else {"job": job, **found}
 
     def _numbers(self, tenant: str | None, wanted: Filter, before: int | None) -> Select[Any]:
         """Return the query for the numbers of evaluations that fit, the newest first."""
@@ -314,34 +305,3 @@ def _texts(connection: Connection, digests: Sequence[bytes]) -> dict[bytes | Non
 
 def _loaded(value: str | None) -> Any:
     return None if value is None else json.loads(value)
-
-
-def _series(rows: Sequence[Any]) -> list[Row]:
-    """Return a point for each step, from the sums by step and verdict."""
-    points: dict[int | None, Row] = {}
-    for row in rows:
-        point = points.setdefault(
-            row.step,
-            {
-                "step": row.step,
-                "count": 0,
-                "judged": 0,
-                "rewards": 0.0,
-                "squares": 0.0,
-                "verdicts": {},
-            },
-        )
-        point["count"] += row.count
-        point["judged"] += row.judged
-        point["rewards"] += row.rewards or 0.0
-        point["squares"] += row.squares or 0.0
-        point["verdicts"][row.verdict or "error"] = row.count
-    ordered = sorted(
-        points.values(), key=lambda each: (each["step"] is not None, each["step"] or 0)
-    )
-    for point in ordered:
-        judged, rewards, squares = point["judged"], point.pop("rewards"), point.pop("squares")
-        mean = rewards / judged if judged else None
-        point["mean_reward"] = mean
-        point["spread"] = None if mean is None else max(squares / judged - mean * mean, 0.0) ** 0.5
-    return ordered
