@@ -31,9 +31,8 @@ from proctor_service.cli.console import (
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, DEADLINE_SECONDS, message_of
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows
 from proctor_service.cli.target import existing
+from proctor_service.journal.replay import REPLAY_JOB, submission_of
 
-JOB = "replay"
-"""Job of the new evaluations: in a journal of the service, they stay apart from those recorded."""
 PAGE = 100
 REFUSED = "invalid_request"
 _COLUMNS = ("id", "task", "reward", "verdict", "message")
@@ -142,20 +141,6 @@ def not_replayable(row: Row) -> str | None:
     return "state of a sandbox" if conditions.get("with_state") else None
 
 
-def submission_of(row: Row) -> dict[str, Any]:
-    """Return the submission, in the form of the wire, that was judged in an evaluation."""
-    conditions = row["conditions"]
-    return {
-        "id": row["id"],
-        "completion": row["source"],
-        "grader": row["grader"],
-        "limits": conditions["limits"],
-        "scoring": conditions["scoring"],
-        "language": conditions["language"],
-        "files": conditions["files"],
-    }
-
-
 def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Recorded]]:
     """Yield the evaluations that can be judged again, in batches; count the others."""
     batch: list[Recorded] = []
@@ -165,7 +150,7 @@ def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Record
         if reason is not None:
             counts.left_out[reason] += 1
             continue
-        submission = submission_of(row)
+        submission = {"id": row["id"], **submission_of(row)}
         size = len(json.dumps(submission))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
@@ -191,7 +176,7 @@ def _judged(
         with client.reward_stream(
             [each.submission for each in batch],
             extract="none",
-            job=JOB,
+            job=REPLAY_JOB,
             deadline_seconds=DEADLINE_SECONDS,
             cache=False,
         ) as results:

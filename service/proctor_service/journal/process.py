@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from proctor_service.journal.address import checked
 from proctor_service.journal.store import Store
-from proctor_service.workers.connection import NOTE
+from proctor_service.workers.connection import NOTE, frame_of, take_messages
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,6 @@ PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0)
 LAST_SECONDS = 4.0
 PRUNE_SECONDS = 30.0
 PRUNED_PART = 0.02
-_LENGTH = struct.Struct("<Q")
 _READ_BYTES = 1 << 20
 
 
@@ -58,14 +56,7 @@ class Incoming:
             data = b""
         self.is_open = bool(data)
         self._bytes += data
-        while len(self._bytes) >= _LENGTH.size:
-            [length] = _LENGTH.unpack_from(self._bytes)
-            end = _LENGTH.size + length
-            if len(self._bytes) < end:
-                return
-            frame = marshal.loads(self._bytes[_LENGTH.size : end])
-            del self._bytes[:end]
-            yield from frame
+        yield from take_messages(self._bytes)
 
 
 class Writer:
@@ -163,9 +154,8 @@ class Writer:
             log.warning("the journal cannot be pruned", extra={"why": _short(error)})
 
     def _report(self, name: str, value: Any) -> None:
-        frame = marshal.dumps([(NOTE, name, value)])
         try:
-            self._end.sendall(_LENGTH.pack(len(frame)) + frame)
+            self._end.sendall(b"".join(frame_of([(NOTE, name, value)])))
         except OSError:  # the listening process has ended
             return
 

@@ -24,6 +24,19 @@ def why_not(row: Mapping[str, Any]) -> str | None:
     return None
 
 
+def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the submission, in the form of the wire, that was judged in an evaluation."""
+    conditions = row["conditions"]
+    return {
+        "completion": row["source"],
+        "grader": row["grader"],
+        "limits": conditions["limits"],
+        "scoring": conditions["scoring"],
+        "language": conditions["language"],
+        "files": conditions["files"],
+    }
+
+
 def request_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body of POST /reward that judges the same code again, under the same conditions.
 
@@ -32,13 +45,9 @@ def request_of(row: Mapping[str, Any]) -> dict[str, Any]:
     reason = why_not(row)
     if reason is not None:
         raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
-    conditions = row["conditions"]
-    submission = {
-        "completion": row["source"],
-        "grader": row["grader"],
-        "limits": conditions["limits"],
-        "scoring": conditions["scoring"],
-        "language": conditions["language"],
-        "files": conditions["files"],
+    return {
+        "submissions": [submission_of(row)],
+        "extract": "none",
+        "job": REPLAY_JOB,
+        "cache": False,
     }
-    return {"submissions": [submission], "extract": "none", "job": REPLAY_JOB, "cache": False}

@@ -54,7 +54,6 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _: object) -> None:
-        connection.execute("PRAGMA busy_timeout = 5000")
         if read_only:
             connection.execute("PRAGMA query_only = 1")
         else:

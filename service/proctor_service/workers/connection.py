@@ -14,7 +14,7 @@ import logging
 import marshal
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,26 @@ LATER_SECONDS = 0.05
 MOST_TOGETHER = 32
 _LENGTH = struct.Struct("<Q")
 _FORMAT = 4
+
+
+def frame_of(messages: list[Message]) -> tuple[bytes, bytes]:
+    """Return a frame in two parts. Raises ValueError for a value that is not plain."""
+    content = marshal.dumps(messages, _FORMAT)
+    return _LENGTH.pack(len(content)), content
+
+
+def take_messages(incoming: bytearray) -> Iterator[Message]:
+    """Yield the messages of all complete frames, and remove these frames."""
+    while len(incoming) >= _LENGTH.size:
+        [length] = _LENGTH.unpack_from(incoming)
+        end = _LENGTH.size + length
+        if len(incoming) < end:
+            return
+        # A frame may hold the files of a sandbox, so nothing copies it but `loads`.
+        with memoryview(incoming) as view, view[_LENGTH.size : end] as frame:
+            messages = marshal.loads(frame)
+        del incoming[:end]
+        yield from messages
 
 
 class Connection(asyncio.Protocol):
@@ -95,17 +115,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Receive all complete messages."""
         self._incoming += data
-        while len(self._incoming) >= _LENGTH.size:
-            [length] = _LENGTH.unpack_from(self._incoming)
-            end = _LENGTH.size + length
-            if len(self._incoming) < end:
-                break
-            # A frame may hold the files of a sandbox, so nothing copies it but `loads`.
-            with memoryview(self._incoming) as view, view[_LENGTH.size : end] as frame:
-                messages = marshal.loads(frame)
-            del self._incoming[:end]
-            for message in messages:
-                self._receive(message)
+        for message in take_messages(self._incoming):
+            self._receive(message)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Report the loss."""
@@ -120,10 +131,10 @@ class Connection(asyncio.Protocol):
             self._timer = None
         if messages and self._transport is not None:
             try:
-                frame = marshal.dumps(messages, _FORMAT)
+                frame = frame_of(messages)
             except Exception:
                 # All messages of the group are lost, so nobody may wait for their answers.
                 log.exception("a message cannot be sent")
                 self._transport.abort()
                 raise
-            self._transport.writelines((_LENGTH.pack(len(frame)), frame))
+            self._transport.writelines(frame)
