@@ -211,6 +211,7 @@ def test_a_wrong_query_is_a_422_that_names_it(world: World, query: str, named: s
 def test_an_unknown_id_is_a_404_and_a_long_one_a_422(
     world: World, path: str, id_: str, status: int
 ) -> None:
+    world.reward("x = 1", job="known")  # the tables are there once a record is
     method = "POST" if path.endswith("replay") else "GET"
     answer = world.client.request(method, path.format(id_))
     problem(answer, status, "not_found" if status == 404 else "invalid_request")
