@@ -123,9 +123,7 @@ def build_app(
     app.include_router(journal_routes(parts.records))
     app.include_router(compat_routes(parts.compat))
     tokens = Tokens(settings.tokens_by_tenant())
-    console = ConsoleHandler(
-        parts.records, parts.handler, Cookies(tokens), parts.backend.traits.languages
-    )
+    console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend)
     app.include_router(console_routes(console))
     app.include_router(
         health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)

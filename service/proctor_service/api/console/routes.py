@@ -27,6 +27,7 @@ from proctor_service.api.responses import while_connected
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized
 from proctor_service.journal.pages.render import Templates
+from proctor_service.sandbox.interface import Backend
 
 Id = Annotated[str, Path(max_length=128)]
 FORM_MB = 2
@@ -51,19 +52,19 @@ Page = Callable[[Request, Visit], Awaitable[Response]]
 
 
 class ConsoleHandler:
-    """Handlers of the pages. `languages`: what the playground offers."""
+    """Handlers of the pages. `backend`: its languages are those of the playground."""
 
     def __init__(
         self,
         journal: JournalHandler,
         rewards: RewardHandler,
         cookies: Cookies,
-        languages: tuple[str, ...],
+        backend: Backend,
     ) -> None:
         self._journal = journal
         self._rewards = rewards
         self._cookies = cookies
-        self._languages = languages
+        self._backend = backend
         self._templates = Templates()
         self._views = Views(self._templates)
         self._bodies = Bodies()
@@ -237,7 +238,7 @@ class ConsoleHandler:
             "playground.html",
             form={**dict.fromkeys(EXAMPLE, ""), **form},
             kinds=KINDS,
-            languages=self._languages,
+            languages=self._backend.traits.languages,
             csrf=visit.csrf,
             result=result,
             refusal=None if refusal is None else refusal.message,
@@ -247,9 +248,10 @@ class ConsoleHandler:
 
     def _refused(self, request: Request, refusal: Refusal, visit: Visit | None) -> Response:
         if refusal.status == Unauthorized.status:
-            query = f"?{request.url.query}" if request.url.query else ""
-            asked = local(request.url.path + query) if request.method == "GET" else "/console"
-            return self._log_in_form(asked, None)
+            raw: bytes = request.scope.get("raw_path") or b"/console"
+            query: bytes = request.scope.get("query_string", b"")
+            asked = (raw + b"?" + query if query else raw).decode("latin-1")
+            return self._log_in_form(local(asked) if request.method == "GET" else "/console", None)
         body = self._templates.html("refusal.html", message=refusal.message, reason=refusal.reason)
         return self._shell(request, visit, "Not shown", body, refusal.status)
 
