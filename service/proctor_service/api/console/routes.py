@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_service.api.body import read_body
-from proctor_service.api.console.cookies import Cookies, Visit, same, same_origin
+from proctor_service.api.console.cookies import PATH, Cookies, Visit, same, same_origin
 from proctor_service.api.console.live import Bodies
 from proctor_service.api.console.playground import EXAMPLE, KINDS, request_of
 from proctor_service.api.console.views import TEXTS, Views, query_of
@@ -31,6 +31,7 @@ from proctor_service.sandbox.interface import Backend
 
 Id = Annotated[str, Path(max_length=128)]
 FORM_MB = 2
+LONGEST_PLACE = 2000
 PART = "proctor-part"
 """Header of the pages' script: it wants the body of a page alone."""
 HEADERS = {
@@ -113,7 +114,7 @@ class ConsoleHandler:
     async def log_out(self, request: Request, visit: Visit) -> Response:
         """End the visit of this browser."""
         await self._checked_form(request, visit)
-        response = _to("/console")
+        response = _to(PATH)
         self._keep(request, response, None)
         return response
 
@@ -251,7 +252,7 @@ class ConsoleHandler:
             raw: bytes = request.scope.get("raw_path") or b"/console"
             query: bytes = request.scope.get("query_string", b"")
             asked = (raw + b"?" + query if query else raw).decode("latin-1")
-            return self._log_in_form(local(asked) if request.method == "GET" else "/console", None)
+            return self._log_in_form(local(asked) if request.method == "GET" else PATH, None)
         body = self._templates.html("refusal.html", message=refusal.message, reason=refusal.reason)
         return self._shell(request, visit, "Not shown", body, refusal.status)
 
@@ -294,11 +295,13 @@ class ConsoleHandler:
 
 def local(place: str) -> str:
     """Return a place among the pages; the list of jobs for any other."""
+    if len(place) > LONGEST_PLACE or not place.isascii() or not place.isprintable():
+        return PATH
     path = place.partition("?")[0]
-    is_page = path == "/console" or path.startswith("/console/")
-    if not is_page or not place.isascii() or not place.isprintable() or "\\" in place:
-        return "/console"
-    return "/console" if ".." in path.split("/") or "//" in path else place
+    parts = unquote(path).split("/")
+    if parts[:2] != ["", "console"] or "\\" in unquote(place) or {"", ".", ".."} & {*parts[2:]}:
+        return PATH
+    return place
 
 
 def _to(place: str) -> Response:
