@@ -329,6 +329,7 @@ def console_routes(handler: ConsoleHandler) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     pages: tuple[tuple[str, str, Page], ...] = (
         ("GET", "", handler.jobs),
+        ("GET", "/", handler.jobs),
         ("GET", "/jobs/{job:job}", handler.job),
         ("GET", "/evaluations", handler.evaluations),
         ("GET", "/evaluations/{id}", handler.evaluation),

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from proctor_service.journal.pages import charts, shown
+from proctor_service.journal.pages import charts, graders, shown
 
 _FILTERS = {
     "text": shown.text,
@@ -36,7 +36,11 @@ class Templates:
         self._environment.filters.update(_FILTERS)
         self._environment.filters["in_path"] = in_path
         self._environment.globals.update(
-            charts=charts, marked=shown.marked, list_of=list_of, pretty=pretty
+            charts=charts,
+            marked=shown.marked,
+            parts_of=graders.parts,
+            list_of=list_of,
+            pretty=pretty,
         )
 
     def html(self, template: str, **values: Any) -> str:
