@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import forget_settings
+from command_line import forget_settings, proctor
 from journals import Evaluated, written
 
 from proctor_service.errors import DeadlinePassed
@@ -105,6 +105,15 @@ def by_time(series: dict[str, Any]) -> dict[str, Any]:
     return {**series, "series": points}
 
 
+def refused(*arguments: str | Path) -> str:
+    """The one line on stderr of a command that cannot work."""
+    result = proctor("journal", "report", *arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
 LENGTHS = [
     {"from_characters": 1, "to_characters": 400, "count": 3, "mean_reward": 0.25},
     {"from_characters": 401, "to_characters": 90_000, "count": 1, "mean_reward": None},
@@ -190,3 +199,44 @@ def test_the_report_admits_its_style_and_nothing_else(tmp_path: Path) -> None:
     assert "<" not in style
     assert "@import" not in style
     assert "url(" not in style
+
+
+def test_the_command_writes_the_report_of_a_job(tmp_path: Path) -> None:
+    late = Evaluated(9, judgement=None, reward=None, failure=DeadlinePassed("late"), tenant="b")
+    url = written(tmp_path / "j", *(Evaluated(each, step=each) for each in range(1, 6)), late)
+    out = tmp_path / "run.html"
+    out.write_text("older")
+    result = proctor("journal", "report", "--job", "run", "--html", out, "--journal", url)
+    assert (result.exit_code, result.stdout) == (0, f"wrote the report to {out}\n")
+    page = checked_page(out.read_text(encoding="utf-8"))
+    assert "Report of the job run" in page.said
+    assert "Warnings" in page.said
+    assert "6 5 with a reward" in " ".join(page.said.split())
+    assert "Tenant" not in page.said
+    assert list(tmp_path.glob("run.html*")) == [out]
+    assert out.stat().st_mode & 0o077 == 0, "only its owner may read it, as the journal"
+    arguments = ("--job", "run", "--tenant", "b", "--html", out, "--journal", url)
+    assert proctor("journal", "report", *arguments).exit_code == 0
+    page = checked_page(out.read_text(encoding="utf-8"))
+    assert "1 0 with a reward" in " ".join(page.said.split())
+    assert "Tenant b." in page.said
+
+
+def test_a_report_that_cannot_be_written_leaves_what_is_there(tmp_path: Path) -> None:
+    url, out = written(tmp_path / "j", Evaluated(1)), tmp_path / "run.html"
+    out.write_text("older")
+    assert "no evaluation of this job" in refused("--job", "other", "--html", out, "--journal", url)
+    assert "give one of them" in refused("--job", "run", "--json", "--html", out, "--journal", url)
+    assert out.read_text() == "older"
+    missing = tmp_path / "missing" / "run.html"
+    assert "No such file" in refused("--job", "run", "--html", missing, "--journal", url)
+    assert "it is no file" in refused("--job", "run", "--html", tmp_path, "--journal", url)
+    assert {each.name for each in tmp_path.iterdir()} >= {"j", "run.html"}
+    assert list(tmp_path.glob("run.html*")) == [out]
+
+
+def test_the_text_stays_the_default(tmp_path: Path) -> None:
+    url = written(tmp_path / "j", Evaluated(1))
+    result = proctor("journal", "report", "--job", "run", "--journal", url)
+    assert "mean reward" in result.stdout
+    assert "<" not in result.stdout
