@@ -258,6 +258,7 @@ def test_other_methods_do_nothing(red: httpx.Client, method: str) -> None:
     for path in ("/console", PLAYGROUND, LOGOUT, LOGIN, REPLAY, "/console/static/console.css"):
         answer = red.request(method, path, headers=HTML)
         assert answer.status_code in (404, 405) or (method, answer.status_code) == ("HEAD", 200)
+        check_headers(answer.headers, is_static="static" in path)
         assert "access-control-allow-origin" not in answer.headers
     get(red, "/console")
 

@@ -57,6 +57,7 @@ def test_a_form_that_the_visit_did_not_get_is_refused(
     wrong = ["", "x", own[:-1], own + "x", own.upper(), of_another_visit, csrf(blue), "ä", "\0"]
     for each in wrong:
         assert post(red, path, {**sent, "csrf": each}).status_code == 403, each
+    sent = {**sent, "other": own}
     del sent["csrf"]
     assert post(red, path, sent).status_code == 403
     # A query is no form.

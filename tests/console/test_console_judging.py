@@ -65,7 +65,7 @@ def test_what_was_lost_once_is_judged_again(shown: Window) -> None:
         ({"completion": "```python\ndef double(n):\n    return n\n```"}, "failed"),
         ({"completion": "no code, only words"}, "no_code"),
         ({"kind": "stdio", "completion": "print(input())", "tests": "x", "stdin": "x"}, "passed"),
-        ({"kind": "exec", "completion": "raise SystemExit(3)", "tests": ""}, "failed"),
+        ({"kind": "exec", "completion": "raise SystemExit(3)", "tests": ""}, "runtime_error"),
         ({"kind": "pytest", "tests": "def test_it():\n    assert 1"}, "passed"),
         ({"kind": "json", "tests": json.dumps({"kind": "exec"})}, "passed"),
         ({"kind": "exec", "language": "bash", "completion": "```bash\nexit 0\n```"}, "passed"),

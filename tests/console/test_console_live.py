@@ -20,6 +20,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     path = tmp_path_factory.mktemp("live") / "journal.db"
     settings = Settings(journal=SecretStr(f"sqlite:///{path}"), workers=0)
     with running_service(settings) as running:
+        judge(running, "first")  # then the journal's file is there
         yield running
 
 

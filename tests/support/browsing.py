@@ -76,6 +76,7 @@ _ELEMENTS = (
     "path rect circle line polyline polygon text tspan desc defs clippath"
 )
 """Elements that the pages may have."""
+_ASSETS = (".css", ".js", ".svg")
 _AXE = "options => axe.run(document, options).then(found => found.violations)"
 
 
@@ -195,9 +196,7 @@ class Window:
         # A page with the status 404 is an error to the browser, and not to us.
         is_status = message.text.startswith("Failed to load resource: the server responded with")
         where = message.location.get("url", "")
-        if message.type in ("error", "warning") and not (
-            is_status and "/console/static/" not in where
-        ):
+        if message.type in ("error", "warning") and not (is_status and not where.endswith(_ASSETS)):
             self.notes.errors.append(f"{message.text} ({where})")
 
     def _asked(self, dialog: Any) -> None:

@@ -45,6 +45,7 @@ class _Forms(HTMLParser):
         super().__init__()
         self.forms: list[Form] = []
         self._select: str | None = None
+        self._option: dict[str, str | None] | None = None
         self._text: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -62,20 +63,26 @@ class _Forms(HTMLParser):
                 fields[name] = ""
             elif tag == "select":
                 self._select = name
-        elif self.forms and tag == "option" and self._select:
-            fields = self.forms[-1].fields
-            if self._select not in fields or "selected" in given:
-                fields[self._select] = given.get("value", "")
+        elif tag == "option" and self._select:
+            self._option = {"value": None, **given}
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "select":
             self._select = None
-        elif tag == "textarea":
+        elif tag == "option":
+            self._option = None
+        elif tag == "textarea" and self._text is not None:
+            fields = self.forms[-1].fields
+            fields[self._text] = fields[self._text].removeprefix("\n")
             self._text = None
 
     def handle_data(self, data: str) -> None:
-        if self._text is not None and self.forms:
+        if self._text is not None:
             self.forms[-1].fields[self._text] += data
+        elif self._option is not None and self._select is not None:
+            fields, value = self.forms[-1].fields, self._option["value"]
+            if self._select not in fields or "selected" in self._option:
+                fields[self._select] = data if value is None else value
 
 
 def forms(answer: httpx.Response) -> list[Form]:
@@ -144,12 +151,8 @@ def visitor(url: str, token: str | None = None) -> Iterator[httpx.Client]:
 
 def csrf(client: httpx.Client) -> str:
     """What the forms of a visit carry."""
-    found = {
-        each.fields["csrf"]
-        for path in (PLAYGROUND, "/console")
-        for each in forms(get(client, path))
-        if "csrf" in each.fields
-    }
+    page = get(client, PLAYGROUND)
+    found = {each.fields["csrf"] for each in forms(page) if "csrf" in each.fields}
     assert len(found) == 1
     return found.pop()
 
