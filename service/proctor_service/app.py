@@ -17,6 +17,8 @@ from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 
 from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
+from proctor_service.api.console.cookies import Cookies
+from proctor_service.api.console.routes import ConsoleHandler, console_routes
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import Readiness, health_routes, judging_probe
 from proctor_service.api.job_store import JobStore
@@ -32,6 +34,7 @@ from proctor_service.api.rollouts import RolloutContext, RolloutHandler, rollout
 from proctor_service.api.sandboxes.grading import Gradings
 from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
+from proctor_service.api.tokens import Tokens
 from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
 from proctor_service.errors import StartError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
@@ -119,15 +122,16 @@ def build_app(
     app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
     app.include_router(journal_routes(parts.records))
     app.include_router(compat_routes(parts.compat))
+    tokens = Tokens(settings.tokens_by_tenant())
+    console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend)
+    app.include_router(console_routes(console))
     app.include_router(
         health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)
     )
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
     # Requests pass the middleware in reverse order: the last added comes first.
-    app.add_middleware(
-        Guard, tokens=settings.tokens_by_tenant(), metrics_public=settings.metrics_public
-    )
+    app.add_middleware(Guard, tokens=tokens, metrics_public=settings.metrics_public)
     if parts.tracing is not None:
         from proctor_service.observability.tracing import TracedApp
 

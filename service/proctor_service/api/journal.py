@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive
 
 from proctor_client import wire
 from proctor_service.api.body import read_body
@@ -98,18 +99,25 @@ class JournalHandler:
 
     async def replay(self, request: Request, evaluation_id: Id) -> Response:
         """Judge an evaluation's code again, and compare; a replay is not recorded."""
-        tenant = _tenant(request)
         if bytes(await read_body(request, 1)).strip() not in (b"", b"{}"):
             raise InvalidRequest("body: a replay takes no fields")
-        recorded, body = await self._ask(partial(_recorded, tenant, evaluation_id))
+        found = await self.compare(_tenant(request), evaluation_id, request.receive)
+        return await self._answer(lambda _: found)
+
+    async def compare(self, tenant: str, evaluation_id: str, receive: Receive) -> dict[str, Any]:
+        """Judge an evaluation's code again; return a `wire.Replay` as a dict.
+
+        Raises NotFound, NotReplayable, the refusals of POST /reward, and ClientDisconnect.
+        """
+        recorded, body = await self.ask(partial(_recorded, tenant, evaluation_id))
         try:
             batch = await self._rewards.handle(tenant, body, None, portable=False)
         except InvalidRequest as refusal:  # such as a limit above the ceiling of today
             raise NotReplayable(
                 f"evaluation {evaluation_id} cannot be judged here: {refusal.message}"
             ) from None
-        line = await while_connected(_line_of(batch), request.receive)
-        return await self._answer(lambda _: _compared(evaluation_id, recorded, line, self._version))
+        line = await while_connected(line_of(batch), receive)
+        return await self.ask(lambda _: _compared(evaluation_id, recorded, line, self._version))
 
     async def get_rollout(self, request: Request, rollout_id: Id) -> Response:
         """Return a rollout with its conversation and its evaluations."""
@@ -124,10 +132,10 @@ class JournalHandler:
         return await self._answer(partial(_series, _tenant(request), job))
 
     async def _answer(self, question: Callable[[Reader], dict[str, Any]]) -> Response:
-        content = await self._ask(lambda reader: encode(question(reader)))
+        content = await self.ask(lambda reader: encode(question(reader)))
         return Response(content, media_type="application/json")
 
-    async def _ask(self, question: Callable[[Reader], T]) -> T:
+    async def ask(self, question: Callable[[Reader], T]) -> T:
         """Return the answer to a question, from a thread. Raises JournalOff and JournalDown."""
         if self._reader is None:
             raise JournalOff("this service keeps no journal: set PROCTOR_JOURNAL")
@@ -140,7 +148,7 @@ class JournalHandler:
             raise JournalDown("the journal's database does not answer now") from None
 
 
-async def _line_of(batch: Job[Line]) -> Line:
+async def line_of(batch: Job[Line]) -> Line:
     """Return the result of a batch of one. The batch ends with its only reader."""
     with batch.reading():
         await batch.wait()

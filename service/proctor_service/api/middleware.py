@@ -1,35 +1,38 @@
 """ASGI middleware: tokens, errors without a handler, and headers of every answer.
 
-Every route needs a token, and so do unknown paths. The compatible routes also accept the token in
-the path, `/compat/t/TOKEN/…`, since their clients send no header. `Guard` removes the token from
-the path, before any code logs the path.
+Every route needs a token, and so do unknown paths. Pages for browsers check their cookie instead.
+The compatible routes also accept the token in the path, `/compat/t/TOKEN/…`, since their clients send
+no header. `Guard` removes the token from the path, before any code logs the path.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.api.problems import internal, of_refusal
+from proctor_service.api.tokens import ONLY_TENANT, Tokens
 from proctor_service.errors import Unauthorized
 
 log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
+PAGES = "/console"
 COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
-ONLY_TENANT = "local"
-"""Tenant of all requests while no token is configured."""
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
 ANSWERING = "proctor.answering"
 """Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
+
+
+def is_page(path: str) -> bool:
+    """Return whether a path is a page for browsers, which log in by themselves."""
+    return path == PAGES or path.startswith(PAGES + "/")
 
 
 class Guard:
@@ -38,10 +41,9 @@ class Guard:
     The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], metrics_public: bool) -> None:
+    def __init__(self, app: ASGIApp, tokens: Tokens, metrics_public: bool) -> None:
         self._app = app
-        # Digests have equal lengths, so the comparison reveals nothing about a token's length.
-        self._digests = {tenant: _digest(token.encode()) for tenant, token in tokens.items()}
+        self._tokens = tokens
         self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +53,8 @@ class Guard:
             return
         try:
             app = self._app
-            if scope["path"] not in self._open:
+            path: str = scope["path"]
+            if path not in self._open and not is_page(path):
                 tenant = self._tenant(scope)
                 if tenant is None:
                     message = "a valid token is needed: Authorization: Bearer TOKEN"
@@ -75,7 +78,7 @@ class Guard:
             scope["raw_path"] = COMPAT + rest
             scope["path"] = unquote(scope["raw_path"].decode("ascii"))
             token = unquote_to_bytes(found)
-        if not self._digests:
+        if not self._tokens:
             return ONLY_TENANT
         if token is None:
             authorizations = Headers(scope=scope).getlist("authorization")
@@ -83,16 +86,7 @@ class Guard:
             if len(authorizations) != 1 or scheme.lower() != "bearer":
                 return None
             token = text.strip(" \t").encode("latin-1")  # the received bytes, which are UTF-8
-        shown = _digest(token)
-        tenant = None
-        for each, digest in self._digests.items():  # no early exit: equal time for all tenants
-            if hmac.compare_digest(shown, digest):
-                tenant = each
-        return tenant
-
-
-def _digest(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()
+        return self._tokens.tenant(token)
 
 
 class AnswerHeaders:

@@ -1,0 +1,270 @@
+"""What the journal costs the rewards, and what browsers cost that watch a job meanwhile.
+
+    python bench/recording.py [--quick] [--allow-degraded]
+
+Starts services of its own: one records into a file of SQLite in a temporary folder, one has the
+journal off. They are measured in turn, and a turn begins when all earlier records are written. The
+browsers are connections that ask as often as the script of the pages does, of a service with 10,000
+earlier records. Prints tables for bench/README.md. Run it on a machine that is otherwise idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import re
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+
+from figures import machine
+from measuring import Connection, check, request_body, results_of, sound
+
+from proctor_service.cli.temporary import Running, temporary_service
+from proctor_service.workers.worker import cpu_seconds
+
+BROWSERS = 10
+PAUSE_SECONDS = 3.0
+HEALTH_PAUSE_SECONDS = 0.02
+PAGES = (
+    "/console",
+    "/console/jobs/default",
+    "/console/evaluations",
+    "/console/evaluations?verdict=passed",
+)
+_UNWRITTEN = re.compile(r"^proctor_journal_unwritten (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured: sizes of batches, rounds, and single rewards in each round."""
+
+    batch: int
+    rounds: int
+    singles: int
+    listened: int
+    watched: int
+    earlier: int
+
+
+FULL = Extent(batch=1000, rounds=5, singles=200, listened=4000, watched=5000, earlier=10_000)
+QUICK = Extent(batch=50, rounds=1, singles=5, listened=100, watched=100, earlier=100)
+
+
+@contextmanager
+def services(allow_degraded: bool, **more: str) -> Iterator[dict[str, Running]]:
+    """Two services: `off` and `on` by what they have of a journal."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        found = {}
+        for name, url in (("off", "off"), ("on", f"sqlite:///{Path(folder, 'journal.db')}")):
+            settings = {"PROCTOR_JOURNAL": url, **more}
+            service = temporary_service(allow_degraded=allow_degraded, settings=settings)
+            found[name] = stack.enter_context(service)
+        yield found
+
+
+def written(connection: Connection) -> None:
+    """Wait until the journal has everything; a service without one has at once."""
+    while (found := _UNWRITTEN.search(connection.metrics())) and float(found[1]):
+        time.sleep(0.1)
+
+
+def batch(connection: Connection, size: int) -> float:
+    """Return the rewards per second of a batch of programs that are all different."""
+    body = request_body(sound(size))
+    begun = time.perf_counter()
+    answer = connection.answer(body)
+    seconds = time.perf_counter() - begun
+    check(results_of(answer))
+    return size / seconds
+
+
+def singles(connection: Connection, count: int) -> float:
+    """Return the median time of a single reward, in ms."""
+    found = []
+    for each in sound(count):
+        seconds, results = connection.judge([each])
+        check(results)
+        found.append(1000 * seconds)
+    return statistics.median(found)
+
+
+def costs(extent: Extent, allow_degraded: bool) -> None:
+    """Print throughput and latency with and without the journal, in turn."""
+    rates: dict[str, list[float]] = {"off": [], "on": []}
+    medians: dict[str, list[float]] = {"off": [], "on": []}
+    with services(allow_degraded) as running:
+        connections = {name: Connection(each) for name, each in running.items()}
+        for connection in connections.values():
+            batch(connection, max(20, extent.batch // 10))  # warms what is cold
+        for number in range(extent.rounds):
+            order = ("off", "on") if number % 2 == 0 else ("on", "off")
+            for name in order:
+                written(connections["on"])
+                rates[name].append(batch(connections[name], extent.batch))
+            for name in order:
+                written(connections["on"])
+                medians[name].append(singles(connections[name], extent.singles))
+        for connection in connections.values():
+            connection.close()
+    print(
+        f"\n| journal | batch of {extent.batch:,}, rewards/s | median | p50 of one, ms | median |"
+    )
+    print("|---|---|---|---|---|")
+    for name in rates:
+        print(
+            f"| {name} | {_listed(rates[name], '.0f')} | {statistics.median(rates[name]):.0f} "
+            f"| {_listed(medians[name], '.2f')} | {statistics.median(medians[name]):.2f} |"
+        )
+    less = 1 - statistics.median(rates["on"]) / statistics.median(rates["off"])
+    more = statistics.median(medians["on"]) - statistics.median(medians["off"])
+    print(f"\nWith the journal: {less:.1%} less throughput, {more:+.2f} ms for one reward.")
+
+
+def listening(extent: Extent, allow_degraded: bool) -> None:
+    """Print the CPU of the listening process for each reward, before one judge process."""
+    found: dict[str, list[float]] = {"off": [], "on": []}
+    for number in range(extent.rounds):
+        with services(allow_degraded, PROCTOR_WORKERS="1") as running:
+            for name in ("off", "on") if number % 2 == 0 else ("on", "off"):
+                connection = Connection(running[name])
+                batch(connection, max(20, extent.listened // 20))
+                before = cpu_seconds(running[name].pid)
+                batch(connection, extent.listened)
+                spent = cpu_seconds(running[name].pid) - before
+                found[name].append(1000 * spent / extent.listened)
+                written(connection)
+                connection.close()
+    print(
+        "\n| journal | CPU of the listening process for each reward, ms | median |\n|---|---|---|"
+    )
+    for name, each in found.items():
+        print(f"| {name} | {_listed(each, '.3f')} | {statistics.median(each):.3f} |")
+
+
+class Browser:
+    """A connection that asks for a page as the script of the pages does, until it is closed."""
+
+    def __init__(self, running: Running, path: str, cookie: str) -> None:
+        self._http = http.client.HTTPConnection(urlparse(running.url).netloc)
+        self._path, self._cookie = path, cookie
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.answers = 0
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._closed.set()
+        self._thread.join()
+        self._http.close()
+
+    def _watch(self) -> None:
+        tag = ""
+        while not self._closed.wait(PAUSE_SECONDS):
+            headers = {"Cookie": self._cookie, "Proctor-Part": "body", "If-None-Match": tag}
+            self._http.request("GET", self._path, headers=headers)
+            answer = self._http.getresponse()
+            answer.read()
+            if answer.status not in (200, 304):
+                raise RuntimeError(f"{self._path}: {answer.status}")
+            tag = answer.headers.get("ETag", "")
+            self.answers += 1
+
+
+def log_in(running: Running) -> str:
+    """Return the cookie of a log-in."""
+    connection = http.client.HTTPConnection(urlparse(running.url).netloc)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/console/login", f"token={running.token}", form)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return str(answer.headers["Set-Cookie"]).partition(";")[0]
+
+
+class Health:
+    """Requests for /healthz, one after the other, until it is closed."""
+
+    def __init__(self, running: Running) -> None:
+        self._http = http.client.HTTPConnection(urlparse(running.url).netloc)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+        self.worst_ms = 0.0
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it."""
+        self._closed.set()
+        self._thread.join()
+        self._http.close()
+
+    def _ask(self) -> None:
+        while not self._closed.wait(HEALTH_PAUSE_SECONDS):
+            begun = time.perf_counter()
+            self._http.request("GET", "/healthz")
+            self._http.getresponse().read()
+            self.worst_ms = max(self.worst_ms, 1000 * (time.perf_counter() - begun))
+
+
+def watching(extent: Extent, allow_degraded: bool) -> None:
+    """Print throughput and the worst time of /healthz, with and without browsers, in turn."""
+    rates: dict[int, list[float]] = {0: [], BROWSERS: []}
+    worst: dict[int, list[float]] = {0: [], BROWSERS: []}
+    with services(allow_degraded) as both:
+        running = both["on"]
+        connection, cookie = Connection(running), log_in(running)
+        batch(connection, extent.earlier)
+        for number in range(extent.rounds):
+            for count in (0, BROWSERS) if number % 2 == 0 else (BROWSERS, 0):
+                written(connection)
+                browsers = [
+                    Browser(running, PAGES[each % len(PAGES)], cookie) for each in range(count)
+                ]
+                health = Health(running)
+                rates[count].append(batch(connection, extent.watched))
+                health.close()
+                for browser in browsers:
+                    browser.close()
+                worst[count].append(health.worst_ms)
+        connection.close()
+    print(
+        f"\n| browsers | batch of {extent.watched:,}, rewards/s | median | /healthz, worst of each, ms |"
+    )
+    print("|---|---|---|---|")
+    for count in rates:
+        print(
+            f"| {count} | {_listed(rates[count], '.0f')} | {statistics.median(rates[count]):.0f} "
+            f"| {_listed(worst[count], '.0f')} |"
+        )
+
+
+def _listed(values: Sequence[float], form: str) -> str:
+    return ", ".join(format(each, form) for each in values)
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    parser.add_argument("--allow-degraded", action="store_true")
+    parser.add_argument("--only", choices=("costs", "listening", "watching"))
+    given = parser.parse_args()
+    extent = QUICK if given.quick else FULL
+    print(machine(), flush=True)
+    for part in (costs, listening, watching):
+        if given.only in (None, part.__name__):
+            part(extent, given.allow_degraded)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Bodies of the pages, each made from the journal in one question. All functions block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from proctor_client import wire
+from proctor_service.api.body import describe_errors
+from proctor_service.errors import InvalidRequest, NotFound
+from proctor_service.journal.pages.render import Templates
+from proctor_service.journal.reading import Filter, Reader, Row
+from proctor_service.journal.replay import why_not
+
+FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
+TEXTS = ("completion", "source", "stdout", "stderr")
+
+
+def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
+    """Return the query of a list, in which an empty field is none. Raises InvalidRequest."""
+    try:
+        return wire.EvaluationQuery.model_validate({k: v for k, v in given.items() if v.strip()})
+    except ValidationError as error:
+        raise InvalidRequest(describe_errors(error.errors())) from None
+
+
+class Views:
+    """Pages of one tenant's records."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._templates = templates
+
+    def jobs(self, tenant: str, reader: Reader) -> str:
+        """Return the list of jobs."""
+        return self._templates.html("jobs.html", jobs=reader.jobs(tenant))
+
+    def job(self, tenant: str, job: str, reader: Reader) -> str:
+        """Return the figures and charts of a job. Raises NotFound."""
+        figures, series = reader.figures(tenant, job), reader.job(tenant, job)
+        if figures is None or series is None:
+            raise NotFound("the journal has no evaluation of this job")
+        return self._templates.html("job.html", job=job, figures=figures, series=series)
+
+    def evaluations(
+        self, tenant: str, query: wire.EvaluationQuery, given: Mapping[str, str], reader: Reader
+    ) -> str:
+        """Return the evaluations that fit, with the form of the filters."""
+        fields = query.model_dump(exclude={"limit", "cursor", "text"})
+        before = None if query.cursor is None else int(query.cursor)
+        page = reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+        filters = {name: given.get(name, "") for name in FILTERS}
+        active = {name: value for name, value in filters.items() if value.strip()}
+        return self._templates.html(
+            "evaluations.html",
+            rows=page.rows,
+            filters=filters,
+            active=active,
+            following=page.following,
+            is_first=before is None,
+            choices={"verdict": get_args(wire.Verdict), "error": get_args(wire.ErrorReason)},
+        )
+
+    def evaluation(
+        self, tenant: str, id_: str, csrf: str, compared: Mapping[str, Any] | None, reader: Reader
+    ) -> str:
+        """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
+        row = self._row(tenant, id_, reader)
+        return self._templates.html(
+            "evaluation.html",
+            row=row,
+            output=row["output"] or {},
+            conditions=row["conditions"] or {},
+            why_not=why_not(row),
+            csrf=csrf,
+            compared=compared,
+        )
+
+    def text(self, tenant: str, id_: str, name: str, reader: Reader) -> str:
+        """Return one whole text of an evaluation. Raises NotFound."""
+        row = self._row(tenant, id_, reader)
+        found = {
+            "completion": row["completion_text"],
+            "source": row["source"],
+            **{stream: (row["output"] or {}).get(stream) for stream in ("stdout", "stderr")},
+        }[name]
+        if found is None:
+            raise NotFound(f"evaluation {id_!a} has no such text")
+        return str(found)
+
+    def rollout(self, tenant: str, id_: str, reader: Reader) -> str:
+        """Return one rollout as a conversation. Raises NotFound."""
+        row = reader.rollout(tenant, id_)
+        if row is None:
+            raise NotFound(f"no rollout {id_!a}")
+        return self._templates.html("rollout.html", row=row, conversation=row["conversation"])
+
+    @staticmethod
+    def _row(tenant: str, id_: str, reader: Reader) -> Row:
+        row = reader.evaluation(tenant, id_)
+        if row is None:
+            raise NotFound(f"no evaluation {id_!a}")
+        return row

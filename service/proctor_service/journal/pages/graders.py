@@ -1,0 +1,79 @@
+"""A grader as a page shows it: its tests as one would write them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+MOST_CASES = 100
+Parts = Sequence[tuple[str, str]]
+Grader = Mapping[str, Any]
+
+
+def parts(grader: Grader) -> Parts:
+    """Return titles and texts of a recorded grader, at most `MOST_CASES` of its cases."""
+    write = _PARTS.get(grader["kind"])
+    if write is None:
+        return [("Grader", _json(grader))]
+    found = list(write(grader))
+    options = {name: grader[name] for name in _OPTIONS if grader.get(name)}
+    return [*found, ("Options", _json(options))] if options else found
+
+
+def _asserts(grader: Grader) -> Parts:
+    setup = [("Setup", grader["setup"])] if grader.get("setup") else []
+    return [*setup, ("Tests", "\n".join(grader["tests"]))]
+
+
+def _calls(grader: Grader) -> Parts:
+    lines = []
+    for case in grader["cases"][:MOST_CASES]:
+        given = [_json(each) for each in case.get("args", ())]
+        given += [f"{name}={_json(each)}" for name, each in case.get("kwargs", {}).items()]
+        lines.append(f"{grader['entry_point']}({', '.join(given)}) → {_json(case['expected'])}")
+    return [(_title("Calls", grader), "\n".join(lines))]
+
+
+def _stdio(grader: Grader) -> Parts:
+    found = []
+    for index, case in enumerate(grader["cases"][:MOST_CASES]):
+        found.append((f"Case {index}: standard input", case.get("stdin", "")))
+        found.append((f"Case {index}: expected output", case["stdout"]))
+    return found
+
+
+def _pytest(grader: Grader) -> Parts:
+    return [
+        (f"File {path}", content) for path, content in list(grader["files"].items())[:MOST_CASES]
+    ]
+
+
+def _command(grader: Grader) -> Parts:
+    code = grader.get("expect_exit_code", 0)
+    return [("Command", f"{shlex.join(grader['argv'])}\nexpected exit code: {code}")]
+
+
+def _exec(_: Grader) -> Parts:
+    return [("Grader", "none: the program must reach its end, and exit with code 0")]
+
+
+def _title(title: str, grader: Grader) -> str:
+    count = len(grader["cases"])
+    return title if count <= MOST_CASES else f"{title}, the first {MOST_CASES} of {count:,}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_OPTIONS = ("entry_point", "integrity", "tolerance", "compare", "reveal")
+_PARTS: Mapping[str, Callable[[Grader], Parts]] = {
+    "asserts": _asserts,
+    "calls": _calls,
+    "stdio": _stdio,
+    "pytest": _pytest,
+    "command": _command,
+    "exec": _exec,
+}
