@@ -13,7 +13,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults image bench fuzz clean
+.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -99,6 +99,9 @@ test-deploy: $(VENV)/.deploy ## test the image, the manifests and the alerts; sa
 
 test-faults: $(VENV)/.tools ## replicas behind nginx, and what befalls them; says what it needs
 	$(BIN)/python -m pytest tests/faults
+
+test-console: $(VENV)/.tools ## the pages under /console in a browser; says what it needs
+	$(BIN)/python -m pytest tests/console
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt

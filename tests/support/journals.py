@@ -52,6 +52,8 @@ class Evaluated:
     tenant: str = "anyone"
     tags: tuple[str, ...] = ()
     step: int | None = None
+    task: str | None = None
+    submission_id: str | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,7 +78,13 @@ class Evaluated:
             job=self.job,
             deadline=0.0,
             tags=self.tags,
-            origin=Origin(said, "auto", f"c{self.number}", f"task-{self.number % 3}", self.step),
+            origin=Origin(
+                said,
+                "auto",
+                self.submission_id or f"c{self.number}",
+                self.task or f"task-{self.number % 3}",
+                self.step,
+            ),
             **self.more,
         )
         outcome = Outcome(self.judgement, self.reward, self.failure)

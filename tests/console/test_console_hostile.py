@@ -1,0 +1,228 @@
+"""Hostile texts in every field of every page: they are shown as text, and nothing comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
+
+import httpx
+import pytest
+from browsing import Window, sideways_pixels
+from console_forms import form, get, post, visitor
+from console_journal import hostile_evaluations, hostile_rollout
+from harness import Service, running_service
+from hostile_texts import HOSTILE, MARKUP
+from journals import written
+from playwright.sync_api import Browser, Page, expect
+from pydantic import SecretStr
+
+from proctor_client.wire import Failure
+from proctor_service.journal.rows import clean
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Backend
+from proctor_service.settings import Settings
+
+NAMES = list(HOSTILE)
+PLAYGROUND = "/console/playground"
+_HIDDEN = (
+    r"[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+_UNSEEN = f"""
+() => {{
+  const hidden = /{_HIDDEN}/, found = [];
+  const walker = document.createTreeWalker(document, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {{
+    const said = walker.currentNode.data.replaceAll(/[\\r\\n\\t]/g, '');
+    const parent = walker.currentNode.parentElement;
+    if (hidden.test(said) && parent.tagName !== 'TEXTAREA')
+      found.push(`${{parent.outerHTML.slice(0, 200)}}: ${{JSON.stringify(said.slice(0, 200))}}`);
+  }}
+  return found;
+}}
+"""
+"""Texts of a page with characters that nobody sees, but where somebody types."""
+
+
+_MARKUP_OF = """
+html => {
+  const parsed = new DOMParser().parseFromString(html, 'text/html');
+  const odd = /^(iframe|object|embed|base|style|img|video|math|template|xmp)$/i;
+  const isWrong = each => odd.test(each.tagName)
+    || (each.tagName === 'SCRIPT' && each.getAttribute('src') !== '/console/static/console.js')
+    || [...each.attributes].some(({name, value}) => /^on/i.test(name) || name === 'style'
+      || (/^(href|src|action|formaction)$/i.test(name) && !/^([/](?![/])|#)/.test(value)));
+  return [...parsed.querySelectorAll('*')].filter(isWrong).map(each => each.outerHTML.slice(0, 200));
+}
+"""
+
+
+async def echo(submission: Submission, backend: Backend) -> Judgement:
+    """A judge that says what the submission says, everywhere."""
+    said = submission.source
+    failure = Failure(index=0, test=said, message=said)
+    return Judgement("failed", 0, 1, (failure,), said, said, said)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    evaluations, rollouts = [], []
+    for number, text in enumerate(HOSTILE.values()):
+        evaluations += hostile_evaluations(number, text, "local")
+        rollouts.append(hostile_rollout(number, text, "local"))
+    path = tmp_path_factory.mktemp("hostile") / "journal.db"
+    url = written(path, *evaluations, records=rollouts)
+    with running_service(Settings(journal=SecretStr(url), workers=0), judge=echo) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def shared_window(browser: Browser, service: Service) -> Iterator[Window]:
+    opened = Window(browser, service.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def window(shared_window: Window) -> Iterator[Window]:
+    """One window for all tests here, whose notes are checked after each."""
+    notes = shared_window.notes
+    for said in vars(notes).values():
+        said.clear()
+    yield shared_window
+    notes.check()
+
+
+def check(page: Page) -> None:
+    """Checks that a page is of use, and that nobody is misled by what cannot be seen."""
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    for name in ("Jobs", "Evaluations", "Playground"):
+        expect(page.get_by_role("navigation").get_by_role("link", name=name)).to_be_visible()
+    assert page.evaluate(_UNSEEN) == []
+    assert sideways_pixels(page) <= 0
+
+
+def holds(page: Page, name: str, least: int = 1) -> None:
+    """Checks that the page shows a text as it is, if it can be shown so."""
+    if name in MARKUP:
+        said = page.evaluate("() => document.body.textContent")
+        # A name is one line of bounded length.
+        assert said.count(MARKUP[name][:39]) >= least
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_evaluation_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    number = NAMES.index(name)
+    for id_ in (2 * number, 2 * number + 1):
+        page = window.open(f"/console/evaluations/ev_{id_:032x}")
+        check(page)
+        holds(page, name, 6)
+        assert page.locator("mark").count() <= 1
+    if name in MARKUP:
+        assert page.locator("mark").inner_text().strip() == MARKUP[name].strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_evaluation_judged_again_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    page = window.open(f"/console/evaluations/ev_{2 * NAMES.index(name):032x}")
+    if page.get_by_role("button", name="Judge again").count():
+        window.submit("Judge again")
+        check(page)
+        holds(page, name, 8)
+    else:
+        assert name not in MARKUP
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rollout_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    page = window.open(f"/console/rollouts/ro_{NAMES.index(name):032x}")
+    check(page)
+    holds(page, name, 8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    job = clean(HOSTILE[name])
+    page = window.open(f"/console/jobs/{quote(job, safe='')}")
+    check(page)
+    holds(page, name)
+
+
+def test_the_lists_show_hostile_texts_as_texts(window: Window) -> None:
+    page = window.open("/console")
+    check(page)
+    for name in MARKUP:
+        holds(page, name)
+    assert page.locator("main tbody tr").count() == len({clean(each) for each in HOSTILE.values()})
+    page = window.open("/console/evaluations?limit=500")
+    check(page)
+    assert page.locator("main tbody tr").count() == 2 * len(NAMES)
+    for name in MARKUP:
+        holds(page, name, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_filters_take_hostile_texts_as_texts(window: Window, name: str) -> None:
+    text = clean(HOSTILE[name])[:200]
+    fields = ("job", "task", "tag", "signal")
+    page = window.open("/console/evaluations?" + urlencode(dict.fromkeys(fields, text)))
+    check(page)
+    if name in MARKUP:
+        for field in fields:
+            assert page.locator(f'main form [name="{field}"]').input_value() == text
+        assert page.locator("main tbody tr").count() == 2
+        window.submit("Show")
+        assert page.locator("main tbody tr").count() == 2
+    page = window.open("/console/evaluations?" + urlencode({"text": text}))
+    check(page)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_playground_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    text = HOSTILE[name].encode("utf-8", "replace").decode()
+    page = window.open(PLAYGROUND)
+    for field in ("completion", "tests", "stdin"):
+        page.locator(f'main form [name="{field}"]').fill(text)
+    page.locator('main form [name="kind"]').select_option("stdio")
+    typed = page.locator('main form [name="completion"]').input_value()
+    window.submit("Judge")
+    check(page)
+    for field in ("completion", "tests", "stdin"):
+        again = page.locator(f'main form [name="{field}"]').input_value()
+        assert again.replace("\r\n", "\n") == typed.replace("\r\n", "\n")
+    holds(page, name, 3)
+
+
+@pytest.mark.parametrize("field", ["kind", "language", "tests"])
+def test_the_playground_refuses_hostile_choices_as_texts(
+    window: Window, service: Service, field: str
+) -> None:
+    with visitor(service.url) as client:
+        found = form(get(client, PLAYGROUND), PLAYGROUND).fields
+        for text in HOSTILE.values():
+            said = text.encode("utf-8", "replace").decode()
+            answer = post(client, PLAYGROUND, {**found, "kind": "json", field: said})
+            assert answer.status_code in (200, 422)
+            _shown_as_text(window, answer)
+
+
+def test_addresses_are_shown_as_texts(window: Window, service: Service) -> None:
+    paths = ("jobs/", "evaluations/", "rollouts/", "", "evaluations/ev_0/text/", "static/")
+    refused = ("step", "verdict", "error", "reward", "cursor", "limit", "rollout_id")
+    with visitor(service.url) as client:
+        for text in HOSTILE.values():
+            name = quote(text.encode("utf-8", "surrogatepass"), safe="")
+            for path in (
+                *(f"/console/{path}x{name}" for path in paths),
+                *(f"/console/evaluations?{field}=x{name}" for field in refused),
+                f"/console/evaluations?{name}={name}",
+                f"/console/evaluations?job={name}&job={name}",
+            ):
+                answer = client.get(path)
+                assert answer.status_code in (200, 404, 422), (path, answer.status_code)
+                _shown_as_text(window, answer)
+
+
+def _shown_as_text(window: Window, answer: httpx.Response) -> None:
+    """Checks the markup of an answer, as the browser reads it, without running anything."""
+    wrong = window.page.evaluate(_MARKUP_OF, answer.text)
+    assert wrong == [], answer.url
