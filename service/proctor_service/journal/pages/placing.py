@@ -72,6 +72,7 @@ def placed(points: Sequence[Row], by: By, left: float) -> tuple[Scale, str, list
         to_begin = min(usual, middle - befores[index]) / 2 - space
         to_end = min(usual, afters[index] - middle) / 2 - space
         begin = middle - max(to_begin, _LEAST_WIDTH / 2)
+        begin = max(begin, places[-1].end) if places else begin
         end = middle + max(to_end, _LEAST_WIDTH / 2)
         places.append(Place(points[index], labels[index], begin, middle, end, usual))
     return x, title, places

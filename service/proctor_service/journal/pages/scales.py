@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-CHARACTER = 9.0
+CHARACTER = 10.2
 """Width of a character in the units of a chart, at the font size of a narrow page."""
 LARGEST = 1e300
 _SMALLEST = 1e-290
