@@ -131,7 +131,12 @@ def build_app(
     install_problems(app)
     install_openapi(app, BODIES + COMPAT_BODIES)
     # Requests pass the middleware in reverse order: the last added comes first.
-    app.add_middleware(Guard, tokens=tokens, metrics_public=settings.metrics_public)
+    app.add_middleware(
+        Guard,
+        tokens=tokens,
+        metrics_public=settings.metrics_public,
+        own_url=settings.advertise_url,
+    )
     if parts.tracing is not None:
         from proctor_service.observability.tracing import TracedApp
 

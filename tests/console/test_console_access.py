@@ -24,11 +24,11 @@ from console_forms import (
 )
 from console_journal import OTHER_JOB, RIGHT_ID
 from harness import Service, running_service
+from pydantic import SecretStr
+
 from proctor_service.api.console import cookies
 from proctor_service.api.console.cookies import Cookies
 from proctor_service.api.tokens import Tokens
-from pydantic import SecretStr
-
 from proctor_service.settings import Settings
 
 RED, BLUE = "red-token", "blue-token"

@@ -100,3 +100,35 @@ def test_space_around_a_configured_token_is_no_part_of_it() -> None:
     with running_service(Settings(tokens=tokens)) as service, service.client() as client:
         for token in ("red-token", "voilà"):
             assert client.get("/capacity", headers=bearer(token)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8080", 200),
+        ("localhost", 200),
+        ("[::1]:8080", 200),
+        ("proctor.localhost:80", 200),
+        ("upstream", 200),
+        ("judge.example:80", 200),  # as advertised
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example:8080", 403),
+        ("localhost.evil.example", 403),
+        ("evil.example.", 403),
+        ("[::1", 403),
+    ],
+)
+def test_without_tokens_a_page_elsewhere_cannot_ask_under_its_own_name(
+    host: str, status: int
+) -> None:
+    settings = Settings(advertise_url="http://judge.example:80")
+    with running_service(settings) as running, running.client() as client:
+        for path in ("/capacity", "/console"):
+            answer = client.get(path, headers={"Host": host})
+            assert answer.status_code in ({200, 404} if status == 200 else {status})
+        assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+def test_with_tokens_any_name_of_the_service_will_do(client: httpx.Client) -> None:
+    headers = {**bearer("blue-token"), b"Host": b"judge.example"}
+    assert client.get("/capacity", headers=headers).status_code == 200

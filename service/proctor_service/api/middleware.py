@@ -7,16 +7,17 @@ no header. `Guard` removes the token from the path, before any code logs the pat
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from collections.abc import Callable
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proctor_service.api.problems import internal, of_refusal
 from proctor_service.api.tokens import ONLY_TENANT, Tokens
-from proctor_service.errors import Unauthorized
+from proctor_service.errors import Forbidden, Unauthorized
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +39,19 @@ def is_page(path: str) -> bool:
 class Guard:
     """Middleware that requires a valid token, and answers an unhandled exception with a 500.
 
-    The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`.
+    The guard sets `request.state.tenant`, and stands inside of `AnswerHeaders`. `own_url`: where
+    clients reach the service, if that is configured.
+
+    Without tokens the service listens on loopback, and a public name in the Host header is refused:
+    a web page could have its own name resolve to 127.0.0.1 (DNS rebinding), and then ask and read as
+    if it came from here.
     """
 
-    def __init__(self, app: ASGIApp, tokens: Tokens, metrics_public: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, tokens: Tokens, metrics_public: bool, own_url: str | None = None
+    ) -> None:
         self._app = app
+        self._own_host = None if own_url is None else urlsplit(own_url).hostname
         self._tokens = tokens
         self._open = OPEN_PATHS | ({METRICS_PATH} if metrics_public else frozenset())
 
@@ -54,7 +63,13 @@ class Guard:
         try:
             app = self._app
             path: str = scope["path"]
-            if path not in self._open and not is_page(path):
+            if not self._tokens and path not in self._open and self._is_public(scope):
+                message = (
+                    "without tokens, the service answers under an IP address or localhost: set "
+                    "PROCTOR_TOKENS, or PROCTOR_ADVERTISE_URL to the URL with this name"
+                )
+                app = of_refusal(Forbidden(message))
+            elif path not in self._open and not is_page(path):
                 tenant = self._tenant(scope)
                 if tenant is None:
                     message = "a valid token is needed: Authorization: Bearer TOKEN"
@@ -68,6 +83,17 @@ class Guard:
                 # The answer has begun: only a closed connection tells the client of the failure.
                 raise
             await internal()(scope, receive, send)
+
+    def _is_public(self, scope: Scope) -> bool:
+        """Return whether the Host header has a name that anybody could own."""
+        try:
+            host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
+            if "." not in host or host == self._own_host or host.endswith(".localhost"):
+                return False
+            ipaddress.ip_address(host)
+        except ValueError:
+            return True
+        return False
 
     def _tenant(self, scope: Scope) -> str | None:
         """Return the tenant of the request's token; remove a token from the path."""

@@ -63,7 +63,7 @@ def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: For
         for row in rows(reader.whole_evaluations, tenant, wanted, page=PAGE)
         if row["number"] not in known
     )
-    with _replaced(path) as file:
+    with replaced(path) as file:
         return write(file, map(exported_row, chain(first, others)))
 
 
@@ -98,6 +98,27 @@ def check_parquet() -> None:
         raise Trouble(
             "Parquet needs pyarrow: python -m pip install 'proctor-service[parquet]'"
         ) from None
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Return a file that takes the place of `path` when the block ends without an error.
+
+    Only its owner may read it, as the journal. Raises Trouble.
+    """
+    if path.exists() and not path.is_file():
+        raise Trouble(f"{path}: it is no file")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+            try:
+                yield file
+                file.close()
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise Trouble(f"{path}: {error.strerror}") from None
 
 
 def _write_lines(file: IO[bytes], found: Iterable[Row]) -> int:
@@ -145,27 +166,6 @@ def _groups(found: Iterable[Row]) -> Iterator[list[Row]]:
             group, characters = [], 0
     if group:
         yield group
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Return a file that takes the place of `path` when the block ends without an error.
-
-    Only its owner may read it, as the journal. Raises Trouble.
-    """
-    if path.exists() and not path.is_file():
-        raise Trouble(f"{path}: it is no file")
-    try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-            try:
-                yield file
-                file.close()
-                Path(file.name).replace(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
-    except OSError as error:
-        raise Trouble(f"{path}: {error.strerror}") from None
 
 
 def _json(value: object) -> str | None:

@@ -18,6 +18,7 @@ from rich.text import Text
 from proctor_client import wire
 from proctor_service.cli.console import Trouble, friendly, plain, screen
 from proctor_service.cli.export import Form, exported
+from proctor_service.cli.html_report import write_html
 from proctor_service.cli.record_texts import evaluation_text, report_text, rollout_text
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows, writing
 
@@ -108,12 +109,21 @@ def report(
     tenant: Tenant = None,
     journal: Journal = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write it with charts to this file, for a browser.")
+    ] = None,
 ) -> None:
     """Print what training should know of a job: rewards, tasks, groups, signals, and warnings."""
     with friendly(), reading(journal) as reader:
+        if as_json and html is not None:
+            raise Trouble("--json prints the report and --html writes it: give one of them")
         found = reader.figures(tenant, job)
         if found is None:
             raise Trouble(f"{plain(job, 60)}: the journal has no evaluation of this job")
+        if html is not None:
+            write_html(reader, tenant, found, html)
+            screen().print(f"wrote the report to {html}", markup=False, soft_wrap=True)
+            return
         typer.echo(json.dumps(found, indent=2) if as_json else report_text(found))
 
 
