@@ -186,9 +186,9 @@ def test_the_playground_shows_hostile_texts_as_texts(window: Window, name: str) 
     typed = page.locator('main form [name="completion"]').input_value()
     window.submit("Judge")
     check(page)
+    typed = typed.replace("\0", "\ufffd")  # no HTML can hold this character
     for field in ("completion", "tests", "stdin"):
-        again = page.locator(f'main form [name="{field}"]').input_value()
-        assert again.replace("\r\n", "\n") == typed.replace("\r\n", "\n")
+        assert page.locator(f'main form [name="{field}"]').input_value() == typed
     holds(page, name, 3)
 
 
