@@ -73,7 +73,7 @@ _ELEMENTS = (
     "span p a h1 h2 h3 h4 h5 h6 table caption colgroup col thead tbody tfoot tr th td pre code kbd "
     "samp mark dl dt dd ul ol li figure figcaption time form fieldset legend label input select "
     "optgroup option textarea button output details summary strong em b small br hr bdi abbr svg g "
-    "path rect circle line polyline polygon text tspan desc defs clippath"
+    "path rect circle line polyline polygon text tspan desc defs pattern clippath"
 )
 """Elements that the pages may have."""
 _ASSETS = (".css", ".js", ".svg")
@@ -154,8 +154,7 @@ class Window:
     def check_answer(self, answer: Response) -> None:
         """Checks the headers of a page, and its markup."""
         check_headers(answer.headers)
-        wrong = self.page.evaluate(_MARKUP, _ELEMENTS.split())
-        assert wrong == [], wrong
+        assert markup_faults(self.page) == []
         assert len(self.page.frames) == 1
 
     def submit(self, button: str, status: int = 200) -> Page:
@@ -235,6 +234,12 @@ def check_headers(headers: Any, *, is_static: bool = False) -> None:
     assert headers["referrer-policy"] in ("no-referrer", "same-origin")
     if not is_static:
         assert "no-store" in headers["cache-control"]
+
+
+def markup_faults(page: Page) -> list[str]:
+    """What the markup of a page holds that no page of the service has."""
+    found: list[str] = page.evaluate(_MARKUP, _ELEMENTS.split())
+    return found
 
 
 def grave_findings(page: Page) -> list[str]:

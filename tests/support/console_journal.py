@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from journals import DOUBLE, FAILED, GRADER, LIMITS, PASSED, Evaluated
@@ -131,8 +132,10 @@ def conversation(text: str = "Write double(n).", call: str = "ls") -> list[dict[
 
 def hostile_evaluations(number: int, text: str, tenant: str) -> list[Evaluated]:
     """An evaluation that failed, and one with an error: all texts of both are this one."""
-    anything: Any = text
-    more = {"rollout_id": f"ro_{number:032x}", "graded_sandbox_id": text}
+    # For what the service itself says.
+    anything: Any = text if text.isprintable() else "anything"
+    rollout_id = {"rollout_id": f"ro_{number:032x}"}
+    sandbox = {"graded_sandbox_id": anything}
     judgement = Judgement(
         "failed",
         0,
@@ -145,7 +148,7 @@ def hostile_evaluations(number: int, text: str, tenant: str) -> list[Evaluated]:
         level=anything,
         integrity=anything,
         hack_signals=(text,),
-        sandbox_id=text,
+        sandbox_id=anything,
     )
     common: dict[str, Any] = {
         "source": text,
@@ -157,10 +160,12 @@ def hostile_evaluations(number: int, text: str, tenant: str) -> list[Evaluated]:
         "task": text,
         "submission_id": text,
     }
-    failed = Evaluated(2 * number, judgement=judgement, reward=0.0, step=1, more=more, **common)
+    failed = Evaluated(
+        2 * number, judgement=judgement, reward=0.0, step=1, more=rollout_id, **common
+    )
     failure = JudgeFailed(text)
     lost = Evaluated(2 * number + 1, judgement=None, reward=None, failure=failure, step=2, **common)
-    return [failed, lost]
+    return [failed, replace(lost, more=sandbox)]
 
 
 def hostile_rollout(number: int, text: str, tenant: str) -> Record:
