@@ -29,11 +29,13 @@ RUN python3 -m venv --without-pip /app \
 
 FROM ${BASE_IMAGE}
 COPY --from=build /app /app
+# No journal unless one is named: a file in the container would be lost with it.
 ENV PATH=/app/bin:$PATH \
     HOME=/tmp \
     PROCTOR_HOST=0.0.0.0 \
     PROCTOR_PORT=8080 \
-    PROCTOR_LOG_FORMAT=json
+    PROCTOR_LOG_FORMAT=json \
+    PROCTOR_JOURNAL=off
 # By number, so that Kubernetes can see that it is not root.
 USER 10001:10001
 EXPOSE 8080

@@ -52,6 +52,16 @@ def _real_sandboxes_are_slow(pytestconfig: pytest.Config) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_journal_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Fails the run if a service of the tests kept its journal where a user has it by default."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield
+    assert list(folder.iterdir()) == [], "a test's service needs PROCTOR_JOURNAL=off"
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Has Ctrl-C interrupt this process, and those that it starts meanwhile.

@@ -37,6 +37,8 @@ class RewardOptions(TypedDict, total=False):
     """Labels for the sandboxes, the logs and the journal; default: none."""
     job: str
     """Name of the training run, used for fair sharing of the service; default: "default"."""
+    step: int | None
+    """Step of the training run, for the journal; default: none."""
     priority: wire.Priority
     """`evaluation` runs before the tenant's `training`, which is the default."""
     deadline_seconds: float

@@ -147,10 +147,12 @@ class SandboxCalls:
         grader: AnyGrader,
         scoring: wire.Scoring,
         limits: AnyLimits | None,
+        step: int | None = None,
     ) -> Flow[wire.Result]:
         """Build the flow of POST …/grade. Raises InvalidRequestError at once."""
-        own = {} if limits is None else {"limits": limits}
-        request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **own})
+        own = {"limits": limits, "step": step}
+        given = {name: value for name, value in own.items() if value is not None}
+        request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **given})
         seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)
         path = _path(sandbox_id, "/grade")
         return self._model(Call("POST", path, seconds, content=encode(request)), wire.Result)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -58,7 +59,13 @@ from proctor_service.scheduling.program_runner import Runner
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.serving.lifecycle import AppState
-from proctor_service.serving.optional import make_journal, make_store, make_tracing, version
+from proctor_service.serving.optional import (
+    make_journal,
+    make_store,
+    make_tracing,
+    version,
+    with_own_journal,
+)
 from proctor_service.serving.server import Server as Server
 from proctor_service.serving.server import make_server as make_server
 from proctor_service.sessions import Bounds, Registry
@@ -296,6 +303,12 @@ def _backend(settings: Settings) -> Backend:
     return make_backend(settings)
 
 
+def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:
+    from proctor_service.sandbox.backends import seen_in_sandboxes
+
+    return seen_in_sandboxes(settings, path)
+
+
 def _judge(settings: Settings) -> Judge:
     from proctor_service.judge.judge import Judge as OwnJudge
 
@@ -312,6 +325,7 @@ def _warn_of_memory(settings: Settings) -> None:
 
 def serve(settings: Settings) -> None:
     """Run the service until a stop signal. Raises StartError if the service cannot start."""
+    settings, no_journal = with_own_journal(settings, _seen_in_sandboxes)
     app = build_app(settings)
     fields = None
     if app.state.parts.tracing is not None:
@@ -323,6 +337,9 @@ def serve(settings: Settings) -> None:
         meant = f"; did you mean {nearest}?" if nearest else ""
         log.warning("%s is no setting%s", name, meant)
     _warn_of_memory(app.state.parts.settings)
+    if no_journal:
+        expected = "sqlite:////path/to/file, postgresql://… or off"
+        log.warning("no journal is kept: %s; set PROCTOR_JOURNAL to %s", no_journal, expected)
     server = make_server(app)
     spare_collector()
     try:

@@ -96,8 +96,12 @@ def test_a_grade_is_a_result_like_any_other(kind: Kind) -> None:
             "scoring": "fraction",
             "limits": {"cpu_seconds": 1},
         }
+        sandbox.grade(grader, step=120)
+        assert bodies(proctor)[-1] == {"grader": grader, "scoring": "all", "step": 120}
         with pytest.raises(InvalidRequestError, match="grader"):
             sandbox.grade({"kind": "vibes"})
+        with pytest.raises(InvalidRequestError, match="step"):
+            sandbox.grade(grader, step=-1)
 
 
 def test_a_grade_that_could_not_be_given_is_data(kind: Kind) -> None:

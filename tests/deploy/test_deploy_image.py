@@ -60,6 +60,7 @@ def test_it_runs_as_nobody_in_particular_and_without_a_shell(image: Image) -> No
     assert image.config["Entrypoint"] == ["/app/bin/tini", "--", "/app/bin/proctor"]
     assert image.config["Cmd"] == ["serve"]
     assert image.config["Healthcheck"]["Test"][0] == "CMD"
+    assert "PROCTOR_JOURNAL=off" in image.config["Env"]
     first = (image.root / "app/bin/proctor").read_text().splitlines()[0]
     assert first == "#!/app/bin/python"
 

@@ -14,7 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from harness import NoBackend
-from pydantic import AliasChoices
+from pydantic import AliasChoices, SecretStr
 
 from deploy.manifests import (
     DEPLOY,
@@ -146,6 +146,7 @@ def test_the_settings_are_read(
     [port] = pod_of(objects)["containers"][0]["ports"]
     assert settings.port == port["containerPort"]
     assert settings.backend == ("aviato" if overlay == "aviato" else "local")
+    assert settings.journal == SecretStr("off")
     assert settings.policy_hosts == (["*.inference.svc.cluster.local"] if overlay == "prod" else [])
 
 

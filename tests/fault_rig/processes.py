@@ -94,4 +94,5 @@ class Process:
 
 def _environment() -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if "PROCTOR_" not in name}
-    return {**clean, "PYTHONPATH": f"{ROOT}/client{os.pathsep}{ROOT}/service"}
+    path = f"{ROOT}/client{os.pathsep}{ROOT}/service"
+    return {**clean, "PYTHONPATH": path, "PROCTOR_JOURNAL": "off"}

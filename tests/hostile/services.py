@@ -51,10 +51,13 @@ class Started:
 
 
 @contextmanager
-def started_service(*, ordinary: bool, open_files: int | None = None) -> Iterator[Started]:
+def started_service(
+    *, ordinary: bool, open_files: int | None = None, state: Path | None = None
+) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
 
-    `open_files`: how many it may have open, if not as many as the tests.
+    `open_files`: how many it may have open, if not as many as the tests. `state`: a directory that
+    it gets as its user's state folder, with its journal; without one it keeps none.
 
     Fails, and says what the machine lacks, when it does not come up.
     """
@@ -85,7 +88,13 @@ def started_service(*, ordinary: bool, open_files: int | None = None) -> Iterato
         "PROCTOR_SANDBOX_UID": str(first),
         "PROCTOR_CACHE_ENTRIES": "0",
         "PROCTOR_WORKERS": os.environ.get("PROCTOR_WORKERS", "auto"),
+        "PROCTOR_JOURNAL": "off",
     }
+    if state is not None:
+        if os.geteuid() == 0:
+            os.chown(state, first if ordinary else 0, -1)
+        del environment["PROCTOR_JOURNAL"]
+        environment["XDG_STATE_HOME"] = str(state)
     with tempfile.TemporaryFile() as log, subprocess.Popen(
         command, env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         start_new_session=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socketserver
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import forget_settings, proctor
@@ -19,6 +20,7 @@ from proctor_service.cli.console import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check
+from proctor_service.serving.server import browser_url
 from proctor_service.settings import Settings, unknown_variables
 
 
@@ -173,7 +175,7 @@ def test_a_service_says_which_variables_it_does_not_know(
     monkeypatch.setattr(proctor_service.app, "make_server", made)
     monkeypatch.setattr(proctor_service.app, "configure_logging", lambda *arguments: None)
     monkeypatch.setenv("PROCTOR_SLOT", "2")
-    proctor_service.app.serve(Settings())
+    proctor_service.app.serve(Settings(journal=SecretStr("off")))
     assert "PROCTOR_SLOT is no setting; did you mean PROCTOR_SLOTS?" in caplog.messages
 
 
@@ -210,6 +212,40 @@ def test_a_redis_that_is_away_is_told_at_the_start(caplog: pytest.LogCaptureFixt
     [told] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert told.message.startswith("Redis cannot be reached")
     assert "hush" not in str(vars(told))
+
+
+@pytest.mark.parametrize(
+    ("fields", "url"),
+    [
+        ({}, "http://127.0.0.1:{port}"),
+        ({"host": "0.0.0.0", "tokens": SecretStr('{"me": "a-token"}')}, "http://127.0.0.1:{port}"),
+        ({"advertise_url": "https://proctor.test:8443/"}, "https://proctor.test:8443"),
+    ],
+)
+def test_a_service_with_a_journal_says_where_its_pages_are(
+    fields: dict[str, Any], url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "proctor_service.serving")
+    settings = Settings(journal=SecretStr(f"sqlite:///{tmp_path / 'journal.db'}"), **fields)
+    with running_service(settings) as service:
+        port = service.url.rpartition(":")[2]
+    told = [line for line in caplog.messages if line.startswith("console: ")]
+    assert told == [f"console: {url.format(port=port)}/console"]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("::", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("10.0.0.7", "http://10.0.0.7:80")],
+)
+def test_the_address_of_a_page_is_one_for_a_browser(host: str, url: str) -> None:
+    assert browser_url(Settings(host=host, tokens=SecretStr('{"me": "a-token"}')), 80) == url
+
+
+def test_a_service_without_a_journal_has_no_pages(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "proctor_service.serving")
+    with running_service(Settings()):
+        pass
+    assert not [line for line in caplog.messages if line.startswith("console: ")]
 
 
 def test_a_secret_is_not_in_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

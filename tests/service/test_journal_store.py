@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import stat
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -357,3 +359,25 @@ def test_a_path_that_nobody_may_write_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="file"):
         Store(checked(f"sqlite:///{tmp_path}/file/journal.db"), "1").open()
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_two_writers_of_one_new_file_wait_for_each_other(tmp_path: Path) -> None:
+    url, count = checked(f"sqlite:///{tmp_path / 'journal.db'}"), 3
+    together = threading.Barrier(count)
+
+    def write(writer: int) -> None:
+        store = Store(url, "1")
+        entries = Entries(with_texts=True)
+        together.wait()
+        store.open()
+        for number in range(20):
+            store.write([entries.evaluation(item(100 * writer + number), PASSED, 0.5)])
+        store.close()
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(write, range(count)))
+    reader = Reader(url)
+    rows = reader.evaluations("t", Filter(), most=100).rows
+    reader.close()
+    wanted = {f"ev_{100 * writer + number}" for writer in range(count) for number in range(20)}
+    assert {row["id"] for row in rows} == wanted

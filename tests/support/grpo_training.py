@@ -87,6 +87,7 @@ def trained(
     then: Callable[[int], None] = lambda step: None,
     config: Mapping[str, Any] | None = None,
     prepare: Callable[[Any], None] = lambda model: None,
+    callbacks: Sequence[Any] = (),
     **fields: Any,
 ) -> Iterator[tuple[Any, list[Step]]]:
     """The trainer after so many steps, and the steps. Plain SGD: without a gradient nothing moves."""
@@ -117,7 +118,7 @@ def trained(
                 }
             ),
             train_dataset=Dataset.from_list(list(rows)),
-            callbacks=[watch],
+            callbacks=[watch, *callbacks],
             **fields,
         )
         watch.trainer = trainer

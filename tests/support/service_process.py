@@ -76,6 +76,7 @@ class ServiceProcess:
             env={
                 **clean,
                 "PYTHONPATH": f"{ROOT}/client{os.pathsep}{ROOT}/service",
+                "PROCTOR_JOURNAL": "off",
                 **self._settings,
             },
             stdin=subprocess.DEVNULL,

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from harness import Service, running_service
 from pydantic import SecretStr
+from recorded_steps import recorded_steps
 from scripted_sandboxes import FakeBackend
 
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
@@ -283,6 +285,43 @@ def test_an_interrupted_process_leaves_no_sandbox(service: Service) -> None:
     )
     assert (done.stdout, done.returncode != 0) == ("here\n\n", True), done.stderr
     assert active(service) == 0
+
+
+# ---------------------------------------------------------------- steps, for the journal
+
+
+def test_a_grade_has_the_step_of_the_trainer_with_the_callback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TrainerCallback:
+        """As transformers' own, which is not installed here."""
+
+    monkeypatch.setitem(
+        sys.modules, "transformers", SimpleNamespace(TrainerCallback=TrainerCallback)
+    )
+    path = tmp_path / "journal.db"
+    settings = Settings(journal=SecretStr(f"sqlite:///{path}"), workers=0)
+    with (
+        running_service(settings, backend=FakeBackend()) as service,
+        environment_factory(service.url, tools=TOOLS, retry_seconds=0) as factory,
+    ):
+        callback: Any = factory.callback()
+        assert issubclass(type(callback), TrainerCallback)
+        environment = begun(factory)
+
+        def rewarded() -> None:
+            environment.reset(**ROW)
+            environment.submit_solution(RIGHT)
+            assert environment.get_reward() == 1.0
+
+        rewarded()
+        first, resumed = SimpleNamespace(global_step=0), SimpleNamespace(global_step=5)
+        callback.on_init_end(None, first, None)
+        rewarded()
+        callback.on_train_begin(None, resumed, None, model=None)
+        resumed.global_step += 1
+        rewarded()
+        assert recorded_steps(service.url, path) == {None: 1, 0: 1, 6: 1}
 
 
 # ---------------------------------------------------------------- as TRL takes it

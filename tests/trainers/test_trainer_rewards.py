@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,6 +86,33 @@ def test_one_request_with_all_completions_in_their_order(fake: FakeProctor) -> N
     assert [each.tests for each in graders if isinstance(each, wire.AssertsGrader)] == [
         [f"assert f({number})"] for number in range(15)
     ]
+
+
+@pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        (SimpleNamespace(global_step=7), 7),
+        (SimpleNamespace(global_step=0), 0),
+        (SimpleNamespace(global_step=-1), None),
+        (SimpleNamespace(global_step=None), None),
+        (object(), None),
+    ],
+)
+def test_the_step_is_the_trainers(state: object, step: int | None, fake: FakeProctor) -> None:
+    ask(fake, "pass", trainer_state=state)
+    reward: Any = async_reward_function(client=fake.async_client())
+    asyncio.run(reward(["p"], ["pass"], tests=[TESTS], trainer_state=state))
+    assert [told.reward.step for told in fake.requests if told.reward] == [step, step]
+
+
+def test_a_trainer_that_tells_no_step_has_none(fake: FakeProctor) -> None:
+    ask(fake, "pass")
+    assert "step" not in json.loads(fake.requests[0].content)
+    with fake.client() as client:
+        reward = reward_function(client=client, step=3)
+        reward(["p"], ["pass"], tests=[TESTS])
+        reward(["p"], ["pass"], tests=[TESTS], trainer_state=SimpleNamespace(global_step=4))
+    assert [json.loads(each.content)["step"] for each in fake.requests[1:]] == [3, 4]
 
 
 def test_the_run_is_in_the_tags(fake: FakeProctor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from art_playing import check_trajectory, problems, training
 from art_students import FATES, Student
 from policy_server import PolicyServer, policy_server
+from recorded_steps import recorded_steps
 from service_process import ServiceProcess
 
 from proctor_client import Client
@@ -101,3 +102,18 @@ def check_log() -> None:
     assert rows[0]["train/proctor/unavailable_rate"] == 0.0
     assert rows[1]["train/proctor/unavailable_rate"] == pytest.approx(1 / 16)
     assert rows[1]["train/exception_rate"] == pytest.approx(1 / 16)
+
+
+def test_the_journal_has_the_step_of_each_rollout(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    student = Student(lambda number: "right")
+
+    async def train(service_url: str, policy_url: str) -> None:
+        async with training(service_url, policy_url, num_steps=2) as (loop, _):
+            await loop.run()
+
+    with ServiceProcess(PROCTOR_JOURNAL=f"sqlite:///{path}") as service:
+        with policy_server(student.answer) as policy:
+            asyncio.run(train(service.url, policy.url))
+        assert recorded_steps(service.url, path, "rollouts") == {1: 16, 2: 16}
+        assert recorded_steps(service.url, path) == {1: 16, 2: 16}

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from grpo_training import GENERATIONS, expected_advantages, trained
+from recorded_steps import recorded_steps
 from service_process import ServiceProcess
 from trl import GRPOTrainer
 
@@ -144,3 +146,23 @@ def test_rollouts_of_a_service_that_was_killed_have_no_reward(
         assert not any(math.isnan(each) for step in steps[4:] for each in step.rewards)
         assert client.count_active().total == 0
     assert "Error: the sandbox cannot be used" in "\n".join(heard)
+
+
+def test_the_journal_has_the_step_of_each_reward(tmp_path: Path, tokenizer: Any) -> None:
+    path = tmp_path / "journal.db"
+    with ServiceProcess(PROCTOR_JOURNAL=f"sqlite:///{path}") as service:
+        factory = environment_factory(service.url, tools=TOOLS, exec_timeout_seconds=0.3)
+        with (
+            factory,
+            trained(
+                ROWS,
+                tokenizer,
+                steps=2,
+                kind=scripted([]),
+                config=CONFIG,
+                callbacks=[factory.callback()],
+                environment_factory=factory,
+            ) as (_, steps),
+        ):
+            assert len(steps) == 2
+        assert recorded_steps(service.url, path) == {0: 8, 1: 8}

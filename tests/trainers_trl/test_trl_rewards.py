@@ -107,7 +107,8 @@ def flat(**arguments: Any) -> list[float]:
 
 
 def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
-    with FakeProctor(some_fail).client() as client:
+    fake = FakeProctor(some_fail)
+    with fake.client() as client:
         reward = reward_function(client=client, grader={"kind": "exec"})
         with trained(ROWS, tokenizer, steps=6, reward_funcs=reward) as (_, steps):
             told = [reward for step in steps for reward in step.rewards]
@@ -115,6 +116,7 @@ def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
             assert {each for each in told if not math.isnan(each)} == {0.0, 1.0}
             for step in steps:
                 assert step.advantages == pytest.approx(expected_advantages(step.rewards), abs=1e-5)
+    assert [each.reward.step for each in fake.requests if each.reward] == [0, 1, 2, 3, 4, 5]
 
 
 def test_beside_another_function_what_could_not_be_judged_costs_nothing(tokenizer: Any) -> None:

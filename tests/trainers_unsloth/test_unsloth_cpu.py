@@ -45,7 +45,8 @@ def test_steps_on_the_rewards_that_the_service_gives(
 
 
 def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
-    with FakeProctor(some_fail).client() as client:
+    fake = FakeProctor(some_fail)
+    with fake.client() as client:
         reward = reward_function(client=client, grader={"kind": "exec"})
         run = trained(ROWS, tokenizer, steps=3, prepare=as_if_loaded, reward_funcs=[reward])
         with run as (_, steps):
@@ -53,3 +54,4 @@ def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
             for step in steps:
                 for reward_, advantage in zip(step.rewards, step.advantages, strict=True):
                     assert advantage == 0.0 or not math.isnan(reward_)
+    assert [each.reward.step for each in fake.requests if each.reward] == [0, 1, 2]

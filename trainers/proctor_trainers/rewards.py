@@ -82,11 +82,12 @@ class Trainer:
 
     `masks` is true if the trainer skips a completion whose rewards are all None. `adds` is true if
     the trainer adds up the rewards of several functions, and so reads None as 0.0 if another
-    function returned a number.
+    function returned a number. `step` is the step of the training run; None if unknown.
     """
 
     masks: bool = True
     adds: bool = False
+    step: int | None = None
     log_metric: Callable[[str, float], None] | None = None
     log_extra: Callable[[str, list[Any]], None] | None = None
 
@@ -122,12 +123,18 @@ class Rewards:
         if settings.options.get("grader") is not None and settings.task is task_from_columns:
             self._task = _nothing_of
 
-    def begin(self, completions: Sequence[Any], columns: Mapping[str, Sequence[Any]]) -> Batch:
+    def begin(
+        self,
+        completions: Sequence[Any],
+        columns: Mapping[str, Sequence[Any]],
+        step: int | None = None,
+    ) -> Batch:
         """Build the request of a call.
 
         `completions` are texts, or lists of messages, of which the last assistant message counts.
-        Each of `columns` has one value for each completion. Raises MissingColumns if no column
-        defines the judging, and ValueError for a column of another length.
+        Each of `columns` has one value for each completion. `step` is the step of the training
+        run, for the service's journal. Raises MissingColumns if no column defines the judging, and
+        ValueError for a column of another length.
         """
         for name, column in columns.items():
             if len(column) != len(completions):
@@ -145,6 +152,8 @@ class Rewards:
         # Read for each call: a run may get its id after the creation of the reward function.
         tags = dict.fromkeys([*self._settings.tags, *environment_tags()])
         options: RewardOptions = {**self._settings.options, "tags": list(tags)}
+        if step is not None:
+            options["step"] = step
         begun = time.perf_counter()
         self._begun += 1
         return Batch(self._begun, begun, submissions, places, unfit, options)

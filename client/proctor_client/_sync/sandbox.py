@@ -140,12 +140,14 @@ class Sandbox(Handle):
         *,
         scoring: wire.Scoring = "all",
         limits: AnyLimits | None = None,
+        step: int | None = None,
     ) -> wire.Result:
         """Judge the sandbox's `solution.py` in the current state, which stays unchanged.
 
-        As with rewards, a result that could not be judged has `error` set.
+        `step` is the step of the training run, for the journal. As with rewards, a result that
+        could not be judged has `error` set.
         """
-        return self._driver.finish(self._calls.grade(self.id, grader, scoring, limits))
+        return self._driver.finish(self._calls.grade(self.id, grader, scoring, limits, step))
 
     def refresh(self) -> wire.Sandbox:
         """Ask the service for the sandbox's state, and update `status` and `tags`."""

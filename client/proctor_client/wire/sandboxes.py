@@ -171,3 +171,6 @@ class GradeRequest(Request):
     grader: Grader
     scoring: Scoring = "all"
     limits: Limits | None = None
+    step: int | None = Field(
+        None, ge=0, le=2**53, description="Step of the training run, for the journal."
+    )

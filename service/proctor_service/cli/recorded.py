@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proctor_service.cli.console import Trouble, service_version, settings_from
+from proctor_service.cli.console import Trouble, plain, service_version, settings_from
 from proctor_service.errors import StartError
+from proctor_service.settings.state_folder import NoStateFolder, journal_path
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -21,11 +22,16 @@ if TYPE_CHECKING:
     from proctor_service.journal.reading import Filter, Page, Reader
     from proctor_service.journal.store import Store
 
+_SET = "set PROCTOR_JOURNAL, or give its address by --journal"
+_MOST_OTHERS = 20
 Row = dict[str, Any]
 Read = Callable[["str | None", "Filter", int, "int | None"], "Page"]
 Journal = Annotated[
     str | None,
-    typer.Option(help="The database: sqlite:////path or postgresql://…; default: PROCTOR_JOURNAL."),
+    typer.Option(
+        help="The database: sqlite:////path or postgresql://…; default: PROCTOR_JOURNAL, or the file "
+        "of the service at PROCTOR_HOST and PROCTOR_PORT."
+    ),
 ]
 Tenant = Annotated[
     str | None, typer.Option(help="Only records of this tenant; default: of all tenants.")
@@ -80,11 +86,11 @@ def rows(
 
 def _address(journal: str | None) -> URL:
     """Return the database's address. Raises Trouble if there is none, or no file at it."""
-    given = journal if journal is not None else settings_from().journal.get_secret_value()
-    if given == "off":
-        raise Trouble("the journal is off: set PROCTOR_JOURNAL, or give its address by --journal")
     from proctor_service.journal.address import checked
 
+    given, folder = (journal, None) if journal is not None else _set_or_own()
+    if given == "off":
+        raise Trouble(f"the journal is off: {_SET}")
     try:
         address = checked(given)
     except StartError as error:
@@ -93,8 +99,37 @@ def _address(journal: str | None) -> URL:
             message = message.replace("PROCTOR_JOURNAL", "--journal", 1)
         raise Trouble(message) from None
     if address.get_backend_name() == "sqlite" and not Path(str(address.database)).is_file():
-        raise Trouble(f"no journal is at {address.database}")
+        others = "" if folder is None else _others(folder)
+        raise Trouble(f"no journal is at {address.database}{others}")
     return address
+
+
+def _set_or_own() -> tuple[str, Path | None]:
+    """Return the address that is set, or that of the file in the state folder, with the folder.
+
+    Raises Trouble without a home.
+    """
+    settings = settings_from()
+    if settings.journal is not None:
+        return settings.journal.get_secret_value(), None
+    from proctor_service.journal.address import of_file
+
+    try:
+        path = journal_path(settings.address())
+    except NoStateFolder as error:
+        raise Trouble(f"no journal: {error}; {_SET}") from None
+    return of_file(path), path.parent
+
+
+def _others(folder: Path) -> str:
+    """Return lines with the journals of services at other addresses."""
+    from proctor_service.journal.address import of_file
+
+    found = sorted(folder.glob("journal-*.db")) if folder.is_dir() else []
+    if not found:
+        return f"; {_SET}"
+    lines = "".join(f"\n  --journal {plain(of_file(path))}" for path in found[:_MOST_OTHERS])
+    return f"; services at other addresses have:{lines}"
 
 
 @contextmanager

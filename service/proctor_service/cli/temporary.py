@@ -79,6 +79,7 @@ def temporary_service(
 def _environment(port: int, token: str) -> dict[str, str]:
     environment = {**os.environ, "PROCTOR_HOST": "127.0.0.1", "PROCTOR_PORT": str(port)}
     environment["PROCTOR_TOKENS"] = json.dumps({"local": token})
+    environment.setdefault("PROCTOR_JOURNAL", "off")
     environment.pop("PROCTOR_TOKENS_FILE", None)
     return environment
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -21,3 +23,8 @@ def checked(url: str) -> URL:
     if found.get_backend_name() == "postgresql":
         return found.set(drivername="postgresql+psycopg")
     raise StartError(f"PROCTOR_JOURNAL: {_EXPECTED}")
+
+
+def of_file(path: Path) -> str:
+    """Return the address of the SQLite database in a file."""
+    return URL.create("sqlite", database=str(path)).render_as_string()

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from alembic.util import CommandError
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from proctor_service.journal.address import checked
@@ -87,8 +88,9 @@ class Writer:
         while incoming.is_open:
             try:
                 self._store.open()
-            except (SQLAlchemyError, OSError) as error:
-                self._report("down", _short(error))
+            except (SQLAlchemyError, CommandError, OSError) as error:
+                if not tries:
+                    self._report("down", _short(error))
                 self.take(incoming.messages(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]))
                 tries += 1
             else:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proctor_service.evaluate import Evaluate, Item, Outcome
+from proctor_service.journal.address import checked
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Ask
@@ -59,6 +60,11 @@ class Target:
     with_words: bool
     age_seconds: float
     size_bytes: float
+
+    @property
+    def place(self) -> str:
+        """The address without a password."""
+        return checked(self.url).render_as_string()
 
 
 class Recorder:
@@ -229,4 +235,4 @@ class Recorder:
             case "down":
                 log.error("the journal takes no records now", extra={"why": value})
             case "open":
-                log.info("the journal is open")
+                log.info("the journal is open", extra={"at": self._target.place})

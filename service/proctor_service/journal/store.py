@@ -85,8 +85,10 @@ class Store:
         config = Config()
         config.set_main_option("script_location", MIGRATIONS)
         with self._engine.begin() as connection:
-            if not self._is_sqlite:  # replicas start together: one migrates, the others wait
-                connection.execute(text("SELECT pg_advisory_xact_lock(7766001)"))
+            # Services start together: one migrates, the others wait. The driver of SQLite would begin
+            # its transaction after the tables are made.
+            lock = "BEGIN IMMEDIATE" if self._is_sqlite else "SELECT pg_advisory_xact_lock(7766001)"
+            connection.execute(text(lock))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Backend, Check
-from proctor_service.sandbox.local import LocalBackend, make_plan, refuse_without_isolation
+from proctor_service.sandbox.local import (
+    LocalBackend,
+    make_plan,
+    refuse_without_isolation,
+    shown_paths,
+)
 from proctor_service.sandbox.local.cgroups import remove_left_by
 from proctor_service.settings import Settings, Share
 
@@ -26,6 +32,16 @@ def make_backend(settings: Settings, share: Share | None = None) -> Backend:
     plan = make_plan(settings, share)
     refuse_without_isolation(plan, settings.allow_degraded)
     return LocalBackend(plan)
+
+
+def seen_in_sandboxes(settings: Settings, path: Path) -> bool:
+    """Return True if sandboxes of this machine see this file or directory. Raises StartError."""
+    if settings.backend == "aviato":
+        return False
+    if settings.allow_degraded:  # then a sandbox may have no mount namespace
+        return True
+    here = path.resolve()
+    return any(here.is_relative_to(shown.resolve()) for shown in shown_paths(settings))
 
 
 def clear_cgroups(pid: int) -> None:

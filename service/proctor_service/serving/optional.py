@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from proctor_service.errors import StartError
-from proctor_service.journal.address import checked
+from proctor_service.journal.address import checked, of_file
 from proctor_service.journal.reading import Reader
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.metrics import Metrics
 from proctor_service.settings import Settings, worker_environment
+from proctor_service.settings.state_folder import NoStateFolder, journal_path, make_private
 
 if TYPE_CHECKING:  # optional extras
     from proctor_service.cluster.redis_store import RedisStore
@@ -42,11 +46,32 @@ def make_store(settings: Settings, metrics: Metrics) -> RedisStore | None:
     return store
 
 
+def with_own_journal(
+    settings: Settings, seen_in_sandboxes: Callable[[Settings, Path], bool]
+) -> tuple[Settings, str]:
+    """Return the settings with a journal in the user's state folder, unless one is set.
+
+    Creates the file. Where that cannot be, the journal is off, and the text says why.
+    """
+    if settings.journal is not None:
+        return settings, ""
+    url, why = "off", ""
+    try:
+        path = journal_path(settings.address())
+        if seen_in_sandboxes(settings, path):
+            raise NoStateFolder(f"submissions could read {path}")
+        make_private(path)
+        url = of_file(path)
+    except NoStateFolder as error:
+        why = str(error)
+    return settings.model_copy(update={"journal": SecretStr(url)}), why
+
+
 def make_journal(
     settings: Settings, metrics: Metrics
 ) -> tuple[Recorder, Reader] | tuple[None, None]:
     """Return the journal's recorder and reader. Raises StartError for an address that is none."""
-    url = settings.journal.get_secret_value()
+    url = "off" if settings.journal is None else settings.journal.get_secret_value()
     if url == "off":
         return None, None
     with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):

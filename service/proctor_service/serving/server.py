@@ -14,7 +14,7 @@ from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.serving.lifecycle import ANSWERING_SECONDS, AppState
-from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES
+from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
 from proctor_service.workers.backend import WorkersBackend
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ KEEP_ALIVE_SECONDS = 75  # longer than clients keep idle connections, so that cl
 BACKLOG = 2048
 LEAST_CONNECTIONS = 64
 LAST_REQUESTS_SECONDS = 0.25
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that stand for all addresses of the machine."""
 
 
 class Server(uvicorn.Server):
@@ -50,6 +52,9 @@ class Server(uvicorn.Server):
             await self._rooms.close()
             return
         await super().startup(sockets)
+        if self.started and self._rooms.journal is not None:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log.info("console: %s/console", browser_url(self._rooms.settings, port))
 
     async def main_loop(self) -> None:
         """Serve until a stop signal."""
@@ -88,6 +93,14 @@ class Server(uvicorn.Server):
             await self._rooms.drain()
         finally:
             self.should_exit = True
+
+
+def browser_url(settings: Settings, port: int) -> str:
+    """Return the service's URL for a browser, without a slash at its end."""
+    if settings.advertise_url:
+        return settings.advertise_url.rstrip("/")
+    host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def make_server(app: FastAPI) -> Server:

@@ -177,8 +177,11 @@ class Settings(BaseSettings):
     redis_url: SecretStr = SecretStr("")
     """Redis in which replicas share results judged under an Idempotency-Key; without it, each has its own."""
 
-    journal: SecretStr = SecretStr("off")
-    """Database of all evaluations and rollouts: `sqlite:////path/to/file`, `postgresql://…`, or `off`."""
+    journal: SecretStr | None = Field(
+        None,
+        description="Database of all evaluations and rollouts: `sqlite:////path/to/file`, "
+        "`postgresql://…`, or `off`; default: a file in `~/.local/state/proctor`.",
+    )
     journal_texts: bool = True
     """Record completions, tests and outputs too. Without them nothing can be judged again."""
     journal_days: PositiveFloat = 30.0
@@ -299,6 +302,10 @@ class Settings(BaseSettings):
             except (OSError, ValueError) as error:
                 raise StartError(f"{where}: {error}") from None
         return parse_tokens(text, where) if text.strip() else {}
+
+    def address(self) -> str:
+        """Return the URL that others are told, or `host:port`."""
+        return self.advertise_url or f"{self.host}:{self.port}"
 
     def stateful_count(self) -> int:
         """Return the maximum number of stateful sandboxes at the same time."""

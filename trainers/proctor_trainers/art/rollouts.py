@@ -62,21 +62,42 @@ class Order:
     agent: Mapping[str, Any]
     options: RolloutOptions = field(default_factory=RolloutOptions)
 
-    def of(self, problem: Problem) -> RolloutOptions:
-        """Return the request options for a problem, without the number of trajectories."""
+    def of(self, problem: Problem, step: int | None = None) -> RolloutOptions:
+        """Return the request options for a problem, without the number of trajectories.
+
+        `step` is the step of the training run, for the service's journal.
+        """
         own = (self.project, self.run_name, f"job-{self.job_id}", f"problem-{problem.id}")
         more = (*environment_tags(), *self.options.get("tags", ()))
         tags = list(dict.fromkeys([*TAGS, *own, *more]))
-        return {**self.options, "agent": self.agent, "tags": tags, "job": self.run_name}
+        whole: RolloutOptions = {
+            **self.options,
+            "agent": self.agent,
+            "tags": tags,
+            "job": self.run_name,
+        }
+        if step is not None:
+            whole["step"] = step
+        return whole
 
 
 class Rollouts:
-    """The rollouts of one step, with the policy of this step."""
+    """The rollouts of one step, with the policy of this step.
 
-    def __init__(self, client: AsyncClient, order: Order, policy: Mapping[str, Any]) -> None:
+    `step` is the step's number in the service's journal.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        order: Order,
+        policy: Mapping[str, Any],
+        step: int | None = None,
+    ) -> None:
         self._client = client
         self._order = order
         self._policy = policy
+        self._step = step
         self._tasks: list[asyncio.Task[None]] = []
         self._futures: list[asyncio.Future[art.Trajectory]] = []
         self._places = asyncio.Semaphore(MOST_REQUESTS)
@@ -135,7 +156,7 @@ class Rollouts:
     async def _ask(self, problem: Problem, left: deque[asyncio.Future[art.Trajectory]]) -> None:
         """Settle each future when its trajectory arrives. Raises ProctorError if some remain."""
         task = {"id": problem.id, "prompt": problem.text, "grader": problem.grader}
-        options = self._order.of(problem)
+        options = self._order.of(problem, self._step)
         for attempt in range(1, ATTEMPTS + 1):
             is_last = attempt == ATTEMPTS
             options["trajectories_per_task"] = len(left)

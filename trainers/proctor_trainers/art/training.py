@@ -183,7 +183,7 @@ class TrainingLoop:
     async def _gather(self, step: int) -> Outcome:
         problems = self._batch(step)
         asked = len(problems) * self._plan.order.trajectories_per_problem
-        async with Rollouts(self._client, self._plan.order, self._policy()) as rollouts:
+        async with Rollouts(self._client, self._plan.order, self._policy(), step) as rollouts:
             self._rollouts = rollouts
             try:
                 groups = await art.gather_trajectory_groups(

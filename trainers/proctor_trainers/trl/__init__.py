@@ -25,6 +25,7 @@ from proctor_trainers.columns import TaskOf, task_from_columns
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge, judge_async, say_line
 from proctor_trainers.trl.factory import EnvironmentFactory, environment_factory
+from proctor_trainers.trl.steps import step_of
 from proctor_trainers.trl.versions import TAG, masks_none
 
 __all__ = [
@@ -40,7 +41,7 @@ __all__ = [
 RewardFunction: TypeAlias = Callable[..., list[float | None]]
 AsyncRewardFunction: TypeAlias = Callable[..., Awaitable[list[float | None]]]
 
-_NO_COLUMNS = ("completion_ids", "trainer_state", "environments")
+_NO_COLUMNS = ("completion_ids", "environments")
 
 
 def reward_function(
@@ -78,8 +79,9 @@ def reward_function(
     reward functions, as TRL before 1.0, None does the same; `[]` never does.
 
     `options` are the options of proctor_client's Client.reward: `scoring`, `limits`, `tags` and
-    others. The function may be pickled, and used in a forked process, where it opens its own
-    connections.
+    others. `step` comes from the trainer: the number of optimizer steps before the completions;
+    TRL before 0.20 does not tell. The function may be pickled, and used in a forked process, where
+    it opens its own connections.
     """
     proctor = client or client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
@@ -113,7 +115,7 @@ def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
 
     def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
-        batch = calls.begin(completions, columns)
+        batch = calls.begin(completions, columns, trainer.step)
         return calls.end(batch, judge(proctor, batch), trainer, prompts)
 
     reward.__name__ = name
@@ -125,7 +127,7 @@ def _async_reward(proctor: AsyncClient, calls: Rewards, name: str) -> AsyncRewar
 
     async def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
-        batch = calls.begin(completions, columns)
+        batch = calls.begin(completions, columns, trainer.step)
         return calls.end(batch, await judge_async(proctor, batch), trainer, prompts)
 
     reward.__name__ = name
@@ -155,12 +157,14 @@ def _trainer(arguments: dict[str, Any], masks: bool) -> Trainer:
     for name in _NO_COLUMNS:
         arguments.pop(name, None)
     log_metric, log_extra = arguments.pop("log_metric", None), arguments.pop("log_extra", None)
+    step = step_of(arguments.pop("trainer_state", None))
     # TRL does not tell a reward function about other reward functions, but log_metric is a bound
     # method of the trainer, which knows them.
     functions = getattr(getattr(log_metric, "__self__", None), "reward_funcs", ())
     return Trainer(
         masks=masks,
         adds=len(functions) > 1,
+        step=step,
         log_metric=log_metric,
         log_extra=log_extra,
     )

@@ -71,7 +71,10 @@ def main(args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="proctor-trl-") as unsaved, ExitStack() as stack:
         if args.tools:
             environments = stack.enter_context(environment_factory(args.url, tags=tags))
-            judged: dict[str, Any] = {"environment_factory": environments}
+            judged: dict[str, Any] = {
+                "environment_factory": environments,
+                "callbacks": [environments.callback()],
+            }
         else:
             judged = {"reward_funcs": reward_function(args.url, tags=tags)}
         with naming_mistakes(args.model, "give --model a local path, or take --tiny"):

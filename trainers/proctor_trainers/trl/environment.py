@@ -104,7 +104,8 @@ class Environment:
         scoring = self._task.get("scoring", self._rules.scoring)
 
         def graded(sandbox: Sandbox) -> wire.Result:
-            return sandbox.grade(grader, scoring=scoring)
+            step = self._workplaces.training.step
+            return sandbox.grade(grader, scoring=scoring, step=step)
 
         try:
             result = self._do(graded)

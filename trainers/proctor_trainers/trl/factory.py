@@ -35,6 +35,13 @@ class EnvironmentFactory:
     def __call__(self) -> Environment:
         return self._kind(self._workplaces, self._rules)
 
+    def callback(self) -> Any:
+        """Return a callback for the trainer; with it, the service's journal has each reward's step.
+
+        Needs transformers, which TRL brings.
+        """
+        return self._workplaces.training.callback()
+
     def close(self) -> None:
         """Stop the remaining sandboxes. Afterwards, no rollout is possible."""
         atexit.unregister(self.close)
@@ -78,6 +85,9 @@ def environment_factory(
 
     A sandbox lives from the first tool call to the reward. `ttl_seconds` bounds its idle time,
     while other rollouts run and while the policy generates.
+
+    Pass the factory's `callback()` to the trainer too, and the service's journal knows the step of
+    the training run.
 
     Give the factory to one trainer, without other reward functions: TRL adds up all rewards except
     None, so an unjudged rollout would count as 0.0. Raises MissingExtra for a TRL before 1.15.

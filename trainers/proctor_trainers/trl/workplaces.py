@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from proctor_client import Client, ProctorError, Sandbox, SandboxOptions, environment_tags, wire
 from proctor_client._runtime import PerProcess
 from proctor_trainers.mistakes import is_mistake
+from proctor_trainers.trl.steps import Training
 
 log = logging.getLogger("proctor_trainers")
 
@@ -60,6 +61,7 @@ class Workplaces:
 
     def __init__(self, patient: Client, hasty: Client, order: Order) -> None:
         hasty.sandbox(**asdict(order))  # creates no sandbox, but validates the order
+        self.training = Training()
         self._patient = patient
         self._hasty = hasty
         self._order = order

@@ -68,7 +68,7 @@ class Gradings:
                     deadline=deadline,
                     tags=session.tags,
                     graded_sandbox_id=session.id,
-                    origin=Origin(),
+                    origin=Origin(step=asked.step),
                 )
                 batch = self._rewards.judge_one(item)
                 with batch.reading():

@@ -9,7 +9,6 @@ to start unless explicitly allowed.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import resource
 import shutil
@@ -25,17 +24,13 @@ from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
 from proctor_service.sandbox.local.fork_server import RLIMITS
+from proctor_service.sandbox.local.interpreter import Interpreter, find_interpreter, is_shown
 from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share, cores
 from proctor_service.settings.languages import SANDBOX_PATH
 
-_ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
-_ASK = (
-    "import sys, json; "
-    "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
-)
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
@@ -75,22 +70,13 @@ class Plan:
         return cgroups.Groups(self.hierarchy, self.cpu_weight)
 
 
-@dataclass(frozen=True, slots=True)
-class _Interpreter:
-    executable: str
-    shown: tuple[str, ...]
-    version: str
-    path: tuple[str, ...]
-    prefix: str
-
-
 def make_plan(settings: Settings, share: Share | None = None) -> Plan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
     Raises StartError only when the sandboxes' interpreter is missing.
     """
     share = share or Share()
-    interpreter = _interpreter(settings)
+    interpreter = find_interpreter(settings)
     hierarchy, why_not = cgroups.find()
     walls, user_namespace = _namespaces(settings.sandbox_uid)
     memory_counted = hierarchy is not None and hierarchy.counts("memory")
@@ -142,7 +128,7 @@ def refuse_without_isolation(plan: Plan, allow_degraded: bool) -> None:
 
 
 def _launch(
-    settings: Settings, interpreter: _Interpreter, known: dict[str, object], share: Share
+    settings: Settings, interpreter: Interpreter, known: dict[str, object], share: Share
 ) -> Launch:
     users = USERS // share.count
     memory_counted = bool(known["memory_counted"])
@@ -191,28 +177,6 @@ def _tool_paths() -> dict[str, str]:
         elif spec is not None and spec.origin is not None:
             found[f"{_TOOLS}/{Path(spec.origin).name}"] = spec.origin
     return found
-
-
-def _interpreter(settings: Settings) -> _Interpreter:
-    chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
-    try:
-        asked = subprocess.run(
-            [str(chosen), "-P", "-s", "-c", _ASK],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={},
-        )
-        prefix, base_prefix, version, path = json.loads(asked.stdout)
-    except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
-    shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not _is_shown(p)]
-    executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
-    return _Interpreter(executable, tuple(shown), version, tuple(path), prefix)
-
-
-def _is_shown(path: str) -> bool:
-    return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
 
 
 def _can_unshare(flags: int) -> bool:
@@ -301,9 +265,9 @@ def _core_check(hierarchy: cgroups.Hierarchy | None) -> Check:
     )
 
 
-def _hidden_service(interpreter: _Interpreter) -> Check:
+def _hidden_service(interpreter: Interpreter) -> Check:
     code = str(Path(__file__).resolve())
-    seen = _is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
+    seen = is_shown(code) or any(code.startswith(path + "/") for path in interpreter.shown)
     return Check(
         "service_hidden",
         not seen,

@@ -1,0 +1,60 @@
+"""The interpreter of the sandboxes, and the directories of the machine that sandboxes see."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from proctor_service.errors import StartError
+from proctor_service.settings import Settings
+
+_ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
+_ASK = (
+    "import sys, json; "
+    "print(json.dumps([sys.prefix, sys.base_prefix, sys.version.split()[0], sys.path]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The interpreter; `shown`: its directories that a sandbox sees only because of it."""
+
+    executable: str
+    shown: tuple[str, ...]
+    version: str
+    path: tuple[str, ...]
+    prefix: str
+
+
+def find_interpreter(settings: Settings) -> Interpreter:
+    """Ask the interpreter for its directories and version. Raises StartError if it does not run."""
+    chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+    try:
+        asked = subprocess.run(
+            [str(chosen), "-P", "-s", "-c", _ASK],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={},
+        )
+        prefix, base_prefix, version, path = json.loads(asked.stdout)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
+    shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not is_shown(p)]
+    executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
+    return Interpreter(executable, tuple(shown), version, tuple(path), prefix)
+
+
+def is_shown(path: str) -> bool:
+    """Return True for a path that every sandbox sees, whatever its interpreter."""
+    return path == "/" or any(path == top or path.startswith(top + "/") for top in _ALREADY_SHOWN)
+
+
+def shown_paths(settings: Settings) -> list[Path]:
+    """Return all directories of the machine that sandboxes see. Raises StartError."""
+    shown = [*_ALREADY_SHOWN, *find_interpreter(settings).shown]
+    return [*map(Path, shown), *settings.sandbox_paths]
