@@ -31,7 +31,8 @@ from journal_records import FREQUENT_WORD, RARE_WORD, TENANT, Records
 from sqlalchemy.engine import URL
 
 from proctor_service.journal.address import checked
-from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.reading import Reader
 from proctor_service.journal.store import Store
 
 GROUP = 500
@@ -119,7 +120,7 @@ def others(count: int) -> Iterator[Question]:
 
 def job_page(job: str, reader: Reader) -> Any:
     """Ask for all that the page of a job shows."""
-    return [reader.job(TENANT, job), reader.figures(TENANT, job)]
+    return [reader.job(TENANT, job)]
 
 
 def timed(url: URL, question: Question) -> tuple[list[float], list[float], int]:

@@ -61,7 +61,7 @@ def list_evaluations(
         if verdict is not None and verdict not in get_args(wire.Verdict):
             raise Trouble(f"--verdict {plain(verdict, 40)}: it is one of {_names(wire.Verdict)}")
         with reading(journal) as reader:
-            from proctor_service.journal.reading import Filter
+            from proctor_service.journal.filters import Filter
 
             wanted = Filter(
                 job=job,
@@ -92,6 +92,8 @@ def show(
 ) -> None:
     """Show one evaluation or rollout: texts, tests, output, failures, limits and usage."""
     with friendly(), reading(journal) as reader:
+        from proctor_service.journal.reading import parsed
+
         if id_.startswith("ev_"):
             found, text = reader.evaluation(tenant, id_), evaluation_text
         elif id_.startswith("ro_"):
@@ -100,7 +102,8 @@ def show(
             raise Trouble(f"{plain(id_, 60)}: the id of an evaluation is ev_…, of a rollout ro_…")
         if found is None:
             raise Trouble(f"{plain(id_, 60)}: the journal has no such record")
-        typer.echo(json.dumps(found, indent=2) if as_json else text(found))
+        whole = parsed(found)
+        typer.echo(json.dumps(whole, indent=2) if as_json else text(whole))
 
 
 def report(
