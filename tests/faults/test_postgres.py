@@ -15,7 +15,8 @@ from fault_rig.postgres import PostgresServer, postgres_server
 from fault_rig.processes import Process
 from fault_rig.programs import WAIT_SECONDS, wait_until
 from proctor_service.journal.address import checked
-from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.reading import Reader
 
 TESTS = ["assert f(2) == 4"]
 HOSTILE = "def f(x):\n    return x * x  # <script>\0 \ud800 \U0001f600 '; DROP TABLE texts; --"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -445,31 +444,3 @@ def test_without_a_journal_every_route_says_how_to_have_one(method: str, path: s
     with running_service() as service, service.client() as client:
         found = problem(client.request(method, path), 404, "journal_off")
         assert "PROCTOR_JOURNAL" in found.message
-
-
-def broken_file(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE evaluations")
-    connection.close()
-
-
-def file_without_database(path: Path) -> None:
-    for each in path.parent.glob("*"):
-        each.unlink()
-
-
-@pytest.mark.parametrize("end", [broken_file, file_without_database])
-def test_a_journal_that_does_not_answer_is_a_503(
-    tmp_path: Path, end: Callable[[Path], None]
-) -> None:
-    path = tmp_path / "journal.db"
-    for world in opened(settings_at(path)):
-        world.reward("x = 1")
-        end(path)
-        for asked in ("/evaluations", "/evaluations/ev_1", "/jobs"):
-            found = problem(world.client.get(asked), 503, "journal_down")
-            assert found.retryable
-        answer = world.client.post("/reward", json=exec_request("x = 2"))
-        assert answer.json()["results"][0]["reward"] == 1.0
-        if end is file_without_database:
-            assert not path.exists()

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import APIRouter, Path
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -157,7 +158,7 @@ class ConsoleHandler:
         await self._checked_form(request, visit)
         id_ = request.path_params["id"]
         compared = await self._journal.compare(visit.tenant, id_, request.receive)
-        return await self._evaluation(request, visit, compared)
+        return await self._evaluation(request, visit, from_json(compared))
 
     async def text(self, request: Request, visit: Visit) -> Response:
         """Download one whole text of an evaluation."""
