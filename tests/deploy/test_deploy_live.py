@@ -24,6 +24,7 @@ from deploy.manifests import DEPLOY
 from deploy.prometheus_server import PrometheusServer, Target, prometheus
 from deploy.test_deploy_rules import alerts
 from proctor_service.errors import SandboxLost
+from proctor_service.journal import recorder
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.backends import make_backend
@@ -33,6 +34,8 @@ from proctor_service.settings.languages import LANGUAGES
 
 TOKEN = "a-token-for-prometheus"
 LOSES = "# its sandbox goes away"
+BROKEN = {"kind": "asserts", "tests": ["assert f( =="]}
+SILENT = ["I would multiply it by two."] * 4
 PASSES, FAILS, LEAVES = "print(1)", "assert False", "import os; os._exit(0)"
 BUSY = "import time\nend = time.process_time() + 0.05\nwhile time.process_time() < end: pass\n"
 FLOOD = [BUSY + source for source in (*(FAILS, PASSES) * 7, LEAVES)]
@@ -40,6 +43,7 @@ HACKS = [BUSY + source for source in (LEAVES, LEAVES, LEAVES, FAILS, PASSES) * 3
 CODE = "```python\ndef f(): return 1\n```"
 FLOODING = 20  # clients of 15 submissions: the queue stays above four fifths, with room for others
 MAX_QUEUED = 340
+MOST_UNWRITTEN_BYTES = 1 << 20
 NOT_CAUSED = {"ProctorInternalErrors", "ProctorStoreDown"}
 AFTERWARDS = {"ProctorAbsent"}
 DEAD_POLICY = "http://127.0.0.1:9/v1"
@@ -58,9 +62,10 @@ class SometimesLost:
         return await self._judge(submission, backend)
 
 
-def settings(**more: Any) -> Settings:
+def settings(journal: str = "off", **more: Any) -> Settings:
     """Small enough to be filled quickly."""
     tokens = SecretStr(json.dumps({"prometheus": TOKEN}))
+    more["journal"] = SecretStr(journal)
     return Settings(tokens=tokens, max_queued=MAX_QUEUED, policy_attempts=1, **more)
 
 
@@ -92,20 +97,20 @@ def use_a_sandbox(client: httpx.Client) -> None:
 
 
 @contextmanager
-def load(service: Service, policy_url: str, hacked: threading.Event) -> Iterator[None]:
+def load(
+    service: Service, without_journal: Service, policy_url: str, hacked: threading.Event
+) -> Iterator[None]:
     """Keeps the service busy, until the block ends, with all that alerts and panels look at.
 
     Once `hacked` is set, far more programs cheat than before: the alert goes by the change. Items are
-    lost until then.
+    lost until then. Rewards of `without_journal` have nowhere to be recorded.
     """
     stop = threading.Event()
     failures: list[BaseException] = []
 
-    def repeat(act: Callable[[httpx.Client], None]) -> None:
+    def repeat(act: Callable[[httpx.Client], None], url: str = service.url) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        with httpx.Client(
-            base_url=service.url, headers=headers, timeout=300, trust_env=False
-        ) as client:
+        with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as client:
             try:
                 while not stop.wait(0.1):
                     act(client)
@@ -123,12 +128,16 @@ def load(service: Service, policy_url: str, hacked: threading.Event) -> Iterator
     acts: list[Callable[[httpx.Client], None]] = [
         *[flood] * FLOODING,
         lambda client: reward(client, "collapsed", *[PASSES] * 5),
+        lambda client: reward(client, "silent", *SILENT, CODE, extract="auto", cache=False),
+        lambda client: reward(client, "broken", *[PASSES] * 5, grader=BROKEN, cache=False),
         lose,
         lambda client: roll_out(client, policy_url),
         lambda client: roll_out(client, DEAD_POLICY),
         use_a_sandbox,
     ]
     threads = [threading.Thread(target=repeat, args=(act,), daemon=True) for act in acts]
+    unrecorded = (lambda client: reward(client, "collapsed", *[PASSES] * 5), without_journal.url)
+    threads.append(threading.Thread(target=repeat, args=unrecorded, daemon=True))
     for thread in threads:
         thread.start()
     try:
@@ -160,15 +169,19 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(recorder, "MOST_UNWRITTEN_BYTES", MOST_UNWRITTEN_BYTES)
+        folder = tmp_path_factory.mktemp("journals")
+        (folder / "file").touch()
         services = stack.enter_context(ExitStack())
         local = make_backend(settings())
-        judged = services.enter_context(
-            running_service(settings(), judge=SometimesLost(), backend=local)
-        )
+        own = settings(f"sqlite:///{folder / 'journal.db'}")
+        judged = services.enter_context(running_service(own, judge=SometimesLost(), backend=local))
         wall_less = NoBackend(Traits("none", degraded=("namespaces",)))
-        degraded = services.enter_context(running_service(settings(), backend=wall_less))
+        nowhere = settings(f"sqlite:///{folder / 'file' / 'journal.db'}")
+        degraded = services.enter_context(running_service(nowhere, backend=wall_less))
         policy = services.enter_context(policy_server(lambda asked: says(CODE)))
         seen_by = stack.enter_context(
             prometheus(
@@ -177,7 +190,7 @@ def scene() -> Iterator[Scene]:
             )
         )
         hacked = threading.Event()
-        services.enter_context(load(judged, policy.url, hacked))
+        services.enter_context(load(judged, degraded, policy.url, hacked))
         yield Scene(seen_by, services, hacked)
 
 

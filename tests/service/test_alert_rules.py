@@ -57,6 +57,14 @@ def test_the_rules_tests_use_the_services_buckets() -> None:
     assert used <= own
 
 
+def test_the_first_loss_of_a_record_is_an_increase() -> None:
+    metrics = Metrics()
+    metrics.watch_journal(lambda: 0)
+    text = generate_latest(metrics.view(None)).decode()
+    for reason in ("full", "invalid", "stopped"):
+        assert f'proctor_journal_dropped_total{{reason="{reason}"}} 0.0' in text
+
+
 def test_alerts_on_queues_and_pools_look_at_each_replica() -> None:
     recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
     for rule in rules():

@@ -137,7 +137,7 @@ def test_hostile_names_are_texts_and_links(tmp_path: Path) -> None:
 
 def test_every_chart_has_its_values_as_a_table(tmp_path: Path) -> None:
     found, series = job_of(tmp_path)
-    found["latest"]["lengths"] = LENGTHS
+    found["lengths"] = LENGTHS
     html = Templates().html("job.html", figures=found, series=series, by_time=by_time(series))
     page = checked_page(html)
     titles = re.findall(r"<summary>Values of ([^<]*)</summary>", html)

@@ -33,6 +33,7 @@ from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
 
 MOST_SIGNALS = 64
+JOURNAL_LOSSES = ("full", "invalid", "stopped")
 CLIENT_GONE_STATUS = 499  # nginx's status for a client that disconnected before its answer
 PHASE_BUCKETS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 """Buckets up to the longest wait of a submission, since alerts cover waits of over a minute."""
@@ -265,6 +266,8 @@ class Metrics:
         """Register the gauge of records that wait to be written."""
         name, text = "proctor_journal_unwritten", "Records that wait to be written to the journal."
         Gauge(name, text, registry=self.registry).set_function(unwritten)
+        for reason in JOURNAL_LOSSES:  # at 0, as the reasons of errors
+            self._journal_dropped.labels(reason)
 
     def journal_written(self, records: int) -> None:
         """Record records that are in the journal's database."""

@@ -67,7 +67,7 @@ def placed(points: Sequence[Row], by: By, left: float) -> tuple[Scale, str, list
     space = _SPACE * usual if len(points) <= MOST_APART else 0.0
     befores = [middles[0] - usual, *middles[:-1]]
     afters = [*middles[1:], middles[-1] + usual]
-    places = []
+    places: list[Place] = []
     for index, middle in enumerate(middles):
         to_begin = min(usual, middle - befores[index]) / 2 - space
         to_end = min(usual, afters[index] - middle) / 2 - space
