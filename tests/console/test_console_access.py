@@ -169,10 +169,10 @@ def test_lists_and_forms_hold_nothing_of_another_tenant(
     assert post(blue, REPLAY, {"csrf": csrf(blue)}).status_code == 404
 
 
-def with_cookie(value: str | bytes) -> dict[str, str | bytes]:
-    """Headers of a request with this cookie."""
-    name = COOKIE.encode()
-    return {**HTML, "Cookie": name + b"=" + (value.encode() if isinstance(value, str) else value)}
+def with_cookie(value: str | bytes) -> dict[bytes, bytes]:
+    """Headers of a browser's request with this cookie."""
+    given = value.encode() if isinstance(value, str) else value
+    return {b"Accept": HTML["Accept"].encode(), b"Cookie": COOKIE.encode() + b"=" + given}
 
 
 def test_a_cookie_that_was_changed_is_none(stranger: httpx.Client, red: httpx.Client) -> None:
@@ -239,7 +239,7 @@ def test_a_cookie_ends_with_its_time_and_with_its_token(
 def test_the_cookie_opens_the_pages_alone(
     stranger: httpx.Client, red: httpx.Client, path: str
 ) -> None:
-    headers = {**with_cookie(red.cookies[COOKIE]), "Accept": "*/*"}
+    headers = with_cookie(red.cookies[COOKIE])
     assert stranger.get(path, headers=headers).status_code == 401
     assert stranger.post("/reward", headers=headers, json={}).status_code == 401
     assert stranger.post(f"/evaluations/{RIGHT_ID}/replay", headers=headers).status_code == 401

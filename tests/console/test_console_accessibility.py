@@ -113,7 +113,7 @@ def test_the_log_in_is_for_everybody(
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(shown: Window, name: str) -> None:
     page = shown.open(PAGES[name])
     wanted = page.locator("a[href], button, select, textarea, input:not([type=hidden])").count()
-    reached = []
+    reached: list[str] = []
     while True:
         page.keyboard.press("Tab")
         focused = page.evaluate(_FOCUSED)

@@ -60,10 +60,10 @@ def test_what_is_judged_appears_without_a_reload(
 def test_the_charts_of_a_job_follow(window: Window, service: Service) -> None:
     judge(service, "followed")
     page = window.open("/console/jobs/followed")
-    expect(page.get_by_role("link", name="1 evaluation")).to_be_visible()
+    expect(page.get_by_text("1 with a reward")).to_be_visible()
     page.evaluate(STAMP)
     judge(service, "followed", 3)
-    expect(page.get_by_role("link", name="4 evaluations")).to_be_visible()
+    expect(page.get_by_text("4 with a reward")).to_be_visible()
     assert page.evaluate("() => window.opened") == 1
 
 

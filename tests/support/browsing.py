@@ -17,7 +17,6 @@ from playwright.sync_api import (
     Page,
     Request,
     Response,
-    Route,
     sync_playwright,
 )
 
@@ -137,7 +136,6 @@ class Window:
         context.on("console", self._said)
         context.on("weberror", lambda error: self.notes.errors.append(str(error.error)))
         context.on("dialog", self._asked)
-        context.route(lambda address: not self._is_inside(address), self._refuse)
         self.page: Page = context.new_page()
         self.page.on("download", lambda download: self.notes.downloads.append(download.url))
         self.page.on("websocket", lambda socket: self.notes.outside.append(socket.url))
@@ -201,9 +199,6 @@ class Window:
     def _asked(self, dialog: Any) -> None:
         self.notes.dialogs.append(dialog.message)
         dialog.dismiss()
-
-    def _refuse(self, route: Route) -> None:
-        route.abort()
 
 
 @contextmanager
