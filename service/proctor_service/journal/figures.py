@@ -24,7 +24,7 @@ from proctor_service.journal.series import moments
 
 Row = dict[str, Any]
 Columns = dict[str, tuple[Any, ...]]
-SAMPLED = 20_000
+SAMPLED = 10_000
 MOST_NAMED = 20
 LENGTHS = 10
 MOST_SHOWN_SHARE = {"nulls": 0.01, "no_code": 0.1, "without_spread": 0.5, "unsolved": 0.5}
