@@ -490,11 +490,3 @@ def test_each_wrong_use_is_one_clear_line(tmp_path: Path) -> None:
         assert "can be judged again: 1 (its texts were not" in refused(*replay, "run")
     nobody = proctor("replay", "--journal", url, "--url", "http://127.0.0.1:1", "--job", "run")
     assert (nobody.exit_code, "no service answers" in nobody.stderr) == (2, True)
-
-
-def test_prune_leaves_another_database_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "empty.db"
-    path.touch()
-    said = refused("journal", "prune", "--days", "1", "--journal", f"sqlite:///{path}")
-    assert "its tables are not there" in said
-    assert path.read_bytes() == b""

@@ -171,11 +171,14 @@ def test_jobs_are_bounded(under: Under) -> None:
     ]
 
 
-def test_a_command_says_that_there_is_no_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("command", [["list"], ["prune", "--days", "1"]])
+def test_a_command_leaves_another_database_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     forget_settings(monkeypatch)
-    (tmp_path / "empty.db").touch()
-    result = proctor("journal", "list", "--journal", f"sqlite:///{tmp_path}/empty.db")
+    path = tmp_path / "empty.db"
+    path.touch()
+    result = proctor("journal", *command, "--journal", f"sqlite:///{path}")
     assert result.exit_code == 2
     assert "its tables are not there" in result.stderr
+    assert path.read_bytes() == b""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, case, func, literal, select
+from sqlalchemy import ColumnElement, Connection, case, cast, func, literal, select
 
 from proctor_service.journal.counts import NO_STEP, SLOT_SECONDS
 from proctor_service.journal.rows import clean
@@ -15,9 +16,7 @@ By = Literal["step", "time"]
 MOST_STEPS, MOST_TIMES = 500, 120
 """Bounds on the points of a series by step, without that of no step, and by time."""
 WIDTHS_SECONDS = (10, 30, 60, 300, 900, 3600, 21_600, 86_400)
-_SUMS = tuple(
-    func.sum(points.c[name]).label(name) for name in ("count", "judged", "rewards", "squares")
-)
+_SUMMED = ("count", "judged", "rewards", "squares")
 
 
 def series(connection: Connection, tenant: str | None, job: str, by: By) -> Row:
@@ -56,7 +55,7 @@ def _by_step(connection: Connection, of_job: list[ColumnElement[bool]]) -> Row:
     together = -(-count // MOST_STEPS)
     rank = func.dense_rank().over(partition_by=step == NO_STEP, order_by=step).label("rank")
     ranked = (
-        select(step, points.c.verdict, *_SUMS, rank)
+        select(step, points.c.verdict, *_sums(points.c), rank)
         .where(*of_job)
         .group_by(step, points.c.verdict)
         .subquery()
@@ -68,7 +67,7 @@ def _by_step(connection: Connection, of_job: list[ColumnElement[bool]]) -> Row:
             func.min(ranked.step).label("step"),
             func.max(ranked.step).label("last_step"),
             ranked.verdict,
-            *(func.sum(ranked[each.name]).label(each.name) for each in _SUMS),
+            *_sums(ranked),
         )
         .group_by(place, ranked.verdict)
         .order_by(place)
@@ -94,7 +93,7 @@ def _by_time(connection: Connection, of_job: list[ColumnElement[bool]]) -> Row:
     width = _width(first * SLOT_SECONDS, last * SLOT_SECONDS)
     place = (slot // literal(width // SLOT_SECONDS)).label("place")
     query = (
-        select(place, points.c.verdict, *_SUMS)
+        select(place, points.c.verdict, *_sums(points.c))
         .where(*of_job)
         .group_by(place, points.c.verdict)
         .order_by(place)
@@ -114,10 +113,17 @@ def _width(first: int, last: int) -> int:
     return days * -(-(last // days - first // days + 1) // (MOST_TIMES - 1))
 
 
+def _sums(columns: Any) -> Iterator[ColumnElement[Any]]:
+    """Yield the sums of columns, each of the column's type: PostgreSQL would have its own."""
+    for name in _SUMMED:
+        column = columns[name]
+        yield cast(func.sum(column), column.type).label(name)
+
+
 def _added(point: Row, row: Any) -> Row:
     """Add the sums of a verdict to a point."""
-    for each in _SUMS:
-        point[each.name] = point.get(each.name, 0) + row._mapping[each.name]
+    for name in _SUMMED:
+        point[name] = point.get(name, 0) + row._mapping[name]
     verdicts = point.setdefault("verdicts", {})
     verdicts[row.verdict] = verdicts.get(row.verdict, 0) + row._mapping["count"]
     return point

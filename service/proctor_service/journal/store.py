@@ -110,12 +110,13 @@ class Store:
         ]
         self._insert(connection, labels, found)
         if self._with_words:
-            words = [(numbers[id_], said) for id_, said in batch.words if id_ in numbers]
-            self._insert_words(connection, words)
+            words = dict(batch.words)
+            found_words = [(numbers[id_], words[id_]) for id_ in numbers if id_ in words]
+            self._insert_words(connection, found_words)
         changes = Changes()
-        for row in batch.evaluations:
-            if row["id"] in numbers:
-                changes.add([row[name] for name in COUNTED])
+        rows = {row["id"]: row for row in batch.evaluations}
+        for id_ in numbers:
+            changes.add([rows[id_][name] for name in COUNTED])
         changes.write(connection)
 
     def _insert_numbered(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
