@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fault_rig.programs import PLACES, free_port, listens, wait_until
+from fault_rig.programs import PLACES, free_port, wait_until
 
 DEBIAN = Path("/usr/lib/postgresql")
 USER = "postgres"
@@ -64,7 +64,12 @@ class PostgresServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        wait_until(lambda: listens(self.port), "postgres does not listen")
+        wait_until(self._answers, "postgres does not answer")
+
+    def _answers(self) -> bool:
+        """Whether it takes connections; it listens a while before."""
+        asked = [str(program("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(asked, check=False).returncode == 0
 
     def stop(self) -> None:
         """Ends it at once, with its connections, if it runs."""

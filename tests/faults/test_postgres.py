@@ -78,7 +78,8 @@ def stores(*urls: str) -> Iterator[tuple[Store, Reader]]:
 def some(number: int) -> Record:
     """The record of an evaluation of one of two jobs."""
     outcome = (PASSED, FAILED, Outcome(failure=SandboxLost("gone")))[number % 3]
-    origin = Origin(f"word{number % 5} said", "none", None, f"p{number % 4}", number % 7)
+    task = f"p{number % 4}" if number % 9 else "".join(map(chr, range(300 + number, 6000)))
+    origin = Origin(f"word{number % 5} said", "none", None, task, number % 7)
     made = item(number, job=f"job {number % 2}", origin=origin, tags=(f"t{number % 3}", HOSTILE))
     kind, head, *rest = Entries(True).evaluation(made, outcome, 0.5)
     return (kind, (head[0], 1e9 + 60.0 * number, *head[2:]), *rest)

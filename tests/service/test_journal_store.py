@@ -131,6 +131,18 @@ def test_words_of_completions_are_found(under: Under) -> None:
         under.ids(words=odd)  # no error
 
 
+def test_long_names_are_short_and_still_differ(under: Under) -> None:
+    names = ["p" * 200, "p" * 201, "\ud800" * 5000 + "a", "\ud800" * 5000 + "b"]
+    for number, name in enumerate(names):
+        under.write((item(number, origin=Origin("x", "none", name, name)), PASSED))
+        assert under.ids(task=name) == [f"ev_{number}"]
+    rows = under.reader.evaluations("t", Filter()).rows
+    assert all(len(row["task"]) <= 200 and row["task"] == row["submission_id"] for row in rows)
+    assert len({row["task"] for row in rows}) == 4
+    assert rows[-1]["task"] == names[0]
+    assert [under.ids(task=row["task"]) for row in rows] == [[row["id"]] for row in rows]
+
+
 def test_a_tenant_sees_its_own(under: Under) -> None:
     under.write((item(1), PASSED), (item(2, tenant="u"), PASSED))
     assert under.ids() == ["ev_1"]

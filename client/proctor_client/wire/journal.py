@@ -139,7 +139,10 @@ class Evaluation(Response):
     at: datetime = Field(description="When it ended.")
     job: str
     step: int | None = None
-    task: str | None = Field(None, description="The group of a submission, or a rollout's task.")
+    task: str | None = Field(
+        None,
+        description="The group of a submission, or a rollout's task; a long name ends in a digest.",
+    )
     submission_id: str | None = None
     rollout_id: str | None = None
     tags: list[str] = Field([])

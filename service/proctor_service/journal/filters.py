@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-from proctor_service.journal.rows import clean, words_of
+from proctor_service.journal.rows import clean, short_name, words_of
 from proctor_service.journal.schema import evaluations, labels
 
 RARE = 500
@@ -134,7 +134,7 @@ def _own_conditions(wanted: Filter) -> list[ColumnElement[bool]]:
     """Return the conditions for columns of an evaluation, but its tenant."""
     simple = {
         "step": wanted.step,
-        "task": wanted.task,
+        "task": short_name(wanted.task),
         "verdict": wanted.verdict,
         "reward": wanted.reward,
         "rollout_id": wanted.rollout_id,

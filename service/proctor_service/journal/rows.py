@@ -18,6 +18,7 @@ from proctor_service.journal.texts import Texts, packed
 TEXT_AGE_SECONDS = 3600.0
 """The time of a text's last use is stored in steps of this."""
 MOST_WORDS_CHARACTERS = 200_000
+MOST_NAME_CHARACTERS = 200
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
@@ -72,8 +73,8 @@ class Batch:
             "tenant": clean(tenant),
             "job": clean(job),
             "step": step,
-            "task": clean(task),
-            "submission_id": clean(submission_id),
+            "task": short_name(task),
+            "submission_id": short_name(submission_id),
             "rollout_id": rollout_id,
             "tags": self._list(tags),
             "verdict": verdict,
@@ -182,7 +183,7 @@ class Batch:
                 "tenant": clean(tenant),
                 "job": clean(job),
                 "step": step,
-                "task": clean(task),
+                "task": short_name(task),
                 "tags": self._list(tags),
                 "verdict": verdict,
                 "reward": reward,
@@ -234,6 +235,15 @@ def clean(value: str | None) -> Any:
     if value is None or (value.isascii() and "\0" not in value):
         return value
     return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def short_name(value: str | None) -> Any:
+    """Return a name that an index takes: the end of a long one is replaced by a digest of it all."""
+    name = clean(value)
+    if name is None or len(name) <= MOST_NAME_CHARACTERS:
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+    return f"{name[: MOST_NAME_CHARACTERS - 20]}... {digest}"
 
 
 def _grader(encoded: bytes) -> dict[str, Any]:

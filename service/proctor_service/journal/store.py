@@ -21,7 +21,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 
 from proctor_service.journal.counts import COUNTED, Changes
@@ -100,9 +99,8 @@ class Store:
     def _write_evaluations(self, connection: Connection, batch: Batch) -> None:
         if not batch.evaluations:
             return
-        insert = self._insert_numbered if self._is_sqlite else self._insert_returning
         # Only what is new: a record may come twice, after the end of a writer.
-        numbers = insert(connection, batch.evaluations)
+        numbers = self._insert_evaluations(connection, batch.evaluations)
         found = [
             {"tenant": tenant, "kind": kind, "label": label, "number": numbers[id_]}
             for id_, tenant, kind, label in batch.labels
@@ -119,25 +117,25 @@ class Store:
             changes.add([rows[id_][name] for name in COUNTED])
         changes.write(connection)
 
-    def _insert_numbered(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
-        """Insert evaluations into SQLite; return the numbers of the new ones by id.
+    def _insert_evaluations(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
+        """Insert evaluations; return the numbers of the new ones by id.
 
-        It numbers rows upwards, and the transaction keeps other writers out.
+        They get their numbers here: RETURNING of many rows costs more than all the rest.
         """
-        number = evaluations.c.number
-        last = connection.execute(select(func.max(number))).scalar() or 0
-        self._insert(connection, evaluations, rows)
-        new = connection.execute(select(evaluations.c.id, number).where(number > last))
-        return {row.id: row.number for row in new}
-
-    def _insert_returning(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
-        """Insert evaluations into PostgreSQL; return the numbers of the new ones by id."""
-        statement = (
-            postgresql.insert(evaluations)
-            .on_conflict_do_nothing()
-            .returning(evaluations.c.id, evaluations.c.number)
+        if self._is_sqlite:
+            last = connection.execute(select(func.max(evaluations.c.number))).scalar() or 0
+            numbers = list(range(last + 1, last + 1 + len(rows)))
+        else:
+            sequence = func.pg_get_serial_sequence(evaluations.name, "number")
+            following = func.nextval(sequence).label("number")
+            each = func.generate_series(1, len(rows)).table_valued("n")
+            numbers = list(connection.execute(select(following).select_from(each)).scalars())
+        numbered = [{"number": number, **row} for number, row in zip(numbers, rows, strict=True)]
+        self._insert(connection, evaluations, numbered)
+        new = select(evaluations.c.id, evaluations.c.number).where(
+            evaluations.c.number.in_(numbers)
         )
-        return {row.id: row.number for row in connection.execute(statement, rows)}
+        return {row.id: row.number for row in connection.execute(new)}
 
     def _insert(
         self,
