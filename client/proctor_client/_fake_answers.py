@@ -102,15 +102,20 @@ def as_line(value: BaseModel | dict[str, BaseModel]) -> bytes:
     return json.dumps(plain, ensure_ascii=False).encode() + b"\n"
 
 
-def result_of(index: int, submission: wire.Submission, judged: Judged) -> wire.Result:
-    """Return the judge's answer as a result. Raises ValueError for an unknown verdict."""
+def result_of(
+    index: int, submission: wire.Submission, judged: Judged, evaluation_id: str
+) -> wire.Result:
+    """Return the judge's answer as a result. Raises ValueError for an unknown verdict.
+
+    A whole result of the judge has an id of its own.
+    """
     if isinstance(judged, wire.Result):
         return judged.model_copy(update={"index": index})
     blank = wire.Result(
         index=index,
         id=submission.id,
         group=submission.group,
-        evaluation_id=f"ev_fake_{index}",
+        evaluation_id=evaluation_id,
         integrity="separated",
         cache="miss",
     )

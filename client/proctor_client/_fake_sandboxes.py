@@ -5,22 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypeAlias
 
 import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._fake_answers import Judged, Lines, Plain, as_json, as_line, problem, result_of
+from proctor_client._fake_answers import Lines, Plain, as_json, as_line, problem
+from proctor_client._fake_journal import EPOCH, FakeJournal, Origin
 from proctor_client._runtime import Clock
 from proctor_client.errors import from_validation
 from proctor_client.stats import Counts, outcome_of
 
 Executed: TypeAlias = wire.ExecResult | str | int | wire.ItemError
 """Result of a command: a whole wire.ExecResult, its stdout, its exit code, or an error."""
-
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -42,11 +41,9 @@ Execute: TypeAlias = Callable[[FakeSandbox, wire.ExecRequest], Executed]
 class FakeSandboxes:
     """All fake sandboxes. A command runs outside the lock, so a test may block it."""
 
-    def __init__(
-        self, execute: Execute, judge: Callable[[wire.Submission], Judged], clock: Clock
-    ) -> None:
+    def __init__(self, execute: Execute, journal: FakeJournal, clock: Clock) -> None:
         self._execute = execute
-        self._judge = judge
+        self._journal = journal
         self._clock = clock
         self._lock = threading.Lock()
         self._by_id: dict[str, FakeSandbox] = {}
@@ -187,7 +184,9 @@ class FakeSandboxes:
             scoring=order.scoring,
             limits=order.limits,
         )
-        result = result_of(0, submission, self._judge(submission))
+        asked = sandbox.order
+        origin = Origin(asked.job, order.step, asked.tags, graded_sandbox_id=sandbox.id)
+        result = self._journal.judge(0, submission, origin)
         return as_json(result.model_copy(update={"sandbox_id": sandbox.id}))
 
 

@@ -81,9 +81,10 @@ class JournalCalls:
         """Build the flow of GET /jobs."""
         return self._get("/jobs", wire.JobList)
 
-    def job(self, name: str) -> Flow[wire.JobSeries]:
-        """Build the flow of GET /jobs/{job}."""
-        return self._get(f"/jobs/{_part(name)}", wire.JobSeries)
+    def job(self, name: str, by: Literal["step", "time"]) -> Flow[wire.JobSeries]:
+        """Build the flow of GET /jobs/{job}. Raises InvalidRequestError at once."""
+        query = urlencode(wire.dump(checked(wire.JobQuery, {"by": by})))
+        return self._get(f"/jobs/{_part(name)}?{query}", wire.JobSeries)
 
     def _get(self, path: str, model: type[M]) -> Flow[M]:
         return self._answer(Call("GET", path, self.policy.timeout_seconds), model)

@@ -15,7 +15,9 @@ Sandboxes keep their files in memory, and the test defines the results of their 
 
 The fake service follows the contract as far as a client can observe. It validates requests with the
 wire's models and streams NDJSON. A repeated Idempotency-Key gets the first answer without new
-judging, except that items with a retryable error are judged again.
+judging, except that items with a retryable error are judged again. What it has judged is in its journal:
+
+    assert client.evaluations(job="run-17").evaluations[0].verdict == "passed"
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ from proctor_client._fake_answers import (
     as_line,
     deliver,
     problem,
-    result_of,
     said_of,
     stands,
     summary_of,
 )
+from proctor_client._fake_journal import ROUTES, FakeJournal, Origin
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
 from proctor_client._flow import REQUEST_ID
 from proctor_client._runtime import Clock
@@ -138,8 +140,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             draining=False,
             recent_rewards_per_second=0.0,
         )
-        self._judge = judge or (lambda submission: "passed")
-        self._sandboxes = FakeSandboxes(execute or (lambda *_: 0), self._judge, self.clock)
+        self._journal = FakeJournal(judge or (lambda submission: "passed"), self.clock)
+        self._sandboxes = FakeSandboxes(execute or (lambda *_: 0), self._journal, self.clock)
         self._roll_out = roll_out or (lambda *_: "passed")
         self._token = token
         self._orders: deque[Order] = deque()
@@ -234,6 +236,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         streams = "application/x-ndjson" in received.headers.get("accept", "")
         if received.path == "/sandboxes" or received.path.startswith("/sandboxes/"):
             return self._sandboxes.handle(request)
+        if received.path.split("/")[1] in ROUTES:
+            return self._journal.handle(request)
         if received.reward is not None:
             answer = self._judged(received.reward, received.idempotency_key)
             if not streams:
@@ -273,7 +277,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
         self, request: wire.RewardRequest, key: str | None, kept: dict[int, wire.Result]
     ) -> wire.RewardResponse:
         results = [
-            kept.get(index) or result_of(index, each, self._judge(each))
+            kept.get(index) or self._journal.judge(index, each, Origin.of(request))
             for index, each in enumerate(request.submissions)
         ]
         answer = wire.RewardResponse(results=results, summary=summary_of(results))
@@ -283,10 +287,12 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _rolled_out(self, request: wire.RolloutRequest) -> wire.RolloutResponse:
         made = [
-            _trajectory(task, index, self._roll_out(task, index))
+            _trajectory(task, index, self._roll_out(task, index), self._journal.new_rollout_id())
             for task in request.tasks
             for index in range(request.trajectories_per_task)
         ]
+        for each in made:
+            self._journal.rolled_out(request, each)
         rewards = [each.reward for each in made if each.reward is not None]
         summary = wire.RolloutSummary(
             count=len(made),
@@ -313,8 +319,12 @@ def _receive(request: httpx.Request) -> tuple[Received, Plain | None]:
     return Received(request.method, path, headers, request.content, reward, rollout), refusal
 
 
-def _trajectory(task: wire.RolloutTask, index: int, said: RolledOut) -> wire.Trajectory:
-    if isinstance(said, wire.Trajectory):
+def _trajectory(
+    task: wire.RolloutTask, index: int, said: RolledOut, rollout_id: str
+) -> wire.Trajectory:
+    if isinstance(said, wire.Trajectory):  # which has an id of its own
         return said.model_copy(update={"task_id": task.id, "index": index})
-    blank = wire.Trajectory(task_id=task.id, index=index, metadata=task.metadata)
+    blank = wire.Trajectory(
+        task_id=task.id, index=index, metadata=task.metadata, rollout_id=rollout_id
+    )
     return blank.model_copy(update=said_of(said))

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
+from typing import Any
+
 import httpx
 import pytest
 
-from proctor_client import InvalidRequestError, NotFoundError, UnauthorizedError, wire
+from proctor_client import (
+    InvalidRequestError,
+    NotFoundError,
+    NotReplayableError,
+    UnauthorizedError,
+    wire,
+)
 from proctor_client.testing import URL, Executed, FakeProctor, FakeSandbox, Judged
 
 
@@ -201,3 +211,127 @@ def test_an_episode_may_be_a_whole_trajectory() -> None:
     assert answer.trajectories[0].messages_and_choices == whole.messages_and_choices
     assert proctor.requests[0].rollout is not None
     assert proctor.requests[0].rollout.tasks[0].metadata == {"a": 1}
+
+
+# ---------------------------------------------------------------- the journal
+
+LOST = wire.ItemError(reason="sandbox_lost", message="it is gone", retryable=True)
+
+
+def by_text(submission: wire.Submission) -> Judged:
+    said: dict[str, Judged] = {"pass": 1.0, "half": 0.5, "none": "no_code", "lost": LOST}
+    return said[str(submission.completion).split()[0]]
+
+
+def filled() -> FakeProctor:
+    """A service that has judged two steps of the job `run/1`, and a job without steps."""
+    proctor = FakeProctor(by_text)
+    with proctor.client() as client:
+        for step in (1, 2):
+            batch = [{"completion": f"{text} of {step}", "id": text, "group": f"p{step}"}
+                     for text in ("pass", "half", "none", "lost")]  # fmt: skip
+            client.reward(batch, job="run/1", step=step, tags=["t"], grader={"kind": "exec"})
+            proctor.clock.now += 60
+        client.reward([{"completion": "pass", "grader": {"kind": "exec"}}])
+    return proctor
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (
+            {},
+            ["default pass", "2 lost", "2 none", "2 half", "2 pass", "1 lost", "1 none", "1 half"],
+        ),
+        ({"job": "run/1", "step": 1}, ["1 lost", "1 none", "1 half", "1 pass"]),
+        ({"task": "p2", "verdict": "passed"}, ["2 pass"]),
+        ({"tag": "t", "reward": 0.5}, ["2 half", "1 half"]),
+        ({"error": "*"}, ["2 lost", "1 lost"]),
+        ({"error": "sandbox_lost", "step": 2}, ["2 lost"]),
+        ({"error": "deadline"}, []),
+        ({"text": "OF half 2"}, ["2 half"]),
+        ({"signal": "early_exit"}, []),
+        ({"rollout_id": "ro_1"}, []),
+    ],
+)
+def test_what_was_judged_is_in_the_journal(wanted: Any, said: list[str]) -> None:
+    with filled().client() as client:
+        page = client.evaluations(limit=8, **wanted)
+    found = [f"{each.step or each.job} {each.submission_id or 'pass'}" for each in page.evaluations]
+    assert found == said
+    assert (page.next is None) == bool(wanted)
+
+
+def test_pages_follow_each_other() -> None:
+    with filled().client() as client:
+        page = client.evaluations(limit=4)
+        ids = [each.id for each in page.evaluations]
+        while page.next is not None:
+            page = client.evaluations(limit=4, cursor=page.next)
+            ids += [each.id for each in page.evaluations]
+    assert ids == [f"ev_fake_{number}" for number in reversed(range(9))]
+
+
+def test_an_evaluation_has_its_texts_and_can_be_judged_again() -> None:
+    verdicts: list[Judged] = [1.0, 0.0, "no_code"]
+    proctor = FakeProctor(lambda submission: verdicts.pop(0))
+    with proctor.client() as client:
+        asked = {"completion": "x = 1", "limits": {"cpu_seconds": 2}, "files": {"a": "b"}}
+        [result] = client.reward([asked], grader={"kind": "exec"}, scoring="fraction").results
+        found = client.evaluation(result.evaluation_id)
+        assert (found.completion, found.source, found.replayable) == ("x = 1", "x = 1", True)
+        assert (found.grader, found.limits) == ({"kind": "exec"}, {"cpu_seconds": 2.0})
+        assert (found.scoring, found.files, found.error_message) == ("fraction", {"a": "b"}, "")
+        replay = client.replay(result.evaluation_id)
+        assert (replay.same, replay.recorded.reward, replay.replayed.reward) == (False, 1.0, 0.0)
+        assert len(client.evaluations().evaluations) == 1, "a replay is not recorded"
+        [other] = client.reward(["prose"]).results
+        with pytest.raises(NotReplayableError):
+            client.replay(other.evaluation_id)
+        for missing in ("ev_none", "a/b"):
+            with pytest.raises(NotFoundError):
+                client.evaluation(missing)
+
+
+def test_jobs_and_their_series() -> None:
+    with filled().client() as client:
+        default, run = client.jobs()
+        series = client.job("run/1").series
+        with pytest.raises(NotFoundError):
+            client.job("another")
+    assert (default.job, default.evaluations, default.last_step) == ("default", 1, None)
+    assert (run.job, run.evaluations, run.judged, run.last_step) == ("run/1", 8, 6, 2)
+    assert run.mean_reward == 0.5
+    assert default.last_at - run.last_at == timedelta(seconds=60)
+    assert [point.step for point in series] == [1, 2]
+    for point in series:
+        assert (point.count, point.judged, point.mean_reward) == (4, 3, 0.5)
+        assert point.spread == pytest.approx(math.sqrt(1 / 6))
+        assert point.verdicts == {"passed": 1, "failed": 1, "no_code": 1, "error": 1}
+
+
+def test_grades_and_rollouts_are_in_the_journal() -> None:
+    proctor = FakeProctor(roll_out=lambda task, index: LOST if index else 0.5)
+    task = {"id": "t", "prompt": "p", "grader": {"kind": "exec"}}
+    policy = {"base_url": "http://policy.test/v1", "model": "m"}
+    with proctor.client() as client, client.sandbox(job="run", tags=["t"]) as sandbox:
+        sandbox.write_file("solution.py", "x = 1")
+        sandbox.grade({"kind": "exec"}, step=3)
+        [grade] = client.evaluations(job="run", step=3, tag="t").evaluations
+        assert grade.graded_sandbox_id == sandbox.id
+        with pytest.raises(NotReplayableError):
+            client.replay(grade.id)
+        options: Any = {"trajectories_per_task": 2, "job": "run", "step": 4}
+        played = client.rollout([task], policy=policy, **options).trajectories
+        judged, lost = [client.recorded_rollout(each.rollout_id) for each in played]
+        assert (judged.task, judged.step, judged.reward, judged.error) == ("t", 4, 0.5, None)
+        assert (lost.reward, lost.error, lost.error_message) == (None, "sandbox_lost", "it is gone")
+        with pytest.raises(NotFoundError):
+            client.recorded_rollout("ro_none")
+
+
+def test_a_query_that_the_service_would_refuse() -> None:
+    with httpx.Client(base_url=URL, transport=FakeProctor()) as raw:
+        refused = raw.get("/evaluations", params={"verdikt": "passed"})
+    assert refused.status_code == 422
+    assert "verdikt" in wire.ProblemBody.model_validate_json(refused.content).error.message

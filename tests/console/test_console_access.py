@@ -89,7 +89,8 @@ def test_without_a_cookie_each_page_is_the_form_to_log_in(
 
 @pytest.mark.parametrize("path", [PLAYGROUND, REPLAY, LOGOUT, "/console", "/console/nothing"])
 def test_without_a_cookie_nothing_can_be_sent(stranger: httpx.Client, path: str) -> None:
-    assert post(stranger, path, {"csrf": "x", "completion": "x"}).status_code == 401
+    answer = post(stranger, path, {"csrf": "x", "completion": "x"})
+    assert answer.status_code in (401, 405)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from journal_store import FAILED, PASSED, item
 from sqlalchemy.exc import SQLAlchemyError
 
 from fault_rig.batches import batch, replicas, send
 from fault_rig.postgres import PostgresServer, postgres_server
 from fault_rig.processes import Process
 from fault_rig.programs import WAIT_SECONDS, wait_until
+from proctor_service.errors import SandboxLost
+from proctor_service.evaluate import Origin, Outcome
 from proctor_service.journal.address import checked
-from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.database import TooSlow, connect
+from proctor_service.journal.entry import Entries, Record
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.reading import Reader
+from proctor_service.journal.store import Store
 
 TESTS = ["assert f(2) == 4"]
 HOSTILE = "def f(x):\n    return x * x  # <script>\0 \ud800 \U0001f600 '; DROP TABLE texts; --"
@@ -47,11 +55,81 @@ def judge(process: Process, completion: str, job: str) -> dict[str, Any]:
 
 
 def count(reader: Reader) -> int:
-    """How many evaluations there are, none before the tables are made."""
+    """How many evaluations there are, none while the database is away."""
     try:
         return sum(row["evaluations"] for row in reader.jobs(None))
     except SQLAlchemyError:
         return 0
+
+
+def stores(*urls: str) -> Iterator[tuple[Store, Reader]]:
+    """Yield an open store and a reader for each address."""
+    for url in urls:
+        store, reader = Store(checked(url), "1"), Reader(checked(url), query_seconds=60.0)
+        assert reader.jobs(None) == []  # it has no tables yet
+        store.open()
+        try:
+            yield store, reader
+        finally:
+            reader.close()
+            store.close()
+
+
+def some(number: int) -> Record:
+    """The record of an evaluation of one of two jobs."""
+    outcome = (PASSED, FAILED, Outcome(failure=SandboxLost("gone")))[number % 3]
+    origin = Origin(f"word{number % 5} said", "none", None, f"p{number % 4}", number % 7)
+    made = item(number, job=f"job {number % 2}", origin=origin, tags=(f"t{number % 3}", HOSTILE))
+    kind, head, *rest = Entries(True).evaluation(made, outcome, 0.5)
+    return (kind, (head[0], 1e9 + 60.0 * number, *head[2:]), *rest)
+
+
+def answers(reader: Reader) -> dict[str, Any]:
+    """All that a reader says about these."""
+    filters: list[dict[str, Any]] = [
+        {}, {"job": "job 1"}, {"step": 3}, {"task": "p1", "verdict": "passed"}, {"error": "*"},
+        {"error": "sandbox_lost", "job": "job 0"}, {"tag": "t1", "words": "WORD3 said"},
+        {"tag": "t1", "job": "job 0", "reward": 0.0}, {"signal": "none"}, {"words": "word1"},
+    ]  # fmt: skip
+    pages = [reader.evaluations("t", Filter(**each), 500, 400) for each in filters]
+    return {
+        "pages": [[row["id"] for row in page.rows] for page in pages],
+        "jobs": [{**row, "rewards": None} for row in reader.jobs("t")],
+        "by": [reader.job("t", "job 1", by) for by in ("step", "time")],
+        "whole": reader.evaluation("t", "ev_7"),
+    }
+
+
+def test_answers_are_those_of_sqlite(postgres: PostgresServer, tmp_path: Path) -> None:
+    found = []
+    for store, reader in stores(f"sqlite:///{tmp_path}/journal.db", postgres.url):
+        for begin in (0, 0, 700):  # the first records come twice
+            store.write([some(number) for number in range(begin, begin + 700)])
+        found.append(answers(reader))
+        assert store.prune(1e9 + 60.0 * 500, 300) == 300
+        found.append(answers(reader))
+        assert store.prune(2e9, 10_000) == 1100
+        store.prune_texts()
+        assert (reader.jobs("t"), reader.job("t", "job 1")) == ([], None)
+    for in_sqlite, in_postgres in zip(found[:2], found[2:], strict=True):
+        assert in_sqlite == in_postgres
+    assert len(found[0]["pages"][0]) == 399
+
+
+def test_a_question_ends_after_its_time(postgres: PostgresServer) -> None:
+    for store, _ in stores(postgres.url):
+        store.write([some(1)])
+        engine = connect(checked(postgres.url))
+        with engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE evaluations RENAME TO others")
+            slow = "CREATE VIEW evaluations AS SELECT others.* FROM others, pg_sleep(100)"
+            connection.exec_driver_sql(slow)
+        engine.dispose()
+        reader = Reader(checked(postgres.url), query_seconds=0.5)
+        with pytest.raises(TooSlow):
+            reader.evaluations("t", Filter(job="job 1"))
+        assert len(reader.jobs("t")) == 1
+        reader.close()
 
 
 def test_replicas_write_one_journal(postgres: PostgresServer) -> None:

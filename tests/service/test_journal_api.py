@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -324,12 +324,51 @@ def test_jobs_and_their_series(world: World) -> None:
         2,
     )
     answer = world.client.get("/jobs/a%2Fb%20%E2%98%83")
-    series = wire.JobSeries.model_validate_json(answer.content).series
+    found = wire.JobSeries.model_validate_json(answer.content)
+    series = found.series
     assert [point.step for point in series] == [1, 2]
     assert (series[0].mean_reward, series[0].spread) == (0.5, 0.5)
     assert series[0].verdicts == {"passed": 1, "failed": 1, "error": 1}
+    assert (series[0].last_step, series[0].at, found.by, found.width_seconds) == (
+        1,
+        None,
+        "step",
+        None,
+    )
+    figures = found.figures
+    assert figures is not None
+    assert (figures.evaluations, figures.judged, figures.mean_reward) == (6, 4, 0.5)
+    assert (figures.tasks.count, figures.latest.sampled) == (0, 6)
+    assert sum(each.count for each in figures.lengths) == 4
+    assert any("have no reward" in each for each in figures.warnings)
     problem(world.client.get("/jobs/nothing"), 404, "not_found")
+    wrong = problem(world.client.get("/jobs/a%2Fb%20%E2%98%83?by=hour"), 422, "invalid_request")
+    assert "by" in wrong.message
     problem(world.client.get("/jobs/" + "j" * 201), 422, "invalid_request")
+
+
+def test_a_series_by_time(world: World) -> None:
+    world.reward("t = 1", "t = 'wrong'", job="timed", step=1)
+    answer = world.client.get("/jobs/timed?by=time")
+    found = wire.JobSeries.model_validate_json(answer.content)
+    assert (found.by, found.width_seconds) == ("time", 10)
+    listed = world.page(job="timed").evaluations
+    begins = [point.at for point in found.series if point.at is not None]
+    assert begins == sorted(set(begins))
+    assert all(begin.timestamp() % 10 == 0 for begin in begins)
+    assert begins[0] <= listed[-1].at < begins[0] + timedelta(seconds=10)
+    assert sum(point.count for point in found.series) == 2
+    assert "step" not in answer.json()["series"][0]
+
+
+def test_a_long_answer_comes_whole(world: World) -> None:
+    source = "x = 1  # " + "\N{SNOWMAN}\0" * 300_000
+    [id_] = world.reward(source, job="long", extract="none")
+    with world.client.stream("GET", f"/evaluations/{id_}") as answer:
+        content = b"".join(answer.iter_raw())
+    assert len(content) == int(answer.headers["content-length"]) > 1 << 20
+    assert wire.EvaluationDetail.model_validate_json(content).source == source
+    assert world.replay(id_).same
 
 
 def test_a_rollout_has_its_conversation_and_its_evaluations(world: World) -> None:
@@ -374,6 +413,8 @@ def test_the_clients_read_the_journal(world: World) -> None:
         assert client.replay(good).same
         assert client.jobs()[0].job == "a client's/job \N{SNOWMAN}"
         assert client.job("a client's/job \N{SNOWMAN}").series[0].count == 2
+        by_time = client.job("a client's/job \N{SNOWMAN}", by="time")
+        assert (by_time.by, by_time.width_seconds) == ("time", 10)
         with pytest.raises(NotFoundError):
             client.recorded_rollout("ro_1")
         with pytest.raises(InvalidRequestError, match="limit"):
@@ -384,6 +425,8 @@ def test_the_clients_read_the_journal(world: World) -> None:
     async def with_async() -> list[str]:
         async with AsyncClient(url, token="red-token") as client:
             found = await client.evaluations(verdict="failed", text="wrong", step=1)
+            series = await client.job("a client's/job \N{SNOWMAN}", by="time")
+            assert series.figures is not None
             return [each.id for each in found.evaluations]
 
     assert wrong in asyncio.run(with_async())
@@ -445,31 +488,3 @@ def test_without_a_journal_every_route_says_how_to_have_one(method: str, path: s
     with running_service() as service, service.client() as client:
         found = problem(client.request(method, path), 404, "journal_off")
         assert "PROCTOR_JOURNAL" in found.message
-
-
-def broken_file(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE evaluations")
-    connection.close()
-
-
-def file_without_database(path: Path) -> None:
-    for each in path.parent.glob("*"):
-        each.unlink()
-
-
-@pytest.mark.parametrize("end", [broken_file, file_without_database])
-def test_a_journal_that_does_not_answer_is_a_503(
-    tmp_path: Path, end: Callable[[Path], None]
-) -> None:
-    path = tmp_path / "journal.db"
-    for world in opened(settings_at(path)):
-        world.reward("x = 1")
-        end(path)
-        for asked in ("/evaluations", "/evaluations/ev_1", "/jobs"):
-            found = problem(world.client.get(asked), 503, "journal_down")
-            assert found.retryable
-        answer = world.client.post("/reward", json=exec_request("x = 2"))
-        assert answer.json()["results"][0]["reward"] == 1.0
-        if end is file_without_database:
-            assert not path.exists()

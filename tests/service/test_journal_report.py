@@ -96,13 +96,19 @@ def job_of(tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return found, series
 
 
-def by_time(series: dict[str, Any]) -> dict[str, Any]:
+def page_of(found: dict[str, Any], series: dict[str, Any], times: list[dict[str, Any]]) -> str:
+    """The page of a job."""
+    steps = series["series"]
+    return Templates().html("job.html", found=found, steps=steps, times=times, links=True)
+
+
+def by_time(series: dict[str, Any]) -> list[dict[str, Any]]:
     """The points of a series at times instead of steps."""
     points = [dict(point) for point in series["series"]]
     for index, point in enumerate(points):
         del point["step"]
         point["at"] = 1_772_900_000.0 + 60 * index
-    return {**series, "series": points}
+    return points
 
 
 def refused(*arguments: str | Path) -> str:
@@ -125,7 +131,7 @@ LENGTHS = [
 
 def test_hostile_names_are_texts_and_links(tmp_path: Path) -> None:
     found, series = job_of(tmp_path)
-    html = Templates().html("job.html", figures=found, series=series, by_time=by_time(series))
+    html = page_of(found, series, by_time(series))
     page = checked_page(html)
     assert page.said.count('</h1><script>alert(1)</script>\' onclick="x"') >= 5
     links = [each["href"] or "" for each in page.of("a")]
@@ -138,7 +144,7 @@ def test_hostile_names_are_texts_and_links(tmp_path: Path) -> None:
 def test_every_chart_has_its_values_as_a_table(tmp_path: Path) -> None:
     found, series = job_of(tmp_path)
     found["lengths"] = LENGTHS
-    html = Templates().html("job.html", figures=found, series=series, by_time=by_time(series))
+    html = page_of(found, series, by_time(series))
     page = checked_page(html)
     titles = re.findall(r"<summary>Values of ([^<]*)</summary>", html)
     assert titles == [
@@ -159,7 +165,7 @@ def test_every_chart_has_its_values_as_a_table(tmp_path: Path) -> None:
 def test_steps_that_are_one_point_are_a_range(tmp_path: Path) -> None:
     found, series = job_of(tmp_path)
     series["series"][-1]["last_step"] = 1017
-    page = checked_page(Templates().html("job.html", figures=found, series=series))
+    page = checked_page(page_of(found, series, []))
     assert "3 to 1017" in page.said
     assert "by time" not in page.said.replace("by time, the number", "")
 
@@ -172,7 +178,7 @@ def test_a_job_without_steps_rewards_and_tasks(tmp_path: Path) -> None:
     reader.close()
     assert found is not None
     assert series is not None
-    page = checked_page(Templates().html("job.html", figures=found, series=series))
+    page = checked_page(page_of(found, series, []))
     assert "No evaluation with a reward has a step." in page.said
     assert "No evaluation has a step." in page.said
     assert "None." in page.said

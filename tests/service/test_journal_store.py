@@ -7,78 +7,33 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from journal_store import FAILED, GRADER, HOSTILE, LIMITS, PASSED, Under, item, opened
 
-from proctor_client.wire import AssertsGrader, StdioCase, StdioGrader
+from proctor_client.wire import StdioCase, StdioGrader
 from proctor_service.errors import SandboxLost, StartError
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.journal.address import checked
+from proctor_service.journal.database import connect
 from proctor_service.journal.entry import Entries
-from proctor_service.journal.reading import Filter, Reader
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.reading import Reader, parsed
 from proctor_service.journal.rows import TEXT_AGE_SECONDS
 from proctor_service.journal.schema import metadata
-from proctor_service.journal.store import Store, connect
+from proctor_service.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
-from proctor_service.sandbox.interface import Limits
-
-LIMITS = Limits(1.0, 10.0, 256, 64, 16, 64)
-GRADER = AssertsGrader(kind="asserts", tests=["assert f(1) == 1"])
-PASSED = Outcome(Judgement("passed", 1, 1), 1.0)
-FAILED = Outcome(Judgement("failed", 0, 1, message="AssertionError"), 0.0)
-HOSTILE = "<script>\0\ud800\x1b[2J''\"; DROP TABLE texts; -- \U0001f600"
-
-
-class Under:
-    """A store under test with its reader."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.url = checked(f"sqlite:///{path}")
-        self.store = Store(self.url, "1.2.3")
-        self.store.open()
-        self.reader = Reader(self.url)
-        self.entries = Entries(with_texts=True)
-
-    def write(self, *pairs: tuple[Item, Outcome]) -> None:
-        """Write evaluations."""
-        self.store.write([self.entries.evaluation(item, outcome, 0.5) for item, outcome in pairs])
-
-    def ids(self, **wanted: Any) -> list[str]:
-        """Ids of the evaluations that fit, the newest first."""
-        return [row["id"] for row in self.reader.evaluations("t", Filter(**wanted)).rows]
 
 
 @pytest.fixture
 def under(tmp_path: Path) -> Iterator[Under]:
-    found = Under(tmp_path / "folder" / "journal.db")
-    yield found
-    found.reader.close()
-    found.store.close()
-
-
-def item(number: int, **changed: Any) -> Item:
-    """An item of the tenant `t`."""
-    source = f"def f(x):\n    return x  # {number}"
-    origin = Origin(
-        f"Say:\n```python\n{source}\n```", "auto", f"s{number}", f"p{number % 2}", number
-    )
-    base = Item(
-        f"ev_{number}",
-        Submission(source, GRADER, LIMITS),
-        "t",
-        "job",
-        0.0,
-        tags=("a",),
-        origin=origin,
-    )
-    return replace(base, **changed)
+    with opened(tmp_path / "folder" / "journal.db") as found:
+        yield found
 
 
 def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:
@@ -104,8 +59,7 @@ def test_an_evaluation_comes_back_whole(under: Under) -> None:
         hack_signals=("exits",),
     )  # fmt: skip
     under.write((item(7, submission=submission, tags=("x", HOSTILE)), Outcome(judgement, 0.5)))
-    found = under.reader.evaluation("t", "ev_7")
-    assert found is not None
+    found = under.whole("ev_7")
     assert (found["verdict"], found["reward"], found["passed"], found["total"]) == (
         "runtime_error", 0.5, 1, 2,
     )  # fmt: skip
@@ -117,7 +71,7 @@ def test_an_evaluation_comes_back_whole(under: Under) -> None:
     assert found["source"] == "print(2)"
     assert found["source_begin"] is None  # it is no part of the completion
     assert found["grader"] == grader.model_dump()
-    assert found["conditions"]["files"] == {"a.txt": HOSTILE}
+    assert found["files"] == {"a.txt": HOSTILE}
     assert found["conditions"]["scoring"] == "fraction"
     assert found["output"]["message"] == found["output"]["stderr"] == HOSTILE
     assert found["version"] == "1.2.3"
@@ -125,8 +79,7 @@ def test_an_evaluation_comes_back_whole(under: Under) -> None:
 
 def test_the_extracted_code_is_marked_in_the_completion(under: Under) -> None:
     under.write((item(3), PASSED))
-    found = under.reader.evaluation("t", "ev_3")
-    assert found is not None
+    found = under.whole("ev_3")
     begin = found["source_begin"]
     assert found["completion_text"][begin:].startswith("def f(x):")
     assert found["source"] == "def f(x):\n    return x  # 3"
@@ -138,14 +91,9 @@ def test_a_failure_and_a_completion_without_code_are_recorded(under: Under) -> N
     under.write((item(1), lost), (item(2, submission=NoCode(2)), none))
     assert under.ids(error="*") == under.ids(error="sandbox_lost") == ["ev_1"]
     assert under.ids(verdict="no_code") == ["ev_2"]
-    first, second = under.reader.evaluation("t", "ev_1"), under.reader.evaluation("t", "ev_2")
-    assert first is not None
-    assert second is not None
-    assert (first["reward"], first["verdict"], first["output"]["error_message"]) == (
-        None,
-        None,
-        "gone",
-    )
+    first, second = under.whole("ev_1"), under.whole("ev_2")
+    assert (first["reward"], first["verdict"]) == (None, None)
+    assert first["output"] == {"message": "gone", "stdout": "", "stderr": ""}
     assert second["completion_text"].startswith("Say:")
     assert second["source"] is second["grader"] is None
 
@@ -253,7 +201,7 @@ def test_texts_are_stored_once(under: Under) -> None:
     under.write(*((item(n), PASSED) for n in range(50)))
     with connect(under.url).connect() as connection:
         count = connection.exec_driver_sql("SELECT count(*) FROM texts").scalar_one()
-    assert count == 50 + 3  # completions; a grader, the conditions, and no output
+    assert count == 50 + 2  # completions; a grader and the conditions
 
 
 def test_without_texts_no_text_is_written(under: Under) -> None:
@@ -303,8 +251,7 @@ def test_texts_that_another_process_knows_as_stored_stay(under: Under) -> None:
     other.prune_texts()
     other.close()
     under.write((item(1, evaluation_id="ev_2"), PASSED))
-    found = under.reader.evaluation("t", "ev_2")
-    assert found is not None
+    found = under.whole("ev_2")
     assert found["source"].endswith("# 1")
     assert found["grader"]["tests"] == GRADER.tests
 
@@ -341,7 +288,8 @@ def test_a_rollout_with_its_evaluations(under: Under) -> None:
     assert (found["step"], found["task"], found["reward"], found["metrics"]) == (
         3, "task-1", 1.0, {"turns": 2.0},
     )  # fmt: skip
-    assert found["conversation"]["messages_and_choices"] == [{"role": "user", "content": HOSTILE}]
+    conversation = parsed(found)["conversation"]
+    assert conversation["messages_and_choices"] == [{"role": "user", "content": HOSTILE}]
     assert [each["id"] for each in found["evaluations"]] == ["ev_1"]
     assert under.reader.rollout("u", "ro_1") is None
 

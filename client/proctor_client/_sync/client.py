@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Literal, Self, Unpack
 
 import httpx
 
@@ -173,12 +173,12 @@ class Client:
         return self._driver.finish(self._journal_calls.rollout(rollout_id))
 
     def jobs(self) -> list[wire.JobSummary]:
-        """List the recorded jobs, that with the newest evaluation first."""
+        """List up to 200 recorded jobs, that with the newest evaluation first."""
         return (self._driver.finish(self._journal_calls.jobs())).jobs
 
-    def job(self, name: str) -> wire.JobSeries:
-        """Return the figures of a recorded job by step. Raises NotFoundError."""
-        return self._driver.finish(self._journal_calls.job(name))
+    def job(self, name: str, by: Literal["step", "time"] = "step") -> wire.JobSeries:
+        """Return the series of a recorded job and its figures. Raises NotFoundError."""
+        return self._driver.finish(self._journal_calls.job(name, by))
 
     def capacity(self) -> wire.Capacity:
         """Return the capacity of the service, from which a trainer can choose its batch size."""

@@ -1,4 +1,4 @@
-"""Query and responses of the journal: recorded evaluations and rollouts, replays, jobs and their series."""
+"""Query and responses of the journal: recorded evaluations and rollouts, and replays."""
 
 from __future__ import annotations
 
@@ -98,22 +98,6 @@ _REPLAYED: dict[str, JsonValue] = {
     "message": "",
     "tests": {"passed": 2, "total": 2, "failures": []},
     "version": "0.10.0",
-}
-_JOB: dict[str, JsonValue] = {
-    "job": "run-17",
-    "evaluations": 4096,
-    "judged": 4090,
-    "mean_reward": 0.41,
-    "last_step": 120,
-    "last_at": "2026-03-14T09:26:53.589793+00:00",
-}
-_POINT: dict[str, JsonValue] = {
-    "step": 120,
-    "count": 64,
-    "judged": 63,
-    "mean_reward": 0.5,
-    "spread": 0.5,
-    "verdicts": {"passed": 31, "failed": 32, "error": 1},
 }
 
 
@@ -302,47 +286,3 @@ class RolloutRecord(Response):
     messages_and_choices: list[dict[str, JsonValue]] | None = None
     tools: list[dict[str, JsonValue]] | None = None
     evaluations: list[Evaluation] = Field([])
-
-
-class JobSummary(Response):
-    """Counts of a job. `mean_reward` is over judged evaluations, null if there are none."""
-
-    job: str
-    evaluations: int
-    judged: int
-    mean_reward: float | None = None
-    last_step: int | None = None
-    last_at: datetime
-
-
-class JobList(Response):
-    """Answer of GET /jobs: the job with the newest evaluation first."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_JOB]}]})
-
-    jobs: list[JobSummary]
-
-
-class JobPoint(Response):
-    """The evaluations of one step; null stands for those without a step.
-
-    `spread`: standard deviation of the rewards. `verdicts`: counts by verdict, and `error`.
-    """
-
-    step: int | None = None
-    count: int
-    judged: int
-    mean_reward: float | None = None
-    spread: float | None = None
-    verdicts: dict[str, int] = Field({})
-
-
-class JobSeries(Response):
-    """Answer of GET /jobs/{job}: a point for each step, in their order."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"job": "run-17", "series": [_POINT]}]}
-    )
-
-    job: str
-    series: list[JobPoint]

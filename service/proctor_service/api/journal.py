@@ -8,11 +8,9 @@ A tenant sees its own records only; another tenant's id is unknown.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -25,20 +23,21 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from proctor_client import wire
+from proctor_service.api import journal_answers
 from proctor_service.api.body import read_body
 from proctor_service.api.jobs import Job
-from proctor_service.api.responses import Line, encode, while_connected
+from proctor_service.api.responses import Line, bytes_response, while_connected
 from proctor_service.api.rewards.examples import ProblemText, answers
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import (
+    Busy,
     InvalidRequest,
     JournalDown,
     JournalOff,
-    NotFound,
     NotReplayable,
 )
-from proctor_service.journal.reading import Filter, Reader, Row
-from proctor_service.journal.replay import request_of, why_not
+from proctor_service.journal.database import TooSlow
+from proctor_service.journal.reading import Reader
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +46,9 @@ Id = Annotated[str, Path(max_length=128)]
 JobName = Annotated[str, Path(max_length=200)]
 
 THREADS = 3
-_AS_RECORDED = (
-    "id", "job", "step", "task", "submission_id", "rollout_id", "tags", "verdict", "reward", "error",
-    "integrity", "level", "exit_code", "cache", "seconds", "sandbox_id", "graded_sandbox_id",
-    "trace_id", "version", "grader_kind", "completion_characters", "with_texts",
-)  # fmt: skip
-_ROLLOUT_AS_RECORDED = (
-    "id", "job", "step", "task", "tags", "verdict", "reward", "error", "metrics", "sandbox_id",
-    "version",
-)  # fmt: skip
-_JUDGED_AS_ANSWERED = (
-    "verdict", "reward", "message", "tests", "integrity", "level", "hack_signals", "exit_code",
-    "stdout", "stderr",
-)  # fmt: skip
-_COMPARED = ("verdict", "reward", "error")
+MOST_ASKED = 60
+"""Questions that run or wait for a thread; each ends within the reader's time limit."""
+_TOO_SLOW = "the question took too long: narrow it, for example by a job and a step"
 _PROBLEMS: Mapping[int, ProblemText] = {
     404: ("journal_off", "this service keeps no journal: set PROCTOR_JOURNAL", False),
     409: ("not_replayable", "evaluation ev_5f0c cannot be judged again: it had no code", False),
@@ -80,6 +68,7 @@ class JournalHandler:
         self._rewards = rewards
         self._version = version
         self._threads = ThreadPoolExecutor(THREADS, "journal")
+        self._asked = 0
 
     def close(self) -> None:
         """Close the connections to the database; what still waits for a thread is cancelled."""
@@ -91,25 +80,26 @@ class JournalHandler:
         self, request: Request, query: Annotated[wire.EvaluationQuery, Query()]
     ) -> Response:
         """List the tenant's evaluations, the newest first; all conditions of the query hold."""
-        return await self._answer(partial(_page, _tenant(request), query))
+        return await self._answer(partial(journal_answers.page, _tenant(request), query))
 
     async def get_evaluation(self, request: Request, evaluation_id: Id) -> Response:
         """Return an evaluation with all that was recorded."""
-        return await self._answer(partial(_detail, _tenant(request), evaluation_id))
+        question = partial(journal_answers.detail, _tenant(request), evaluation_id)
+        return await self._answer(question)
 
     async def replay(self, request: Request, evaluation_id: Id) -> Response:
         """Judge an evaluation's code again, and compare; a replay is not recorded."""
         if bytes(await read_body(request, 1)).strip() not in (b"", b"{}"):
             raise InvalidRequest("body: a replay takes no fields")
-        found = await self.compare(_tenant(request), evaluation_id, request.receive)
-        return await self._answer(lambda _: found)
+        compared = await self.compare(_tenant(request), evaluation_id, request.receive)
+        return bytes_response(compared)
 
-    async def compare(self, tenant: str, evaluation_id: str, receive: Receive) -> dict[str, Any]:
-        """Judge an evaluation's code again; return a `wire.Replay` as a dict.
+    async def compare(self, tenant: str, evaluation_id: str, receive: Receive) -> bytes:
+        """Judge an evaluation's code again; return a `wire.Replay` as JSON.
 
         Raises NotFound, NotReplayable, the refusals of POST /reward, and ClientDisconnect.
         """
-        recorded, body = await self.ask(partial(_recorded, tenant, evaluation_id))
+        row, body = await self.ask(partial(journal_answers.recorded, tenant, evaluation_id))
         try:
             batch = await self._rewards.handle(tenant, body, None, portable=False)
         except InvalidRequest as refusal:  # such as a limit above the ceiling of today
@@ -117,35 +107,43 @@ class JournalHandler:
                 f"evaluation {evaluation_id} cannot be judged here: {refusal.message}"
             ) from None
         line = await while_connected(line_of(batch), receive)
-        return await self.ask(lambda _: _compared(evaluation_id, recorded, line, self._version))
+        return await self.ask(lambda _: journal_answers.compared(row, line, self._version))
 
     async def get_rollout(self, request: Request, rollout_id: Id) -> Response:
         """Return a rollout with its conversation and its evaluations."""
-        return await self._answer(partial(_rollout, _tenant(request), rollout_id))
+        return await self._answer(partial(journal_answers.rollout, _tenant(request), rollout_id))
 
     async def list_jobs(self, request: Request) -> Response:
-        """List the tenant's jobs, that with the newest evaluation first."""
-        return await self._answer(partial(_jobs, _tenant(request)))
+        """List the tenant's newest 200 jobs, that with the newest evaluation first."""
+        return await self._answer(partial(journal_answers.jobs, _tenant(request)))
 
-    async def get_job(self, request: Request, job: JobName) -> Response:
-        """Return the series of a job by step."""
-        return await self._answer(partial(_series, _tenant(request), job))
+    async def get_job(
+        self, request: Request, job: JobName, query: Annotated[wire.JobQuery, Query()]
+    ) -> Response:
+        """Return the series of a job by step or by time, and its figures."""
+        return await self._answer(partial(journal_answers.series, _tenant(request), job, query))
 
-    async def _answer(self, question: Callable[[Reader], dict[str, Any]]) -> Response:
-        content = await self.ask(lambda reader: encode(question(reader)))
-        return Response(content, media_type="application/json")
+    async def _answer(self, question: Callable[[Reader], bytes]) -> Response:
+        return bytes_response(await self.ask(question))
 
     async def ask(self, question: Callable[[Reader], T]) -> T:
-        """Return the answer to a question, from a thread. Raises JournalOff and JournalDown."""
+        """Return the answer to a question, from a thread. Raises JournalOff, JournalDown and Busy."""
         if self._reader is None:
             raise JournalOff("this service keeps no journal: set PROCTOR_JOURNAL")
+        if self._asked >= MOST_ASKED:
+            raise Busy("the journal has many questions to answer: ask again in a moment")
         loop = asyncio.get_running_loop()
+        self._asked += 1
         try:
             return await loop.run_in_executor(self._threads, question, self._reader)
+        except TooSlow:
+            raise JournalDown(_TOO_SLOW) from None
         except (SQLAlchemyError, OSError) as error:
             why = str(getattr(error, "orig", None) or error).partition("\n")[0][:300]
             log.warning("the journal cannot be read", extra={"why": why})
             raise JournalDown("the journal's database does not answer now") from None
+        finally:
+            self._asked -= 1
 
 
 async def line_of(batch: Job[Line]) -> Line:
@@ -158,130 +156,6 @@ async def line_of(batch: Job[Line]) -> Line:
 def _tenant(request: Request) -> str:
     tenant: str = request.state.tenant
     return tenant
-
-
-def _page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> dict[str, Any]:
-    fields = query.model_dump(exclude={"limit", "cursor", "text"})
-    before = None if query.cursor is None else int(query.cursor)
-    page = reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
-    following = None if page.following is None else str(page.following)
-    return {"evaluations": [_evaluation(row) for row in page.rows], "next": following}
-
-
-def _detail(tenant: str, id_: str, reader: Reader) -> dict[str, Any]:
-    row = _row(tenant, id_, reader)
-    conditions, output = row["conditions"] or {}, row["output"] or {}
-    found = _evaluation(row)
-    return {
-        **found,
-        "tests": {**found["tests"], "failures": _failures(output)},
-        "replayable": why_not(row) is None,
-        "completion": row["completion_text"],
-        "source": row["source"],
-        "source_begin": row["source_begin"],
-        "grader": row["grader"],
-        **{name: conditions.get(name) for name in ("extract", "language", "limits", "scoring")},
-        "files": conditions.get("files", {}),
-        **{
-            name: output.get(name)
-            for name in ("message", "stdout", "stderr", "truncated", "error_message")
-        },
-    }
-
-
-def _recorded(tenant: str, id_: str, reader: Reader) -> tuple[dict[str, Any], bytes]:
-    """Return what one judging came to, and the body of the request that judges again."""
-    row = _row(tenant, id_, reader)
-    body = json.dumps(request_of(row)).encode()
-    output = row["output"] or {}
-    message = output.get("error_message") if row["error"] else output.get("message")
-    judged = {
-        **{name: row[name] for name in (*_COMPARED, "integrity", "level", "exit_code", "version")},
-        "message": message or "",
-        "tests": {**_evaluation(row)["tests"], "failures": _failures(output)},
-        "hack_signals": row["signals"],
-        "stdout": output.get("stdout", ""),
-        "stderr": output.get("stderr", ""),
-    }
-    return judged, body
-
-
-def _compared(id_: str, recorded: dict[str, Any], line: Line, version: str) -> dict[str, Any]:
-    result = json.loads(line.json)
-    replayed = {name: result[name] for name in _JUDGED_AS_ANSWERED}
-    replayed |= {"error": None, "version": version}
-    error = result["error"]
-    if error is not None:
-        replayed |= {"error": error["reason"], "message": error["message"]}
-    same = all(recorded[name] == replayed[name] for name in _COMPARED)
-    return {"id": id_, "same": same, "recorded": recorded, "replayed": replayed}
-
-
-def _rollout(tenant: str, id_: str, reader: Reader) -> dict[str, Any]:
-    row = reader.rollout(tenant, id_)
-    if row is None:
-        raise NotFound(f"no rollout {id_!a}")
-    conversation = row["conversation"] or {}
-    return {
-        **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
-        "at": _time(row["at"]),
-        "error_message": conversation.get("message"),
-        "messages_and_choices": conversation.get("messages_and_choices"),
-        "tools": conversation.get("tools"),
-        "evaluations": [_evaluation(each) for each in row["evaluations"]],
-    }
-
-
-def _jobs(tenant: str, reader: Reader) -> dict[str, Any]:
-    names = ("job", "evaluations", "judged", "mean_reward", "last_step")
-    rows = reader.jobs(tenant)
-    return {
-        "jobs": [
-            {**{name: row[name] for name in names}, "last_at": _time(row["last_at"])}
-            for row in rows
-        ]
-    }
-
-
-def _series(tenant: str, job: str, reader: Reader) -> dict[str, Any]:
-    found = reader.job(tenant, job)
-    if found is None:
-        raise NotFound(f"no job {job!a} in the journal")
-    return found
-
-
-def _row(tenant: str, id_: str, reader: Reader) -> Row:
-    """Return a recorded evaluation. Raises NotFound."""
-    row = reader.evaluation(tenant, id_)
-    if row is None:
-        raise NotFound(f"no evaluation {id_!a}")
-    return row
-
-
-def _evaluation(row: Row) -> dict[str, Any]:
-    """Return an evaluation as listed."""
-    return {
-        **{name: row[name] for name in _AS_RECORDED},
-        "at": _time(row["at"]),
-        "tests": {"passed": row["passed"], "total": row["total"], "failures": []},
-        "hack_signals": row["signals"],
-        "usage": {
-            name: row[name]
-            for name in ("cpu_seconds", "wall_seconds", "queue_seconds", "peak_memory_mb")
-        },
-    }
-
-
-def _failures(output: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the failed tests, which the journal keeps as triples."""
-    return [
-        {"index": index, "test": test, "message": said}
-        for index, test, said in output.get("failures", ())[: wire.MAX_FAILURES]
-    ]
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 class _JobName(PathConvertor):

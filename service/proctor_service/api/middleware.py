@@ -15,6 +15,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proctor_service.api.console.policy import is_page, with_policy
 from proctor_service.api.problems import internal, of_refusal
 from proctor_service.api.tokens import ONLY_TENANT, Tokens
 from proctor_service.errors import Forbidden, Unauthorized
@@ -23,17 +24,11 @@ log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
-PAGES = "/console"
 COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 REQUEST_ID = b"proctor-request-id"
 LONGEST_REQUEST_ID = 128
 ANSWERING = "proctor.answering"
 """Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
-
-
-def is_page(path: str) -> bool:
-    """Return whether a path is a page for browsers, which log in by themselves."""
-    return path == PAGES or path.startswith(PAGES + "/")
 
 
 class Guard:
@@ -63,6 +58,7 @@ class Guard:
         try:
             app = self._app
             path: str = scope["path"]
+            send = _with_page_headers(send) if is_page(path) else send
             if not self._tokens and path not in self._open and self._is_public(scope):
                 message = (
                     "without tokens, the service answers under an IP address or localhost: set "
@@ -113,6 +109,15 @@ class Guard:
                 return None
             token = text.strip(" \t").encode("latin-1")  # the received bytes, which are UTF-8
         return self._tokens.tenant(token)
+
+
+def _with_page_headers(send: Send) -> Send:
+    async def heading(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": with_policy(message.get("headers", ()))}
+        await send(message)
+
+    return heading
 
 
 class AnswerHeaders:

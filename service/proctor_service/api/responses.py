@@ -22,6 +22,7 @@ from starlette.types import Message, Receive, Scope, Send
 from proctor_service.api.jobs import Job
 
 NDJSON = "application/x-ndjson"
+PIECE_BYTES = 1 << 18
 T = TypeVar("T")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -41,7 +42,7 @@ class Line:
         return len(self.json) + 200
 
 
-def encode(body: dict[str, Any]) -> bytes:
+def encode(body: dict[str, Any] | str) -> bytes:
     """Encode JSON in valid UTF-8, for any output of a submission.
 
     UTF-8 cannot encode a lone surrogate, and most parsers reject its JSON escape as well: one
@@ -67,6 +68,20 @@ def _finite(value: Any) -> Any:
 def json_response(body: dict[str, Any], status: int = 200) -> Response:
     """Return a response with a JSON object."""
     return Response(encode(body), status, media_type="application/json")
+
+
+def bytes_response(content: bytes) -> Response:
+    """Return a response with JSON that is encoded already; a long one is sent in pieces."""
+    if len(content) <= PIECE_BYTES:
+        return Response(content, media_type="application/json")
+    response = StreamedResponse(_pieces(content), "application/json")
+    response.headers["content-length"] = str(len(content))
+    return response
+
+
+async def _pieces(content: bytes) -> AsyncGenerator[bytes]:
+    for begin in range(0, len(content), PIECE_BYTES):
+        yield content[begin : begin + PIECE_BYTES]
 
 
 async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:

@@ -36,8 +36,6 @@ _NUMBERS = (
 _INTEGERS = ("step", "passed", "total", "exit_code")
 _LISTS = ("tags", "signals")
 _OF_CONDITIONS = ("language", "scoring", "extract")
-_OF_OUTPUT = ("message", "error_message", "stdout", "stderr")
-_JSON = ("grader", "limits", "files", "failures")
 
 
 def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: Form | None) -> int:
@@ -46,7 +44,8 @@ def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: For
     `form` is by default `parquet` if the file's name ends so, else `jsonl`. The file appears when
     it is complete.
     """
-    from proctor_service.journal.reading import Filter
+    from proctor_service.journal.filters import Filter
+    from proctor_service.journal.reading import parsed
 
     form = form or ("parquet" if path.suffix == ".parquet" else "jsonl")
     write: Callable[[IO[bytes], Iterable[Row]], int] = _write_lines
@@ -64,28 +63,26 @@ def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: For
         if row["number"] not in known
     )
     with replaced(path) as file:
-        return write(file, map(exported_row, chain(first, others)))
+        return write(file, (exported_row(parsed(row)) for row in chain(first, others)))
 
 
 def exported_row(row: Row) -> Row:
-    """Return the row of an export for an evaluation (`Reader.evaluation`)."""
+    """Return the row of an export for an evaluation (`Reader.evaluation`, `parsed`)."""
     conditions, output = row["conditions"] or {}, row["output"] or {}
-    failures = [
-        {"index": index, "test": test, "message": message}
-        for index, test, message in output.get("failures", ())
-    ]
+    message = output.get("message")
     given: Row = {
         **{name: row[name] for name in (*_TEXTS, *_NUMBERS, *_INTEGERS, *_LISTS)},
         "completion": row["completion_text"],
         "source": row["source"],
         **{name: conditions.get(name) for name in _OF_CONDITIONS},
-        **{name: output.get(name) for name in _OF_OUTPUT},
-        "truncated": bool(output.get("truncated")),
+        "message": message if row["error"] is None else None,
+        "error_message": None if row["error"] is None else message,
+        "stdout": output.get("stdout"),
+        "stderr": output.get("stderr"),
+        "truncated": row["truncated"],
         "with_state": bool(conditions.get("with_state")),
-        "grader": _json(row["grader"]),
+        **{name: _json(row[name]) for name in ("grader", "files", "failures")},
         "limits": _json(conditions.get("limits")),
-        "files": _json(conditions.get("files")),
-        "failures": _json(failures if output else None),
     }
     return {name: _unicode(value) for name, value in given.items()}
 

@@ -62,7 +62,7 @@ def list_evaluations(
         if verdict is not None and verdict not in get_args(wire.Verdict):
             raise Trouble(f"--verdict {plain(verdict, 40)}: it is one of {_names(wire.Verdict)}")
         with reading(journal) as reader:
-            from proctor_service.journal.reading import Filter
+            from proctor_service.journal.filters import Filter
 
             wanted = Filter(
                 job=job,
@@ -93,6 +93,8 @@ def show(
 ) -> None:
     """Show one evaluation or rollout: texts, tests, output, failures, limits and usage."""
     with friendly(), reading(journal) as reader:
+        from proctor_service.journal.reading import parsed
+
         if id_.startswith("ev_"):
             found, text = reader.evaluation(tenant, id_), evaluation_text
         elif id_.startswith("ro_"):
@@ -101,7 +103,8 @@ def show(
             raise Trouble(f"{plain(id_, 60)}: the id of an evaluation is ev_…, of a rollout ro_…")
         if found is None:
             raise Trouble(f"{plain(id_, 60)}: the journal has no such record")
-        typer.echo(json.dumps(found, indent=2) if as_json else text(found))
+        whole = parsed(found)
+        typer.echo(json.dumps(whole, indent=2) if as_json else text(whole))
 
 
 def report(
@@ -117,13 +120,14 @@ def report(
     with friendly(), reading(journal) as reader:
         if as_json and html is not None:
             raise Trouble("--json prints the report and --html writes it: give one of them")
-        found = reader.figures(tenant, job)
-        if found is None:
+        page = reader.job_page(tenant, job)
+        if page is None:
             raise Trouble(f"{plain(job, 60)}: the journal has no evaluation of this job")
         if html is not None:
-            write_html(reader, tenant, found, html)
+            write_html(page, tenant, html)
             screen().print(f"wrote the report to {html}", markup=False, soft_wrap=True)
             return
+        found = {"job": job, **page["figures"]}
         typer.echo(json.dumps(found, indent=2) if as_json else report_text(found))
 
 

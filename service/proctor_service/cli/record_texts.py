@@ -26,7 +26,7 @@ def visible(text: str) -> str:
 
 
 def evaluation_text(row: Row) -> str:
-    """Return an evaluation (`Reader.evaluation`) as text."""
+    """Return an evaluation (`Reader.evaluation`, `parsed`) as text."""
     output, conditions = row["output"] or {}, row["conditions"] or {}
     parts = [*_heads(row, _evaluation_facts(row, conditions))]
     if not row["with_texts"]:
@@ -35,21 +35,21 @@ def evaluation_text(row: Row) -> str:
     parts += _block("completion", completion)
     if source is not None and source != completion:
         parts += _block("code that was judged", source)
-    for path, content in (conditions.get("files") or {}).items():
+    for path, content in (row["files"] or {}).items():
         parts += _block(f"file {_line(path)}", content)
     parts += _grader(row["grader"])
-    parts += _block("message", output.get("error_message") or output.get("message"))
-    for failure in output.get("failures") or ():
-        index, test, message = failure
-        parts += _block(f"failed test {index}", f"{test}\n{message}")
-    cut = " (cut)" if output.get("truncated") else ""
+    parts += _block("message", output.get("message"))
+    for failure in row["failures"] or ():
+        said = f"{failure['test']}\n{failure['message']}"
+        parts += _block(f"failed test {failure['index']}", said)
+    cut = " (cut)" if row["truncated"] else ""
     parts += _block(f"stdout{cut}", output.get("stdout"))
     parts += _block(f"stderr{cut}", output.get("stderr"))
     return "\n".join(parts)
 
 
 def rollout_text(row: Row) -> str:
-    """Return a rollout (`Reader.rollout`) as text."""
+    """Return a rollout (`Reader.rollout`, `parsed`) as text."""
     metrics = ", ".join(f"{name} {value:g}" for name, value in row["metrics"].items())
     facts = {"metrics": metrics, "sandbox": row["sandbox_id"]}
     parts = [*_heads(row, facts)]
@@ -57,7 +57,7 @@ def rollout_text(row: Row) -> str:
     if conversation is None:
         parts.append("\nIts texts were not recorded (PROCTOR_JOURNAL_TEXTS).")
         conversation = {}
-    parts += _block("message", conversation.get("message"))
+    parts += _block("message", conversation.get("error_message"))
     for each in conversation.get("messages_and_choices") or ():
         parts += _said(each)
     evaluations = row["evaluations"]
@@ -85,6 +85,10 @@ def report_text(found: Row) -> str:
         "pass@k": ", ".join(f"{k}: {share:.3f}" for k, share in found["pass_at"].items()),
         "groups": f"{groups['count']:,}: {groups['without_spread']:,} without spread",
         "signals": _counts(found["signals"]),
+        "rewards by characters": ", ".join(
+            f"{each['from_characters']:,}-{each['to_characters']:,}: {each['mean_reward']:.3g}"
+            for each in found["lengths"]
+        ),
         f"newest {latest['sampled']:,}": ", ".join(
             f"{name} {value:.3g}"
             for name, value in latest.items()

@@ -19,7 +19,8 @@ from proctor_service.settings.state_folder import NoStateFolder, journal_path
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
-    from proctor_service.journal.reading import Filter, Page, Reader
+    from proctor_service.journal.filters import Filter
+    from proctor_service.journal.reading import Page, Reader
     from proctor_service.journal.store import Store
 
 _SET = "set PROCTOR_JOURNAL, or give its address by --journal"
@@ -47,6 +48,9 @@ def reading(journal: str | None) -> Iterator[Reader]:
     with _explained(address):
         reader = Reader(address)
         try:
+            if not reader.has_tables():
+                place = address.render_as_string(hide_password=True)
+                raise Trouble(f"no journal is at {place}: its tables are not there")
             yield reader
         finally:
             reader.close()
@@ -56,7 +60,7 @@ def reading(journal: str | None) -> Iterator[Reader]:
 def writing(journal: str | None) -> Iterator[Store]:
     """Return a store for the journal, which must exist. Raises Trouble as `reading`."""
     with reading(journal) as reader:  # a database of something else is left as it is
-        from proctor_service.journal.reading import Filter
+        from proctor_service.journal.filters import Filter
 
         reader.evaluations(None, Filter(), 1)
     address = _address(journal)

@@ -31,7 +31,7 @@ from proctor_service.cli.console import (
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, DEADLINE_SECONDS, message_of
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows
 from proctor_service.cli.target import existing
-from proctor_service.journal.replay import REPLAY_JOB, submission_of
+from proctor_service.journal.replay import REPLAY_JOB, submission_of, why_not
 
 PAGE = 100
 REFUSED = "invalid_request"
@@ -116,7 +116,7 @@ def replay(
     evaluations, or the replay could not finish.
     """
     with friendly(), reading(journal) as reader:
-        from proctor_service.journal.reading import Filter
+        from proctor_service.journal.filters import Filter
 
         whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)
         counts = ReplayCounts(show)
@@ -127,30 +127,25 @@ def replay(
         _end(screen(), job, counts)
 
 
-def not_replayable(row: Row) -> str | None:
-    """Return the reason why an evaluation (`Reader.evaluation`) cannot be judged again, or None."""
+def not_comparable(row: Row) -> str | None:
+    """Return the reason why a replay of an evaluation says nothing, or None."""
     if row["verdict"] is None or row["reward"] is None:
-        return "recorded without a reward"
-    if row["graded_sandbox_id"] is not None:
-        return "state of a sandbox"
-    if row["verdict"] == "no_code":
-        return "no code"
-    conditions = row["conditions"]
-    if not row["with_texts"] or None in (row["source"], row["grader"], conditions):
-        return "no texts"
-    return "state of a sandbox" if conditions.get("with_state") else None
+        return "it was recorded without a reward"
+    return why_not(row)
 
 
 def _batches(whole: Iterator[Row], counts: ReplayCounts) -> Iterator[list[Recorded]]:
     """Yield the evaluations that can be judged again, in batches; count the others."""
+    from proctor_service.journal.reading import parsed
+
     batch: list[Recorded] = []
     room = BATCH_CHARACTERS
     for row in whole:
-        reason = not_replayable(row)
+        reason = not_comparable(row)
         if reason is not None:
             counts.left_out[reason] += 1
             continue
-        submission = {"id": row["id"], **submission_of(row)}
+        submission = {"id": row["id"], **submission_of(parsed(row))}
         size = len(json.dumps(submission))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
@@ -197,7 +192,7 @@ def _judged(
 def _end(out: Console, job: str, counts: ReplayCounts) -> None:
     judged, unjudged = counts.same + counts.changed, sum(counts.unjudged.values())
     if not judged + unjudged:
-        left_out = f": {_named(counts.left_out)}" if counts.left_out else ""
+        left_out = f": {_reasons(counts.left_out)}" if counts.left_out else ""
         what = (
             "none of its evaluations can be judged again" if left_out else "it has no evaluations"
         )
@@ -216,7 +211,7 @@ def _end(out: Console, job: str, counts: ReplayCounts) -> None:
     if unjudged:
         table.add_row("no reward now", Text(_named(counts.unjudged)))
     if counts.left_out:
-        table.add_row("not judged again", Text(_named(counts.left_out)))
+        table.add_row("not judged again", Text(_reasons(counts.left_out)))
     out.print(table)
     if counts.refusal:
         aside().print(f"refused: {plain(counts.refusal)}", markup=False, soft_wrap=True)
@@ -227,8 +222,14 @@ def _end(out: Console, job: str, counts: ReplayCounts) -> None:
 
 
 def _named(counts: Counter[str]) -> str:
-    """Return counts with their names: `13 (no texts 12, no code 1)`."""
+    """Return counts with their names: `13 (deadline 12, overloaded 1)`."""
     said = ", ".join(f"{plain(name, 40)} {count}" for name, count in counts.most_common())
+    return f"{sum(counts.values())} ({said})"
+
+
+def _reasons(counts: Counter[str]) -> str:
+    """Return counts with their reasons: `13 (the completion had no code: 12; …: 1)`."""
+    said = "; ".join(f"{reason}: {count}" for reason, count in counts.most_common())
     return f"{sum(counts.values())} ({said})"
 
 

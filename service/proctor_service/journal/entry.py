@@ -94,7 +94,7 @@ class Entries:
         conversation: Mapping[str, Any] = {
             "messages_and_choices": _plain(trajectory.messages_and_choices),
             "tools": _plain(trajectory.tools or []),
-            "message": "" if failure is None else failure.message,
+            "error_message": "" if failure is None else failure.message,
         }
         return ROLLOUT, head, conversation
 

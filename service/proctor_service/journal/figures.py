@@ -1,131 +1,120 @@
 """Figures of a job: is it learning, what teaches nothing, what looks like a hack or a flaky test.
 
-Counts are over all evaluations of the job, and come from the indices alone. Figures that need more
-columns are over the newest `SAMPLED` evaluations.
+Counts and rewards are over all evaluations of the job, from its series. All others are over the newest
+`SAMPLED` evaluations, so that they take as long for a job with a million.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from math import comb
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, select
+from sqlalchemy import ColumnElement, Connection, select, type_coerce
+from sqlalchemy.types import NullType
 
-from proctor_service.journal.schema import evaluations, labels
+from proctor_service.journal.counts import NO_VERDICT
+from proctor_service.journal.schema import evaluations
+from proctor_service.journal.series import moments
 
 Row = dict[str, Any]
-Conditions = Sequence[ColumnElement[bool]]
-SAMPLED = 20_000
+Columns = dict[str, tuple[Any, ...]]
+SAMPLED = 10_000
 MOST_NAMED = 20
+LENGTHS = 10
 MOST_SHOWN_SHARE = {"nulls": 0.01, "no_code": 0.1, "without_spread": 0.5, "unsolved": 0.5}
 """Shares above which a figure is a warning: nulls are failures of the service; a completion without
 code, a group without spread and a task that nobody solves teach little."""
 MOST_CORRELATION = 0.5
 PASS_AT = (1, 2, 4, 8, 16, 32, 64)
+_SAMPLED_COLUMNS = (
+    "step", "task", "reward", "verdict", "integrity", "signals", "completion_characters",
+    "queue_seconds", "seconds", "cpu_seconds", "source", "completion", "source_begin", "grader",
+)  # fmt: skip
 
 
-def series(connection: Connection, conditions: Conditions) -> list[Row]:
-    """Return a point for each step; steps without a number are one point, with `step` None.
+def figures(
+    connection: Connection, conditions: Sequence[ColumnElement[bool]], series: Sequence[Row]
+) -> Row:
+    """Return the figures of a job with evaluations, of which `series` has all points.
 
-    `spread`: the standard deviation of the rewards.
+    Of all evaluations: `evaluations`, `judged`, `mean_reward`, `spread`, `null_share`,
+    `no_code_share`, `verdicts`. Of the newest, `latest.sampled` in number: `tasks`: those that nobody
+    and everybody solved, of those with a judged evaluation. `groups`: evaluations of one task in one
+    step, where at least two were judged; `without_spread`: all got the same reward. `pass_at`: the
+    share of tasks with a passed one among k, estimated without bias (Chen et al. 2021, section 2.1)
+    over the tasks with at least k. `signals`: counts. `lengths`: tenths of the judged completions by
+    their length, with the mean of the rewards. `latest`: shares, correlation and times.
     """
-    reward = evaluations.c.reward
-    query = (
-        select(
-            evaluations.c.step,
-            evaluations.c.verdict,
-            func.count().label("count"),
-            func.count(reward).label("judged"),
-            func.sum(reward).label("rewards"),
-            func.sum(reward * reward).label("squares"),
-        )
+    sample = (
+        # Without work on each value: there are hundreds of thousands.
+        select(*(type_coerce(evaluations.c[name], NullType()) for name in _SAMPLED_COLUMNS))
         .where(*conditions)
-        .group_by(evaluations.c.step, evaluations.c.verdict)
+        .order_by(evaluations.c.number.desc())
+        .limit(SAMPLED)
     )
-    points: dict[int | None, Row] = {}
-    for row in connection.execute(query):
-        first = {"step": row.step, "count": 0, "judged": 0, "rewards": 0.0, "squares": 0.0}
-        point = points.setdefault(row.step, {**first, "verdicts": {}})
-        point["count"] += row.count
-        point["judged"] += row.judged
-        point["rewards"] += row.rewards or 0.0
-        point["squares"] += row.squares or 0.0
-        point["verdicts"][row.verdict or "error"] = row.count
-    ordered = sorted(
-        points.values(), key=lambda each: (each["step"] is not None, each["step"] or 0)
-    )
-    for point in ordered:
-        rewards, squares = point.pop("rewards"), point.pop("squares")
-        point["mean_reward"], point["spread"] = _moments(point["judged"], rewards, squares)
-    return ordered
-
-
-def figures(connection: Connection, conditions: Conditions) -> Row | None:
-    """Return the figures of a job, or None if nothing fits.
-
-    `tasks`: those that nobody and everybody solved, of those with a judged evaluation. `groups`:
-    evaluations of one task in one step, where at least two were judged; `without_spread`: all got
-    the same reward. `pass_at`: the share of tasks with a passed one among k, estimated without bias
-    (Chen et al. 2021, section 2.1) over the tasks with at least k. `latest`: of the newest
-    evaluations.
-    """
-    points = series(connection, conditions)
-    count = sum(point["count"] for point in points)
-    if not count:
-        return None
-    judged = sum(point["judged"] for point in points)
-    verdicts: dict[str, int] = {}
-    for point in points:
-        for verdict, number in point["verdicts"].items():
-            verdicts[verdict] = verdicts.get(verdict, 0) + number
-    reward = evaluations.c.reward
-    sums = select(func.sum(reward), func.sum(reward * reward)).where(*conditions)
-    rewards, squares = connection.execute(sums).one()
-    mean, spread = _moments(judged, rewards or 0.0, squares or 0.0)
+    rows = connection.execute(sample).all()
+    every = _columns(rows)
+    judged = _columns(list(compress(rows, (reward is not None for reward in every["reward"]))))
     found: Row = {
-        "evaluations": count,
-        "judged": judged,
-        "mean_reward": mean,
-        "spread": spread,
-        "null_share": verdicts.get("error", 0) / count,
-        "no_code_share": verdicts.get("no_code", 0) / count,
-        "verdicts": dict(sorted(verdicts.items(), key=lambda each: -each[1])),
-        **_tasks(connection, conditions),
-        "groups": _groups(connection, conditions),
-        "signals": _signals(connection, conditions),
-        "latest": _latest(connection, conditions),
+        **_totals(series),
+        **_tasks(judged),
+        "groups": _groups(judged),
+        "signals": _signals(every),
+        "lengths": _lengths(judged),
+        "latest": _latest(every, judged),
     }
     return {**found, "warnings": list(_warnings(found))}
 
 
-def _moments(count: int, total: float, squares: float) -> tuple[float | None, float | None]:
-    """Return mean and standard deviation, or None twice for no values."""
-    if not count:
-        return None, None
-    mean = total / count
-    return mean, max(squares / count - mean * mean, 0.0) ** 0.5
+def _columns(rows: Sequence[Sequence[Any]]) -> Columns:
+    """Return the columns of a sample by name."""
+    values = list(zip(*rows, strict=True)) if rows else [()] * len(_SAMPLED_COLUMNS)
+    return dict(zip(_SAMPLED_COLUMNS, values, strict=True))
 
 
-def _tasks(connection: Connection, conditions: Conditions) -> Row:
-    passed = func.sum(case((evaluations.c.verdict == "passed", 1), else_=0))
-    query = (
-        select(evaluations.c.task, func.count(evaluations.c.reward), passed)
-        .where(*conditions, evaluations.c.task.is_not(None))
-        .group_by(evaluations.c.task)
-    )
-    tasks = [tuple(row) for row in connection.execute(query) if row[1]]
-    nobody = sorted(name for name, _, right in tasks if not right)
-    everybody = sorted(name for name, judged, right in tasks if right == judged)
+def _totals(series: Sequence[Row]) -> Row:
+    count, judged = (sum(point[name] for point in series) for name in ("count", "judged"))
+    rewards, squares = (sum(point[name] for point in series) for name in ("rewards", "squares"))
+    verdicts: Counter[str] = Counter()
+    for point in series:
+        verdicts.update(point["verdicts"])
+    mean, spread = moments(judged, rewards, squares)
+    return {
+        "evaluations": count,
+        "judged": judged,
+        "mean_reward": mean,
+        "spread": spread,
+        "null_share": verdicts[NO_VERDICT] / count,
+        "no_code_share": verdicts["no_code"] / count,
+        "verdicts": dict(verdicts.most_common()),
+    }
+
+
+def _tasks(judged: Columns) -> Row:
+    counts = Counter(judged["task"])
+    right = Counter(compress(judged["task"], (each == "passed" for each in judged["verdict"])))
+    counts.pop(None, None)
+    nobody = sorted(name for name in counts if not right[name])
+    everybody = sorted(name for name, count in counts.items() if right[name] == count)
+    alike = Counter((count, right[name]) for name, count in counts.items())
     pass_at = {}
     for k in PASS_AT:
-        chances = [1 - comb(n - c, k) / comb(n, k) for _, n, c in tasks if n >= k]
+        chances = {
+            (n, c): times * (1 - comb(n - c, k) / comb(n, k))
+            for (n, c), times in alike.items()
+            if n >= k
+        }
         if chances:
-            pass_at[str(k)] = statistics.fmean(chances)
+            pass_at[str(k)] = sum(chances.values()) / sum(alike[each] for each in chances)
     return {
         "tasks": {
-            "count": len(tasks),
+            "count": len(counts),
             "solved_by_nobody": len(nobody),
             "solved_by_everybody": len(everybody),
             "nobody": nobody[:MOST_NAMED],
@@ -135,70 +124,65 @@ def _tasks(connection: Connection, conditions: Conditions) -> Row:
     }
 
 
-def _groups(connection: Connection, conditions: Conditions) -> Row:
-    reward = evaluations.c.reward
-    group = (
-        select((func.min(reward) == func.max(reward)).label("is_flat"))
-        .where(*conditions, evaluations.c.task.is_not(None), reward.is_not(None))
-        .group_by(evaluations.c.step, evaluations.c.task)
-        .having(func.count() > 1)
-        .subquery()
-    )
-    query = select(func.count(), func.sum(case((group.c.is_flat, 1), else_=0)))
-    count, flat = connection.execute(query.select_from(group)).one()
-    return {"count": count, "without_spread": int(flat or 0)}
+def _groups(judged: Columns) -> Row:
+    steps, tasks, rewards = judged["step"], judged["task"], judged["reward"]
+    counts = Counter(zip(steps, tasks, strict=True))
+    values = Counter((step, task) for step, task, _ in set(zip(steps, tasks, rewards, strict=True)))
+    groups = [each for each, count in counts.items() if count > 1 and each[1] is not None]
+    return {"count": len(groups), "without_spread": sum(values[each] == 1 for each in groups)}
 
 
-def _signals(connection: Connection, conditions: Conditions) -> dict[str, int]:
-    query = (
-        select(labels.c.label, func.count())
-        .join(evaluations, evaluations.c.number == labels.c.number)
-        .where(*conditions, labels.c.tenant == evaluations.c.tenant, labels.c.kind == "signal")
-        .group_by(labels.c.label)
-        .order_by(func.count().desc())
-        .limit(MOST_NAMED)
-    )
-    return {row[0]: row[1] for row in connection.execute(query)}
+def _signals(every: Columns) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for names, count in Counter(every["signals"]).items():
+        for name in set(json.loads(names)):
+            counts[name] += count
+    return dict(counts.most_common(MOST_NAMED))
 
 
-def _latest(connection: Connection, conditions: Conditions) -> Row:
-    table = evaluations.c
-    query = (
-        select(
-            table.reward, table.verdict, table.integrity, table.completion_characters,
-            table.queue_seconds, table.seconds, table.cpu_seconds, table.source, table.completion,
-            table.source_begin, table.grader,
+def _lengths(judged: Columns) -> list[Row]:
+    """Return parts of the completions with about the same number each, the shortest first."""
+    ordered = sorted(zip(judged["completion_characters"], judged["reward"], strict=True))
+    lengths = [length for length, _ in ordered]
+    ends = {
+        bisect_right(lengths, lengths[len(ordered) * part // LENGTHS - 1])
+        for part in range(1, LENGTHS + 1)
+        if len(ordered) * part >= LENGTHS
+    }
+    found, begin = [], 0
+    for end in sorted(ends):
+        found.append(
+            {
+                "from_characters": lengths[begin],
+                "to_characters": lengths[end - 1],
+                "count": end - begin,
+                "mean_reward": statistics.fmean(reward for _, reward in ordered[begin:end]),
+            }
         )
-        .where(*conditions)
-        .order_by(table.number.desc())
-        .limit(SAMPLED)
-    )  # fmt: skip
-    rows = connection.execute(query).all()
-    judged = [row for row in rows if row.reward is not None]
-    programs: dict[tuple[Any, ...], set[str]] = {}
-    for row in judged:
-        if row.grader is not None:
-            code = (row.source, row.source_begin, row.completion)
-            programs.setdefault((*code, row.grader), set()).add(row.verdict)
-    in_process = sum(row.integrity == "in_process" for row in judged)
+        begin = end
+    return found
+
+
+def _latest(every: Columns, judged: Columns) -> Row:
+    code = (judged[name] for name in ("source", "source_begin", "completion", "grader"))
+    judgements = set(zip(*code, judged["verdict"], strict=True))
+    programs = Counter(each[:-1] for each in judgements if each[3] is not None)
+    count = len(judged["reward"])
     return {
-        "sampled": len(rows),
-        "in_process_share": in_process / len(judged) if judged else None,
-        "flaky_programs": sum(len(verdicts) > 1 for verdicts in programs.values()),
-        "length_correlation": _correlation(
-            [(row.completion_characters, row.reward) for row in judged]
-        ),
-        "queue_seconds_p95": _p95(row.queue_seconds for row in rows),
-        "seconds_p95": _p95(row.seconds for row in rows),
-        "cpu_seconds_p95": _p95(row.cpu_seconds for row in judged),
+        "sampled": len(every["reward"]),
+        "in_process_share": judged["integrity"].count("in_process") / count if count else None,
+        "flaky_programs": sum(verdicts > 1 for verdicts in programs.values()),
+        "length_correlation": _correlation(judged["completion_characters"], judged["reward"]),
+        "queue_seconds_p95": _p95(every["queue_seconds"]),
+        "seconds_p95": _p95(every["seconds"]),
+        "cpu_seconds_p95": _p95(judged["cpu_seconds"]),
     }
 
 
-def _correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+def _correlation(lengths: Sequence[float], rewards: Sequence[float]) -> float | None:
     """Return Pearson's correlation, or None where one of the two never changes."""
-    if len(pairs) < 2:
+    if len(lengths) < 2:
         return None
-    lengths, rewards = zip(*pairs, strict=True)
     if min(lengths) == max(lengths) or min(rewards) == max(rewards):
         return None
     return statistics.correlation(lengths, rewards)

@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from proctor_service.errors import NotReplayable
+from proctor_service.journal.json_texts import encoded_text, joined, member
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
+_CONDITIONS = ("limits", "scoring", "language")
 
 
 def why_not(row: Mapping[str, Any]) -> str | None:
     """Return why an evaluation (`Reader.evaluation`) cannot be judged again; None if it can."""
-    if row["graded_sandbox_id"] is not None or (row["conditions"] or {}).get("with_state"):
+    conditions = row["conditions"]
+    if row["graded_sandbox_id"] is not None or (conditions or {}).get("with_state"):
         return "the files of a stateful sandbox were judged, and these are not recorded"
     if not row["with_texts"]:
         return "its texts were not recorded (PROCTOR_JOURNAL_TEXTS=false)"
     if row["verdict"] == "no_code":
         return "the completion had no code"
-    if row["source"] is None or row["grader"] is None or row["conditions"] is None:
+    if None in (row["source"], row["grader_json"], row["files_json"], conditions):
         return "its texts are not in the journal any more"
     return None
 
 
 def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the submission, in the form of the wire, that was judged in an evaluation."""
-    conditions = row["conditions"]
+    """Return the submission, in the form of the wire, that was judged in an evaluation (`parsed`)."""
     return {
         "completion": row["source"],
         "grader": row["grader"],
-        "limits": conditions["limits"],
-        "scoring": conditions["scoring"],
-        "language": conditions["language"],
-        "files": conditions["files"],
+        **{name: row["conditions"][name] for name in _CONDITIONS},
+        "files": row["files"],
     }
 
 
-def request_of(row: Mapping[str, Any]) -> dict[str, Any]:
+def request_json(row: Mapping[str, Any]) -> bytes:
     """Return the body of POST /reward that judges the same code again, under the same conditions.
 
-    Raises NotReplayable.
+    Nothing in it is parsed. Raises NotReplayable.
     """
     reason = why_not(row)
     if reason is not None:
         raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
-    return {
-        "submissions": [submission_of(row)],
-        "extract": "none",
-        "job": REPLAY_JOB,
-        "cache": False,
-    }
+    submission = joined(
+        _dumped({name: row["conditions"][name] for name in _CONDITIONS}),
+        member("completion", encoded_text(row["source"], _dumped)),
+        member("grader", row["grader_json"].encode()),
+        member("files", row["files_json"].encode()),
+    )
+    how = {"extract": "none", "job": REPLAY_JOB, "cache": False}
+    return joined(_dumped(how), member("submissions", b"[" + submission + b"]"))
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value).encode()

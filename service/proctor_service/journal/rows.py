@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import marshal
 import math
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from proctor_client.wire import MAX_FAILURES
 from proctor_service.journal.entry import EVALUATION, Record
+from proctor_service.journal.json_texts import dump
 from proctor_service.journal.texts import Texts, packed
 
 TEXT_AGE_SECONDS = 3600.0
 """The time of a text's last use is stored in steps of this."""
+MOST_WORDS_CHARACTERS = 200_000
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
@@ -23,6 +26,7 @@ _LIMITS = (
     "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
 )  # fmt: skip
 """Names of the values that `workers.values` makes of a judgement and of limits."""
+_SEPARATORS = re.compile(r"[^\w\x00-\x7f]+")
 
 
 class Batch:
@@ -34,15 +38,16 @@ class Batch:
         self.labels: list[tuple[str, str, str, str]] = []
         self.words: list[tuple[str, str]] = []
         self._texts: dict[bytes, dict[str, Any]] = {}
-        self._graders: dict[bytes, bytes] = {}
+        self._digests: dict[Hashable, bytes] = {}
+        self._lists: dict[tuple[str, ...], str] = {}
         self._used_at = math.ceil(time.time() / TEXT_AGE_SECONDS) * TEXT_AGE_SECONDS
         self._version = version
         self._known = known
 
     @property
     def texts(self) -> list[dict[str, Any]]:
-        """Rows of `texts`."""
-        return list(self._texts.values())
+        """Rows of `texts`, in the order in which all writers lock them."""
+        return [self._texts[digest] for digest in sorted(self._texts)]
 
     def add(self, record: Record) -> None:
         """Add the rows of a record."""
@@ -60,6 +65,7 @@ class Batch:
         ) = head  # fmt: skip
         judgement = dict(zip(_JUDGEMENT, judged, strict=True))
         cpu_seconds, wall_seconds, peak_memory_mb = judgement["usage"][:3]
+        signals = judgement["signals"]
         row: dict[str, Any] = {
             "id": id_,
             "at": at,
@@ -69,7 +75,7 @@ class Batch:
             "task": clean(task),
             "submission_id": clean(submission_id),
             "rollout_id": rollout_id,
-            "tags": _dump(list(tags)),
+            "tags": self._list(tags),
             "verdict": verdict,
             "reward": reward,
             "error": error,
@@ -77,7 +83,7 @@ class Batch:
             "total": judgement["total"],
             "level": judgement["level"],
             "integrity": judgement["integrity"],
-            "signals": _dump(list(judgement["signals"])),
+            "signals": self._list(signals),
             "exit_code": judgement["exit_code"],
             "cache": cache,
             "cpu_seconds": cpu_seconds,
@@ -91,32 +97,33 @@ class Batch:
             "version": self._version,
             "grader_kind": kind,
             "completion_characters": characters,
+            "truncated": judgement["truncated"],
             "completion": None,
             "source": None,
             "source_begin": None,
             "source_end": None,
             "grader": None,
+            "files": None,
             "conditions": None,
             "output": None,
+            "failures": None,
             "with_texts": said is not None,
         }
         if said is not None:
             self._add_texts(row, judgement, said, given)
         self.evaluations.append(row)
-        for kind_, names in (("tag", tags), ("signal", judgement["signals"])):
-            self.labels += [
-                (id_, row["tenant"], kind_, clean(name)) for name in dict.fromkeys(names)
-            ]
+        for kind_, names in (("tag", tags), ("signal", signals)):
+            for name in dict.fromkeys(names):
+                self.labels.append((id_, row["tenant"], kind_, clean(name)))
 
     def _add_texts(
         self, row: dict[str, Any], judgement: Mapping[str, Any], said: Sequence[Any], given: Any
     ) -> None:
         completion, extract, failure = said
-        output = {
-            name: judgement[name]
-            for name in ("message", "stdout", "stderr", "truncated", "failures")
-        }
-        row["output"] = self._keep(_dump({**output, "error_message": failure}))
+        row["output"] = self._output(
+            judgement["message"] or failure, judgement["stdout"], judgement["stderr"]
+        )
+        row["failures"] = self._failures(judgement["failures"][:MAX_FAILURES])
         if given is None:
             row["completion"] = self._keep(completion)
             shown = completion
@@ -128,19 +135,41 @@ class Batch:
             row["completion"] = self._keep(shown)
             if row["source_begin"] < 0:  # the extraction changed it
                 row["source"] = self._keep(source)
-            row["grader"] = self._keep_grader(grader)
-            conditions = {
-                "language": language,
-                "limits": dict(zip(_LIMITS, limits, strict=True)),
-                "scoring": scoring,
-                "extract": extract,
-                "files": files,
-                "with_state": with_state,
-            }
-            row["conditions"] = self._keep(_dump(conditions))
+            row["grader"] = self._keep_once(grader, lambda: _grader(grader))
+            if files:
+                row["files"] = self._keep(dump(files))
+            row["conditions"] = self._keep_once(
+                (language, limits, scoring, extract, with_state),
+                lambda: {
+                    "language": language,
+                    "limits": dict(zip(_LIMITS, limits, strict=True)),
+                    "scoring": scoring,
+                    "extract": extract,
+                    "with_state": with_state,
+                },
+            )
         row["completion_characters"] = len(shown)
         if words := words_of(shown):
             self.words.append((row["id"], words))
+
+    def _output(self, message: str, stdout: str, stderr: str) -> bytes | None:
+        if not (message or stdout or stderr):
+            return None
+        return self._keep_once(
+            ("output", message, stdout, stderr),
+            lambda: {"message": message, "stdout": stdout, "stderr": stderr},
+        )
+
+    def _failures(self, failures: Sequence[tuple[int, str, str]]) -> bytes | None:
+        if not failures:
+            return None
+        return self._keep_once(
+            ("failures", *failures),
+            lambda: [
+                {"index": index, "test": test, "message": message}
+                for index, test, message in failures
+            ],
+        )
 
     def _add_rollout(self, head: Sequence[Any], conversation: Mapping[str, Any] | None) -> None:
         (
@@ -154,22 +183,30 @@ class Batch:
                 "job": clean(job),
                 "step": step,
                 "task": clean(task),
-                "tags": _dump(list(tags)),
+                "tags": self._list(tags),
                 "verdict": verdict,
                 "reward": reward,
                 "error": error,
-                "metrics": _dump(metrics),
+                "metrics": dump(metrics),
                 "sandbox_id": sandbox_id,
                 "version": self._version,
-                "conversation": None if conversation is None else self._keep(_dump(conversation)),
+                "conversation": None if conversation is None else self._keep(dump(conversation)),
             }
         )
 
-    def _keep_grader(self, grader: bytes) -> bytes:
-        digest = self._graders.get(grader)
+    def _list(self, names: Sequence[str]) -> str:
+        """Return the JSON list of names; most records of a batch have the same."""
+        key = tuple(names)
+        found = self._lists.get(key)
+        if found is None:
+            found = self._lists[key] = dump(key)
+        return found
+
+    def _keep_once(self, key: Hashable, make: Callable[[], object]) -> bytes:
+        """Keep the JSON text of a value that many records of a batch share."""
+        digest = self._digests.get(key)
         if digest is None:
-            kind, fields = marshal.loads(grader)
-            digest = self._graders[grader] = self._keep(_dump({**fields, "kind": kind}))
+            digest = self._digests[key] = self._keep(dump(make()))
         return digest
 
     def _keep(self, value: str) -> bytes:
@@ -182,8 +219,14 @@ class Batch:
 
 
 def words_of(value: str) -> str:
-    """Return the text for the index of words: without what the databases do not take."""
-    return clean(value[:200_000]) or ""
+    """Return the text for the index of words: what is no ASCII is words in one case, apart by spaces.
+
+    The index takes any other character for a part of a word.
+    """
+    value = value[:MOST_WORDS_CHARACTERS]
+    if not value.isascii():
+        value = _SEPARATORS.sub(" ", clean(value).casefold())
+    return value.replace("\0", " ")
 
 
 def clean(value: str | None) -> Any:
@@ -193,5 +236,6 @@ def clean(value: str | None) -> Any:
     return value.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _dump(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+def _grader(encoded: bytes) -> dict[str, Any]:
+    kind, fields = marshal.loads(encoded)
+    return {**fields, "kind": kind}

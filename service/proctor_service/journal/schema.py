@@ -66,19 +66,25 @@ evaluations = Table(
     Column("version", Text, nullable=False),
     Column("grader_kind", Text),
     Column("completion_characters", Integer, nullable=False),
+    Column("truncated", Boolean, nullable=False),
     Column("completion", LargeBinary(16)),
     Column("source", LargeBinary(16)),
     Column("source_begin", Integer),
     Column("source_end", Integer),
     Column("grader", LargeBinary(16)),
+    Column("files", LargeBinary(16)),
     Column("conditions", LargeBinary(16)),
     Column("output", LargeBinary(16)),
+    Column("failures", LargeBinary(16)),
     Column("with_texts", Boolean, nullable=False),
 )
 """`at`: seconds since the epoch when the evaluation ended. `seconds`: from the admission to the queue
-to the end. `tags`, `signals`: JSON lists. `conditions`: JSON of language, limits, scoring, extraction
-and files; `with_state` is true if also the files of a sandbox were judged, which are not recorded.
-`output`: JSON of message, streams and failures. The judged source is the part of the
+to the end. `tags`, `signals`: JSON lists. `truncated`: the output was cut.
+
+The others are digests of texts. `grader`, `files`, `conditions`, `output`, `failures`: JSON
+(`json_texts.py`), NULL where empty. `conditions`: language, limits, scoring and extraction;
+`with_state` is true if also the files of a sandbox were judged, which are not recorded. `output`:
+message (of the error, if there is one), stdout and stderr. The judged source is the part of the
 completion from `source_begin` to `source_end`, or the text `source` if it is no part of it."""
 
 rollouts = Table(
@@ -100,7 +106,7 @@ rollouts = Table(
     Column("version", Text, nullable=False),
     Column("conversation", LargeBinary(16)),
 )
-"""`conversation`: JSON of messages, choices, tools, task metadata and the error's message."""
+"""`conversation`: JSON of messages and choices, tools, and the error's message."""
 
 labels = Table(
     "labels",
@@ -113,7 +119,40 @@ labels = Table(
 )
 """Tags (`kind` is `tag`) and signals (`signal`) of evaluations, for filters."""
 
-# The columns that filters and series need stand in the indices: no row is read to be passed over.
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("job", Text, primary_key=True),
+    Column("evaluations", Integer, nullable=False),
+    Column("judged", Integer, nullable=False),
+    Column("rewards", Float, nullable=False),
+    Column("last_step", BigInteger),
+    Column("last_at", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Counts of a job's evaluations (`counts.py`). `rewards`: their sum."""
+
+points = Table(
+    "points",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("job", Text, primary_key=True),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("slot", BigInteger, primary_key=True, autoincrement=False),
+    Column("verdict", Text, primary_key=True),
+    Column("count", Integer, nullable=False),
+    Column("judged", Integer, nullable=False),
+    Column("rewards", Float, nullable=False),
+    Column("squares", Float, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Counts of the evaluations of a job with the same step, verdict and time, for series.
+
+`step`: -1 without one. `slot`: seconds since the epoch by `SLOT_SECONDS`. `verdict`: `error` without
+one. `rewards`, `squares`: sums of the rewards and of their squares."""
+
+# The columns of filters stand in both indices: no row is read to be passed over.
 Index("evaluations_by_id", evaluations.c.id, unique=True)
 Index(
     "evaluations_by_job",
@@ -124,6 +163,7 @@ Index(
     evaluations.c.verdict,
     evaluations.c.reward,
     evaluations.c.task,
+    evaluations.c.error,
 )
 Index(
     "evaluations_by_tenant",
@@ -133,6 +173,7 @@ Index(
     evaluations.c.verdict,
     evaluations.c.reward,
     evaluations.c.task,
+    evaluations.c.error,
 )
 Index("evaluations_by_at", evaluations.c.at)
 Index(
@@ -141,5 +182,6 @@ Index(
     sqlite_where=evaluations.c.rollout_id.is_not(None),
     postgresql_where=evaluations.c.rollout_id.is_not(None),
 )
+Index("jobs_by_last", jobs.c.tenant, jobs.c.last_at)
 Index("rollouts_by_id", rollouts.c.id, unique=True)
 Index("rollouts_by_job", rollouts.c.tenant, rollouts.c.job, rollouts.c.number)

@@ -4,63 +4,39 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import (
     Connection,
-    Engine,
     Table,
     bindparam,
-    create_engine,
     delete,
-    event,
     func,
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL
 
+from proctor_service.journal.counts import COUNTED, Changes
+from proctor_service.journal.database import connect
 from proctor_service.journal.entry import Record
 from proctor_service.journal.rows import Batch, clean, words_of
 from proctor_service.journal.schema import evaluations, labels, rollouts, texts
 from proctor_service.journal.texts import Texts, unpacked
 
+Row = dict[str, Any]
 MIGRATIONS = "proctor_service:journal/migrations"
-LOCKED_SECONDS = 5.0
 PRUNED_AT_ONCE = 500
 WRITTEN_WITHIN_SECONDS = 60.0
 """A writer knows texts as stored until its transaction ends, which takes less."""
-
-
-def connect(url: URL, *, read_only: bool = False) -> Engine:
-    """Return the engine of the database. Nothing is opened yet."""
-    if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
-    if read_only:  # never creates the file: the writer makes it, for its owner alone
-        file = f"file:{quote(str(url.database))}?mode=rw"
-        open_file = partial(sqlite3.connect, file, LOCKED_SECONDS, uri=True)
-        engine = create_engine(url, creator=partial(open_file, check_same_thread=False))
-    else:
-        engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
-
-    @event.listens_for(engine, "connect")
-    def _set_up(connection: Any, _: object) -> None:
-        if read_only:
-            connection.execute("PRAGMA query_only = 1")
-        else:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-
-    return engine
+_OF_PRUNED = ("number", "completion", "tags", "signals")
 
 
 class Store:
@@ -105,7 +81,7 @@ class Store:
         for record in records:
             batch.add(record)
         try:
-            with self._engine.begin() as connection:
+            with self._begin() as connection:
                 self._insert(connection, texts, batch.texts, update=("digest", "used_at"))
                 self._insert(connection, rollouts, batch.rollouts)
                 self._write_evaluations(connection, batch)
@@ -113,19 +89,20 @@ class Store:
             self._known.forget()
             raise
 
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        """Return a connection in a transaction that writes."""
+        with self._engine.begin() as connection:
+            if self._is_sqlite:  # nobody else writes between what is read and what is written
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            yield connection
+
     def _write_evaluations(self, connection: Connection, batch: Batch) -> None:
         if not batch.evaluations:
             return
-        insert: Any = (
-            sqlite.insert(evaluations) if self._is_sqlite else postgresql.insert(evaluations)
-        )
-        statement = insert.on_conflict_do_nothing().returning(
-            evaluations.c.id, evaluations.c.number
-        )
+        insert = self._insert_numbered if self._is_sqlite else self._insert_returning
         # Only what is new: a record may come twice, after the end of a writer.
-        numbers: dict[str, int] = {
-            row.id: row.number for row in connection.execute(statement, batch.evaluations)
-        }
+        numbers = insert(connection, batch.evaluations)
         found = [
             {"tenant": tenant, "kind": kind, "label": label, "number": numbers[id_]}
             for id_, tenant, kind, label in batch.labels
@@ -133,37 +110,71 @@ class Store:
         ]
         self._insert(connection, labels, found)
         if self._with_words:
-            words = [{"n": numbers[id_], "t": said} for id_, said in batch.words if id_ in numbers]
-            self._insert_words(connection, words)
+            words = dict(batch.words)
+            found_words = [(numbers[id_], words[id_]) for id_ in numbers if id_ in words]
+            self._insert_words(connection, found_words)
+        changes = Changes()
+        rows = {row["id"]: row for row in batch.evaluations}
+        for id_ in numbers:
+            changes.add([rows[id_][name] for name in COUNTED])
+        changes.write(connection)
+
+    def _insert_numbered(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
+        """Insert evaluations into SQLite; return the numbers of the new ones by id.
+
+        It numbers rows upwards, and the transaction keeps other writers out.
+        """
+        number = evaluations.c.number
+        last = connection.execute(select(func.max(number))).scalar() or 0
+        self._insert(connection, evaluations, rows)
+        new = connection.execute(select(evaluations.c.id, number).where(number > last))
+        return {row.id: row.number for row in new}
+
+    def _insert_returning(self, connection: Connection, rows: Sequence[Row]) -> dict[str, int]:
+        """Insert evaluations into PostgreSQL; return the numbers of the new ones by id."""
+        statement = (
+            postgresql.insert(evaluations)
+            .on_conflict_do_nothing()
+            .returning(evaluations.c.id, evaluations.c.number)
+        )
+        return {row.id: row.number for row in connection.execute(statement, rows)}
 
     def _insert(
         self,
         connection: Connection,
         table: Table,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[Row],
         update: tuple[str, str] | None = None,
     ) -> None:
-        """Insert rows; for a known key, do nothing or update one column."""
+        """Insert rows with the same columns; for a known key, do nothing or update one column.
+
+        The driver takes the values as they are: SQLAlchemy's work on each would be a third of all.
+        """
         if not rows:
             return
-        insert: Any = sqlite.insert(table) if self._is_sqlite else postgresql.insert(table)
+        names = tuple(rows[0])
+        mark = "?" if self._is_sqlite else "%s"
+        statement = (
+            f"INSERT INTO {table.name} ({', '.join(names)})"
+            f" VALUES ({', '.join([mark] * len(names))}) ON CONFLICT "
+        )
         if update is None:
-            statement = insert.on_conflict_do_nothing()
+            statement += "DO NOTHING"
         else:
             key, column = update
-            statement = insert.on_conflict_do_update(
-                index_elements=[key], set_={column: insert.excluded[column]}
-            )
-        connection.execute(statement, rows)
+            statement += f"({key}) DO UPDATE SET {column} = excluded.{column}"
+        connection.exec_driver_sql(statement, [tuple(row.values()) for row in rows])
 
-    def _insert_words(self, connection: Connection, words: Sequence[Mapping[str, Any]]) -> None:
+    def _insert_words(self, connection: Connection, words: Sequence[tuple[int, str]]) -> None:
         if not words:
             return
         if self._is_sqlite:
-            statement = "INSERT INTO words (rowid, completion) VALUES (:n, :t)"
+            statement = "INSERT INTO words (rowid, completion) VALUES (?, ?)"
         else:
-            statement = "INSERT INTO words (number, found) VALUES (:n, to_tsvector('simple', :t))"
-        connection.execute(text(statement), words)
+            statement = (
+                "INSERT INTO words (number, found) VALUES (%s, strip(to_tsvector('simple', %s)))"
+            )
+        connection.exec_driver_sql(statement, words)
 
     # ------------------------------------------------------------ bounds
 
@@ -183,32 +194,33 @@ class Store:
 
         Returns how many were removed. Texts that nothing uses any more go with them.
         """
-        with self._engine.begin() as connection:
-            old = connection.execute(
-                select(
-                    evaluations.c.number,
-                    evaluations.c.completion,
-                    evaluations.c.tenant,
-                    evaluations.c.tags,
-                    evaluations.c.signals,
-                )
+        with self._begin() as connection:
+            oldest = (
+                select(evaluations.c.number)
                 .where(evaluations.c.at < before)
                 .order_by(evaluations.c.at)
                 .limit(most)
+            )
+            columns = [evaluations.c[name] for name in (*COUNTED, *_OF_PRUNED)]
+            # What another process removes at the same time is not counted twice.
+            old = connection.execute(
+                delete(evaluations).where(evaluations.c.number.in_(oldest)).returning(*columns)
             ).all()
-            numbers = [row.number for row in old]
             if self._with_words:
                 self._forget_words(connection, old)
             _forget_labels(connection, old)
-            connection.execute(delete(evaluations).where(evaluations.c.number.in_(numbers)))
-            oldest = (
+            changes = Changes()
+            for row in old:
+                changes.add(row[: len(COUNTED)], by=-1)
+            changes.write(connection)
+            old_rollouts = (
                 select(rollouts.c.number)
                 .where(rollouts.c.at < before)
                 .order_by(rollouts.c.number)
                 .limit(most)
             )
-            gone = connection.execute(delete(rollouts).where(rollouts.c.number.in_(oldest)))
-            return len(numbers) + max(gone.rowcount, 0)
+            gone = connection.execute(delete(rollouts).where(rollouts.c.number.in_(old_rollouts)))
+            return len(old) + max(gone.rowcount, 0)
 
     def prune_oldest(self, part: float) -> int:
         """Remove this part of all evaluations and rollouts, the oldest; return how many."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # optional extras
 
 MEBIBYTE = 1024 * 1024
 DAY_SECONDS = 86_400
+QUERY_SECONDS = 5.0
+"""Longest time of a question to the journal."""
 
 
 def version() -> str:
@@ -75,7 +77,7 @@ def make_journal(
     if url == "off":
         return None, None
     with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
-        reader = Reader(checked(url))
+        reader = Reader(checked(url), QUERY_SECONDS)
     age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
     target = Target(url, version(), settings.journal_texts, age_seconds, size_bytes)
     recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from proctor_service.api.console.policy import PATH
 from proctor_service.api.tokens import ONLY_TENANT, Tokens
 
 COOKIE = "proctor_console"
 LOGGED_IN_SECONDS = 12 * 3600
-PATH = "/console"
 _NONCE_BYTES = 18
 _LONGEST = 4096
 

@@ -14,13 +14,15 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import APIRouter, Path
+from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_service.api.body import read_body
-from proctor_service.api.console.cookies import PATH, Cookies, Visit, same, same_origin
+from proctor_service.api.console.cookies import Cookies, Visit, same, same_origin
 from proctor_service.api.console.live import Bodies
 from proctor_service.api.console.playground import EXAMPLE, KINDS, request_of
+from proctor_service.api.console.policy import PATH
 from proctor_service.api.console.views import TEXTS, Views, query_of
 from proctor_service.api.journal import JournalHandler, line_of
 from proctor_service.api.responses import while_connected
@@ -34,16 +36,6 @@ FORM_MB = 2
 LONGEST_PLACE = 2000
 PART = "proctor-part"
 """Header of the pages' script: it wants the body of a page alone."""
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
-    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 ASSETS: Mapping[str, str] = {
     "console.css": "text/css",
     "console.js": "text/javascript",
@@ -138,7 +130,7 @@ class ConsoleHandler:
 
     async def job(self, request: Request, visit: Visit) -> Response:
         """Show what training should know of a job."""
-        job: str = request.path_params["job"]
+        job: str = request.path_params.get("job", request.query_params.get("name", ""))
         return await self._live(request, visit, job, partial(self._views.job, visit.tenant, job))
 
     async def evaluations(self, request: Request, visit: Visit) -> Response:
@@ -157,7 +149,7 @@ class ConsoleHandler:
         await self._checked_form(request, visit)
         id_ = request.path_params["id"]
         compared = await self._journal.compare(visit.tenant, id_, request.receive)
-        return await self._evaluation(request, visit, compared)
+        return await self._evaluation(request, visit, from_json(compared))
 
     async def text(self, request: Request, visit: Visit) -> Response:
         """Download one whole text of an evaluation."""
@@ -168,7 +160,7 @@ class ConsoleHandler:
         content = await self._journal.ask(
             lambda reader: view(reader).encode("utf-8", "surrogatepass")
         )
-        headers = {**HEADERS, "Content-Disposition": f'attachment; filename="{name}.txt"'}
+        headers = {"Content-Disposition": f'attachment; filename="{name}.txt"'}
         return Response(content, headers=headers, media_type="text/plain; charset=utf-8")
 
     async def rollout(self, request: Request, visit: Visit) -> Response:
@@ -198,7 +190,7 @@ class ConsoleHandler:
         content = self._assets.get(name)
         if content is None:
             return self._refused(request, NotFound("no such page"), None)
-        headers = {**HEADERS, "Cache-Control": "public, max-age=300"}
+        headers = {"Cache-Control": "public, max-age=300"}
         return Response(content, headers=headers, media_type=ASSETS[name])
 
     async def nothing(self, request: Request, visit: Visit) -> Response:
@@ -214,7 +206,7 @@ class ConsoleHandler:
         body = await self._bodies.body(key, lambda: self._journal.ask(view))
         if request.headers.get(PART) is None:
             return self._shell(request, visit, title, body.html, tag=body.tag)
-        headers = {**HEADERS, "ETag": body.tag}
+        headers = {"ETag": body.tag}
         if request.headers.get("if-none-match") == body.tag:
             return Response(status_code=304, headers=headers)
         return Response(body.html, headers=headers, media_type="text/html")
@@ -290,7 +282,7 @@ class ConsoleHandler:
             tenant=None if logged_in is None else logged_in.tenant,
             csrf=None if logged_in is None else logged_in.csrf,
         )
-        return Response(html, status, HEADERS, "text/html")
+        return Response(html, status, media_type="text/html")
 
 
 def local(place: str) -> str:
@@ -305,7 +297,7 @@ def local(place: str) -> str:
 
 
 def _to(place: str) -> Response:
-    return Response(status_code=303, headers={**HEADERS, "Location": place})
+    return Response(status_code=303, headers={"Location": place})
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -330,6 +322,7 @@ def console_routes(handler: ConsoleHandler) -> APIRouter:
     pages: tuple[tuple[str, str, Page], ...] = (
         ("GET", "", handler.jobs),
         ("GET", "/", handler.jobs),
+        ("GET", "/jobs", handler.job),
         ("GET", "/jobs/{job:job}", handler.job),
         ("GET", "/evaluations", handler.evaluations),
         ("GET", "/evaluations/{id}", handler.evaluation),

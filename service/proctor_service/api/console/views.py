@@ -10,12 +10,20 @@ from pydantic import ValidationError
 from proctor_client import wire
 from proctor_service.api.body import describe_errors
 from proctor_service.errors import InvalidRequest, NotFound
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.json_texts import parsed_if_short
 from proctor_service.journal.pages.render import Templates
-from proctor_service.journal.reading import Filter, Reader, Row
+from proctor_service.journal.reading import Reader, Row
 from proctor_service.journal.replay import why_not
 
 FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
-TEXTS = ("completion", "source", "stdout", "stderr")
+TEXTS = {
+    "completion": "completion_text",
+    "source": "source",
+    **{name: f"{name}_json" for name in ("grader", "files", "output", "failures")},
+}
+"""Texts that a page may show in part: their names, and where a row has them."""
+_JSON = ("grader", "files", "output", "failures")
 
 
 def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
@@ -38,10 +46,16 @@ class Views:
 
     def job(self, tenant: str, job: str, reader: Reader) -> str:
         """Return the figures and charts of a job. Raises NotFound."""
-        figures, series = reader.figures(tenant, job), reader.job(tenant, job)
-        if figures is None or series is None:
+        found = reader.job_page(tenant, job)
+        if found is None:
             raise NotFound("the journal has no evaluation of this job")
-        return self._templates.html("job.html", job=job, figures=figures, series=series)
+        return self._templates.html(
+            "job.html",
+            found={"job": job, **found["figures"]},
+            steps=found["series"],
+            times=found["times"],
+            links=True,
+        )
 
     def evaluations(
         self, tenant: str, query: wire.EvaluationQuery, given: Mapping[str, str], reader: Reader
@@ -67,10 +81,12 @@ class Views:
     ) -> str:
         """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
         row = self._row(tenant, id_, reader)
+        short = {name: parsed_if_short(row[f"{name}_json"]) for name in _JSON}
         return self._templates.html(
             "evaluation.html",
             row=row,
-            output=row["output"] or {},
+            **short,
+            long=[name for name in _JSON if short[name] is None and row[f"{name}_json"]],
             conditions=row["conditions"] or {},
             why_not=why_not(row),
             csrf=csrf,
@@ -80,11 +96,7 @@ class Views:
     def text(self, tenant: str, id_: str, name: str, reader: Reader) -> str:
         """Return one whole text of an evaluation. Raises NotFound."""
         row = self._row(tenant, id_, reader)
-        found = {
-            "completion": row["completion_text"],
-            "source": row["source"],
-            **{stream: (row["output"] or {}).get(stream) for stream in ("stdout", "stderr")},
-        }[name]
+        found = row[TEXTS[name]]
         if found is None:
             raise NotFound(f"evaluation {id_!a} has no such text")
         return str(found)
@@ -94,7 +106,9 @@ class Views:
         row = reader.rollout(tenant, id_)
         if row is None:
             raise NotFound(f"no rollout {id_!a}")
-        return self._templates.html("rollout.html", row=row, conversation=row["conversation"])
+        return self._templates.html(
+            "rollout.html", row=row, conversation=parsed_if_short(row["conversation_json"])
+        )
 
     @staticmethod
     def _row(tenant: str, id_: str, reader: Reader) -> Row:

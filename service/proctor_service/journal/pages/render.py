@@ -40,6 +40,7 @@ class Templates:
             marked=shown.marked,
             parts_of=graders.parts,
             list_of=list_of,
+            job_page=job_page,
             pretty=pretty,
         )
 
@@ -52,6 +53,13 @@ class Templates:
 def in_path(value: str) -> str:
     """Return a name for a path of a URL; a slash in it is escaped as well."""
     return quote(value.encode("utf-8", "replace"), safe="")
+
+
+def job_page(job: str) -> str:
+    """Return the URL of a job's page. A browser would remove a job `..` from the end of a path."""
+    if job in ("", ".", ".."):
+        return "/console/jobs?" + urlencode({"name": job})
+    return "/console/jobs/" + in_path(job)
 
 
 def list_of(**filters: object) -> str:

@@ -25,7 +25,7 @@ def report_html(
 ) -> str:
     """Return the report of a job.
 
-    `found`: `Reader.figures`. `steps` and `times`: points of `Reader.job` by step and by time.
+    `found`: `Reader.figures`. `steps` and `times`: points of `Reader.job_page` by step and by time.
     `tenant`: the only one whose records count, or None. `made_at`: seconds since the epoch. The file
     forbids a browser to load anything: its policy admits the one style sheet in it.
     """

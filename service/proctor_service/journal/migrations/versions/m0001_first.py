@@ -50,13 +50,16 @@ def upgrade() -> None:
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("grader_kind", sa.Text()),
         sa.Column("completion_characters", sa.Integer(), nullable=False),
+        sa.Column("truncated", sa.Boolean(), nullable=False),
         sa.Column("completion", sa.LargeBinary(length=16)),
         sa.Column("source", sa.LargeBinary(length=16)),
         sa.Column("source_begin", sa.Integer()),
         sa.Column("source_end", sa.Integer()),
         sa.Column("grader", sa.LargeBinary(length=16)),
+        sa.Column("files", sa.LargeBinary(length=16)),
         sa.Column("conditions", sa.LargeBinary(length=16)),
         sa.Column("output", sa.LargeBinary(length=16)),
+        sa.Column("failures", sa.LargeBinary(length=16)),
         sa.Column("with_texts", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("number"),
     )
@@ -65,7 +68,7 @@ def upgrade() -> None:
     op.create_index(
         "evaluations_by_job",
         "evaluations",
-        ["tenant", "job", "number", "step", "verdict", "reward", "task"],
+        ["tenant", "job", "number", "step", "verdict", "reward", "task", "error"],
         unique=False,
     )
     op.create_index(
@@ -79,7 +82,7 @@ def upgrade() -> None:
     op.create_index(
         "evaluations_by_tenant",
         "evaluations",
-        ["tenant", "number", "step", "verdict", "reward", "task"],
+        ["tenant", "number", "step", "verdict", "reward", "task", "error"],
         unique=False,
     )
     op.create_table(
@@ -89,6 +92,33 @@ def upgrade() -> None:
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("number", _number(), autoincrement=False, nullable=False),
         sa.PrimaryKeyConstraint("tenant", "kind", "label", "number"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "jobs",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("job", sa.Text(), nullable=False),
+        sa.Column("evaluations", sa.Integer(), nullable=False),
+        sa.Column("judged", sa.Integer(), nullable=False),
+        sa.Column("rewards", sa.Float(), nullable=False),
+        sa.Column("last_step", sa.BigInteger()),
+        sa.Column("last_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "job"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("jobs_by_last", "jobs", ["tenant", "last_at"], unique=False)
+    op.create_table(
+        "points",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("job", sa.Text(), nullable=False),
+        sa.Column("step", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("slot", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("judged", sa.Integer(), nullable=False),
+        sa.Column("rewards", sa.Float(), nullable=False),
+        sa.Column("squares", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "job", "step", "slot", "verdict"),
         sqlite_with_rowid=False,
     )
     op.create_table(
@@ -120,8 +150,12 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("digest"),
     )
     if op.get_bind().dialect.name == "sqlite":
-        # Without the content, which is in `texts`; the rowid is the evaluation's number.
-        op.execute("CREATE VIRTUAL TABLE words USING fts5(completion, content='')")
+        # Without the content, which is in `texts`; the rowid is the evaluation's number. A filter
+        # asks which completions hold a word: not where, and not how many words there are.
+        op.execute(
+            "CREATE VIRTUAL TABLE words USING fts5"
+            "(completion, content='', detail=none, columnsize=0, tokenize='ascii')"
+        )
     else:
         op.execute("CREATE TABLE words (number BIGINT PRIMARY KEY, found TSVECTOR NOT NULL)")
         op.execute("CREATE INDEX words_found ON words USING GIN (found)")
@@ -129,5 +163,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop all tables."""
-    for name in ("words", "labels", "rollouts", "evaluations", "texts"):
+    for name in ("words", "labels", "points", "jobs", "rollouts", "evaluations", "texts"):
         op.drop_table(name)

@@ -1,0 +1,199 @@
+"""Answers about the journal, encoded in the journal's threads.
+
+Texts and JSON of submissions may be tens of megabytes. Stored JSON goes into an answer as it is, and
+texts are encoded in parts, so that no thread keeps the interpreter from the others for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic_core import from_json
+
+from proctor_client import wire
+from proctor_service.api.responses import Line, encode
+from proctor_service.errors import NotFound
+from proctor_service.journal.filters import Filter
+from proctor_service.journal.json_texts import encoded_text, for_answer, joined, member
+from proctor_service.journal.reading import Reader, Row
+from proctor_service.journal.replay import request_json, why_not
+
+_AS_RECORDED = (
+    "id", "job", "step", "task", "submission_id", "rollout_id", "tags", "verdict", "reward", "error",
+    "integrity", "level", "exit_code", "cache", "seconds", "sandbox_id", "graded_sandbox_id",
+    "trace_id", "version", "grader_kind", "completion_characters", "with_texts",
+)  # fmt: skip
+_ROLLOUT_AS_RECORDED = (
+    "id", "job", "step", "task", "tags", "verdict", "reward", "error", "metrics", "sandbox_id",
+    "version",
+)  # fmt: skip
+_JUDGED_AS_ANSWERED = (
+    "verdict", "reward", "message", "tests", "integrity", "level", "hack_signals", "exit_code",
+    "stdout", "stderr",
+)  # fmt: skip
+_COMPARED = ("verdict", "reward", "error")
+_NO_OUTPUT = {"message": None, "stdout": None, "stderr": None, "error_message": None}
+_NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message": None}
+_MESSAGE, _ERROR_MESSAGE = b'{"message":', b'{"error_message":'
+
+
+def page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> bytes:
+    """Return the answer of GET /evaluations."""
+    fields = query.model_dump(exclude={"limit", "cursor", "text"})
+    before = None if query.cursor is None else int(query.cursor)
+    found = reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+    following = None if found.following is None else str(found.following)
+    return encode({"evaluations": [_evaluation(row) for row in found.rows], "next": following})
+
+
+def detail(tenant: str, id_: str, reader: Reader) -> bytes:
+    """Return the answer of GET /evaluations/{id}. Raises NotFound."""
+    row = _row(tenant, id_, reader)
+    conditions = row["conditions"] or {}
+    small = {
+        **_evaluation(row),
+        **{name: conditions.get(name) for name in ("extract", "language", "limits", "scoring")},
+        "replayable": why_not(row) is None,
+        "source_begin": row["source_begin"],
+        "truncated": row["truncated"] if row["with_texts"] else None,
+    }
+    del small["tests"]
+    return joined(
+        encode(small),
+        member("tests", _tests(row)),
+        member("completion", _text(row["completion_text"])),
+        member("source", _text(row["source"])),
+        member("grader", _json(row["grader_json"], "null")),
+        member("files", _json(row["files_json"], "{}")),
+        *_output(row),
+    )
+
+
+def recorded(tenant: str, id_: str, reader: Reader) -> tuple[Row, bytes]:
+    """Return a recorded evaluation for `compared`, and the body of the request that judges it again.
+
+    Raises NotFound and NotReplayable.
+    """
+    row = _row(tenant, id_, reader)
+    body = request_json(row)
+    for name in ("completion_text", "source", "grader_json", "files_json"):
+        del row[name]  # it waits for the replay, and these may be long
+    return row, body
+
+
+def compared(row: Row, line: Line, version: str) -> bytes:
+    """Return the answer of POST /evaluations/{id}/replay.
+
+    `line`: the result of the replay, by the service of this version.
+    """
+    result = from_json(line.json)
+    replayed = {name: result[name] for name in _JUDGED_AS_ANSWERED}
+    replayed |= {"error": None, "version": version}
+    error = result["error"]
+    if error is not None:
+        replayed |= {"error": error["reason"], "message": error["message"]}
+    small = {name: row[name] for name in (*_COMPARED, "integrity", "level", "exit_code", "version")}
+    judged = joined(
+        encode({**small, "hack_signals": row["signals"]}),
+        member("tests", _tests(row)),
+        _json(row["output_json"], '{"message":"","stdout":"","stderr":""}'),
+    )
+    same = all(row[name] == replayed[name] for name in _COMPARED)
+    return joined(
+        encode({"id": row["id"], "same": same}),
+        member("recorded", judged),
+        member("replayed", encode(replayed)),
+    )
+
+
+def rollout(tenant: str, id_: str, reader: Reader) -> bytes:
+    """Return the answer of GET /rollouts/{id}. Raises NotFound."""
+    row = reader.rollout(tenant, id_)
+    if row is None:
+        raise NotFound(f"no rollout {id_!a}")
+    small = {
+        **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
+        "at": _time(row["at"]),
+        "evaluations": [_evaluation(each) for each in row["evaluations"]],
+    }
+    conversation = row["conversation_json"]
+    said = encode(_NO_CONVERSATION) if conversation is None else _json(conversation, "{}")
+    return joined(encode(small), said)
+
+
+def jobs(tenant: str, reader: Reader) -> bytes:
+    """Return the answer of GET /jobs."""
+    names = ("job", "evaluations", "judged", "mean_reward", "last_step")
+    found = [
+        {**{name: row[name] for name in names}, "last_at": _time(row["last_at"])}
+        for row in reader.jobs(tenant)
+    ]
+    return encode({"jobs": found})
+
+
+def series(tenant: str, job: str, query: wire.JobQuery, reader: Reader) -> bytes:
+    """Return the answer of GET /jobs/{job}. Raises NotFound."""
+    found = reader.job(tenant, job, query.by)
+    if found is None:
+        raise NotFound(f"no job {job!a} in the journal")
+    points = [
+        {**point, "at": _time(point["at"])} if "at" in point else point for point in found["series"]
+    ]
+    return encode({**found, "series": points})
+
+
+def _row(tenant: str, id_: str, reader: Reader) -> Row:
+    """Return a recorded evaluation. Raises NotFound."""
+    row = reader.evaluation(tenant, id_)
+    if row is None:
+        raise NotFound(f"no evaluation {id_!a}")
+    return row
+
+
+def _evaluation(row: Row) -> dict[str, Any]:
+    """Return an evaluation as listed."""
+    return {
+        **{name: row[name] for name in _AS_RECORDED},
+        "at": _time(row["at"]),
+        "tests": {**_counts(row), "failures": []},
+        "hack_signals": row["signals"],
+        "usage": {
+            name: row[name]
+            for name in ("cpu_seconds", "wall_seconds", "queue_seconds", "peak_memory_mb")
+        },
+    }
+
+
+def _counts(row: Mapping[str, Any]) -> dict[str, int]:
+    return {"passed": row["passed"], "total": row["total"]}
+
+
+def _tests(row: Row) -> bytes:
+    return joined(encode(_counts(row)), member("failures", _json(row["failures_json"], "[]")))
+
+
+def _output(row: Row) -> tuple[bytes, ...]:
+    """Return objects with the message, the message of the error and the streams.
+
+    Of the first two one is empty; the journal has the other one.
+    """
+    if row["output_json"] is None:
+        return (encode(_NO_OUTPUT),)
+    output = _json(row["output_json"], "{}")
+    if row["error"] is None:
+        return output, member("error_message", b'""')
+    return member("message", b'""'), _ERROR_MESSAGE + output.removeprefix(_MESSAGE)
+
+
+def _json(stored: str | None, missing: str) -> bytes:
+    return (missing if stored is None else for_answer(stored)).encode()
+
+
+def _text(text: str | None) -> bytes:
+    return b"null" if text is None else encoded_text(text, encode)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

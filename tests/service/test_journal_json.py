@@ -1,0 +1,223 @@
+"""Stored JSON goes into answers and requests as it is, and says the same as if it were parsed."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from journal_store import GRADER, HOSTILE, LIMITS, PASSED, Under, item, opened
+from pydantic_core import from_json
+
+from proctor_client import wire
+from proctor_client.wire import CallsGrader
+from proctor_service.api import journal_answers
+from proctor_service.api.responses import Line, encode
+from proctor_service.errors import NotFound, NotReplayable, SandboxLost
+from proctor_service.evaluate import Origin, Outcome
+from proctor_service.journal.json_texts import (
+    dump,
+    encoded_text,
+    for_answer,
+    joined,
+    member,
+    parsed_if_short,
+)
+from proctor_service.journal.reading import parsed
+from proctor_service.journal.replay import request_json, submission_of
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.rollout.trajectory import Plan, Task, Trajectory
+
+ODD_TEXTS = (
+    "\ud800", r"\ud800", r"\uD800", "\\", '\\"', "a\\", "\U0001f600", "\ud83dx", "x\ude00", "\t",
+    "NaN", '"NaN"', "\tNaN", r"\\uD83d" "\ud83d", "한글\ud55c", "\\\ud900", "\0", "\u2028", HOSTILE,
+)  # fmt: skip
+ODD = (*ODD_TEXTS, math.nan, math.inf, -math.inf, 1.5, -0.0, 10**30, None, True)
+
+
+def odd_value(chance: random.Random, depth: int = 0) -> Any:
+    """A value of JSON as Python reads it."""
+    kind = chance.random()
+    if depth > 3 or kind < 0.5:
+        return chance.choice(ODD)
+    if kind < 0.75:
+        return [odd_value(chance, depth + 1) for _ in range(chance.randint(0, 5))]
+    return {
+        chance.choice(ODD_TEXTS): odd_value(chance, depth + 1) for _ in range(chance.randint(0, 4))
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stored_text_is_the_same_value(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(300):
+        value = odd_value(chance)
+        text = dump(value)
+        assert text.isascii()
+        assert json.dumps(json.loads(text)) == json.dumps(value)
+        answered = for_answer(text)
+        answered.encode()
+        expected = json.loads(encode({"value": value}))["value"]
+        assert json.loads(answered, parse_constant=pytest.fail) == expected
+
+
+@pytest.mark.parametrize("text", [*ODD_TEXTS, "", "é\ud800\\\n" * 50_000, "x" * 70_000 + "\0"])
+def test_a_text_is_encoded_in_parts(text: str) -> None:
+    answered = json.loads(encoded_text(text, encode))
+    assert answered == json.loads(encode({"text": text}))["text"]
+    assert json.loads(encoded_text(text, lambda part: json.dumps(part).encode())) == text
+
+
+def test_objects_are_joined() -> None:
+    found = joined(b"{}", b'{"a":1}', member("b", b"[2]"), b"{}", b'{"c":{}}')
+    assert json.loads(found) == {"a": 1, "b": [2], "c": {}}
+    assert joined(b"{}") == b"{}"
+
+
+def test_only_short_texts_are_parsed() -> None:
+    assert parsed_if_short('{"a":1}') == {"a": 1}
+    assert parsed_if_short('{"a":1}', 6) is None
+    assert parsed_if_short(None) is None
+
+
+@pytest.fixture
+def under(tmp_path: Path) -> Iterator[Under]:
+    with opened(tmp_path / "journal.db") as found:
+        yield found
+
+
+@pytest.fixture
+def nothing_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, parsing or encoding a long JSON text is an error."""
+    loads: Callable[..., Any] = json.loads
+
+    def short(text: str, *rest: Any) -> Any:
+        assert len(text) < 1000, "a stored text is parsed"
+        return loads(text, *rest)
+
+    monkeypatch.setattr("proctor_service.journal.reading.json.loads", short)
+
+
+def long_submission() -> Submission:
+    cases = [{"args": [number, HOSTILE, math.nan], "expected": number} for number in range(2000)]
+    fields = {"kind": "calls", "entry_point": "f", "cases": cases}
+    grader = CallsGrader.model_validate(fields)
+    files = {f"{number}.txt": HOSTILE for number in range(100)}
+    return Submission("x = 1" + HOSTILE, grader, LIMITS, "fraction", files=files)
+
+
+def written(under: Under) -> Submission:
+    """Write an evaluation with long texts; return its submission."""
+    submission = long_submission()
+    judgement = Judgement(
+        "failed", 1, 3,
+        tuple(wire.Failure(index=n, test=HOSTILE, message="no") for n in range(12)),
+        "1 of 3", HOSTILE, "cried", truncated=True,
+    )  # fmt: skip
+    under.write((item(1, submission=submission), Outcome(judgement, 0.5)))
+    return submission
+
+
+def test_an_evaluation_is_answered_without_parsing(under: Under) -> None:
+    submission = written(under)
+    content = journal_answers.detail("t", "ev_1", under.reader)
+    found = wire.EvaluationDetail.model_validate_json(content)
+    plain = json.loads(encode(submission.grader.model_dump()))
+    assert found.grader == plain
+    assert found.files == json.loads(encode(dict(submission.files)))
+    assert (found.message, found.error_message, found.stderr) == ("1 of 3", "", "cried")
+    assert found.stdout == json.loads(encode({"x": HOSTILE}))["x"]
+    assert (found.truncated, found.scoring, found.replayable) == (True, "fraction", True)
+    assert [each.index for each in found.tests.failures] == list(range(10))
+    assert (found.tests.passed, found.tests.total) == (1, 3)
+    assert (found.limits or {})["memory_mb"] == 256
+    assert len(json.loads(content)) == len(wire.EvaluationDetail.model_fields)
+
+
+@pytest.mark.usefixtures("nothing_parsed")
+def test_no_stored_json_is_parsed_for_an_answer(under: Under) -> None:
+    written(under)
+    assert b'"grader":{' in journal_answers.detail("t", "ev_1", under.reader)
+    row, body = journal_answers.recorded("t", "ev_1", under.reader)
+    assert b'"cases":[' in body
+    assert row["id"] == "ev_1"
+
+
+def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:
+    submission = written(under)
+    row = under.reader.evaluation("t", "ev_1")
+    assert row is not None
+    request = json.loads(request_json(row))
+    [asked] = request["submissions"]
+    assert json.dumps(asked, sort_keys=True) == json.dumps(
+        submission_of(parsed(row)), sort_keys=True
+    )
+    assert asked["completion"] == submission.source
+    assert asked["files"] == submission.files
+    assert (request["extract"], request["job"], request["cache"]) == ("none", "replay", False)
+    assert wire.RewardRequest.model_validate_json(json.dumps({**request, "submissions": [
+        {"completion": "x", "grader": {"kind": "exec"}}]})).cache is False  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [None, "sandbox_lost"])
+def test_a_comparison_has_the_recorded_output(under: Under, error: str | None) -> None:
+    outcome = PASSED if error is None else Outcome(failure=SandboxLost(HOSTILE))
+    under.write((item(1), outcome))
+    row, _ = journal_answers.recorded("t", "ev_1", under.reader)
+    result: dict[str, Any] = {
+        "verdict": None if error else "passed", "reward": None if error else 1.0, "message": "",
+        "tests": {"passed": 1, "total": 1, "failures": []}, "integrity": "separated",
+        "level": None, "hack_signals": [], "exit_code": None, "stdout": "", "stderr": "",
+        "error": {"reason": error, "message": "again"} if error else None,
+    }  # fmt: skip
+    content = journal_answers.compared(row, Line(encode(result), None, None), "2.0")
+    found = wire.Replay.model_validate_json(content)
+    assert found.same
+    assert found.recorded.message == (json.loads(encode({"x": HOSTILE}))["x"] if error else "")
+    assert (found.recorded.version, found.replayed.version) == ("1.2.3", "2.0")
+    assert found.replayed.message == ("again" if error else "")
+    assert set(json.loads(content)["recorded"]) == set(json.loads(content)["replayed"])
+
+
+def test_an_error_has_its_message_in_its_own_field(under: Under) -> None:
+    under.write((item(1), Outcome(failure=SandboxLost('{"message": gone'))))
+    found = json.loads(journal_answers.detail("t", "ev_1", under.reader))
+    assert (found["message"], found["error_message"]) == ("", '{"message": gone')
+    assert (found["stdout"], found["stderr"], found["tests"]["failures"]) == ("", "", [])
+
+
+def test_what_is_not_there_is_null(under: Under) -> None:
+    under.entries = type(under.entries)(with_texts=False)
+    under.write((item(1), PASSED))
+    found = json.loads(journal_answers.detail("t", "ev_1", under.reader))
+    names = ("completion", "source", "grader", "message", "stdout", "error_message", "truncated")
+    assert {name: found[name] for name in names} == dict.fromkeys(names)
+    assert found["files"] == {}
+    with pytest.raises(NotReplayable, match="PROCTOR_JOURNAL_TEXTS"):
+        journal_answers.recorded("t", "ev_1", under.reader)
+    with pytest.raises(NotFound):
+        journal_answers.detail("u", "ev_1", under.reader)
+
+
+@pytest.mark.usefixtures("nothing_parsed")
+@pytest.mark.parametrize("with_texts", [True, False])
+def test_a_rollout_is_answered_without_parsing(under: Under, with_texts: bool) -> None:
+    messages: list[Any] = [{"role": "user", "content": HOSTILE, "logprob": -math.inf}] * 300
+    task = Task("p1", [], GRADER, {})
+    agent: Any = None
+    plan = Plan("ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)
+    trajectory = Trajectory(messages, reward=1.0, verdict="passed", metrics={"turns": 2})
+    under.store.write([type(under.entries)(with_texts).rollout(plan, trajectory)])
+    under.write((replace(item(1), rollout_id="ro_1", origin=Origin("x = 1")), PASSED))
+    found = wire.RolloutRecord.model_validate_json(
+        journal_answers.rollout("t", "ro_1", under.reader)
+    )
+    expected = from_json(encode({"said": messages}))["said"]
+    assert found.messages_and_choices == (expected if with_texts else None)
+    assert found.error_message == ("" if with_texts else None)
+    assert [each.id for each in found.evaluations] == ["ev_1"]
