@@ -11,12 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
-from browsing import PACKAGE, Window, chromium, has_browser, window
+from browsing import PACKAGE, WAIT_MS, Window, chromium, has_browser, window
 from console_forms import COOKIE, visitor
 from console_journal import OTHER_JOB, conversation, rollout, special, training_run
 from harness import Service, running_service
 from journals import written
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from pydantic import SecretStr
 
 from proctor_service.settings import Settings
@@ -32,6 +32,7 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=WAIT_MS)
     with chromium() as found:
         yield found
 
