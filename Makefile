@@ -101,7 +101,7 @@ test-faults: $(VENV)/.tools ## replicas behind nginx, and what befalls them; say
 	$(BIN)/python -m pytest tests/faults
 
 test-console: $(VENV)/.tools ## the pages under /console in a browser; says what it needs
-	$(BIN)/python -m pytest tests/console
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/console
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt

@@ -158,13 +158,13 @@ def _tenant(request: Request) -> str:
     return tenant
 
 
-class _JobName(PathConvertor):
-    """A job's name, in which every character is allowed."""
+class _AnyText(PathConvertor):
+    """A part of a path in which every character is allowed, such as a job's name."""
 
     regex = "(?s:.+)"
 
 
-register_url_convertor("job", _JobName())
+register_url_convertor("any", _AnyText())
 
 
 def _docs(model: type[BaseModel], *statuses: int) -> dict[str, Any]:
@@ -182,5 +182,5 @@ def journal_routes(handler: JournalHandler) -> APIRouter:
     add(one + "/replay", handler.replay, methods=["POST"], **_docs(wire.Replay, 409, 429))
     add("/rollouts/{rollout_id}", handler.get_rollout, **_docs(wire.RolloutRecord))
     add("/jobs", handler.list_jobs, **_docs(wire.JobList))
-    add("/jobs/{job:job}", handler.get_job, **_docs(wire.JobSeries))
+    add("/jobs/{job:any}", handler.get_job, **_docs(wire.JobSeries))
     return routes

@@ -323,7 +323,7 @@ def console_routes(handler: ConsoleHandler) -> APIRouter:
         ("GET", "", handler.jobs),
         ("GET", "/", handler.jobs),
         ("GET", "/jobs", handler.job),
-        ("GET", "/jobs/{job:job}", handler.job),
+        ("GET", "/jobs/{job:any}", handler.job),
         ("GET", "/evaluations", handler.evaluations),
         ("GET", "/evaluations/{id}", handler.evaluation),
         ("GET", "/evaluations/{id}/text/{name}", handler.text),
@@ -338,6 +338,6 @@ def console_routes(handler: ConsoleHandler) -> APIRouter:
     for method, path, make in pages:
         routes.add_api_route("/console" + path, handler.page(make), methods=[method])
     routes.add_api_route(
-        "/console/{rest:path}", handler.page(handler.nothing), methods=["GET", "POST"]
+        "/console/{rest:any}", handler.page(handler.nothing), methods=["GET", "POST"]
     )
     return routes
