@@ -15,6 +15,7 @@ from scripted_sandboxes import FakeBackend
 from starlette.routing import Route
 
 from fault_rig.processes import Process
+from proctor_service.api.console.policy import is_page
 from proctor_service.api.middleware import OPEN_PATHS
 from proctor_service.app import build_app
 from proctor_service.settings import Settings
@@ -65,9 +66,17 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 
 def refused(answer: httpx.Response) -> bool:
-    return answer.status_code == 401 and (
-        answer.request.method == "HEAD" or answer.json()["error"]["reason"] == "unauthorized"
-    )
+    """True for a refusal, and for a page that is the form to log in."""
+    path = answer.request.url.path
+    if path == "/console/login":  # nobody needs a cookie to ask for one
+        return answer.status_code in (401, 422) and "set-cookie" not in answer.headers
+    if path.startswith("/console/static/"):  # they hold nothing of a tenant
+        return answer.status_code == 404
+    if answer.status_code != 401:
+        return False
+    if is_page(path):
+        return 'action="/console/login"' in answer.text
+    return answer.request.method == "HEAD" or answer.json()["error"]["reason"] == "unauthorized"
 
 
 def test_the_walk_meets_what_it_must() -> None:
