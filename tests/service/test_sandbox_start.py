@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 REHEARSE = """
@@ -40,5 +41,9 @@ def test_the_rehearsed_job_takes_the_usual_path(tmp_path: Path) -> None:
 
 def test_new_objects_lie_side_by_side_once_the_gaps_are_filled(tmp_path: Path) -> None:
     for size, places in json.loads(in_new_process(FILL, tmp_path)).items():
-        # The interpreter makes a few objects of its own between them.
-        assert max(places) - min(places) < 2 * len(places) * int(size), size
+        # The interpreter makes a few objects of its own between them, and a pool of its allocator may
+        # be full after any of them: there is one gap at most.
+        ordered = sorted(places)
+        distances = [after - before for before, after in pairwise(ordered)]
+        gaps = [each for each in distances if each >= 2 * len(places) * int(size)]
+        assert len(gaps) <= 1, (size, places)
