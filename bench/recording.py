@@ -1,6 +1,6 @@
 """What the journal costs the rewards, and what browsers cost that watch a job meanwhile.
 
-    python bench/recording.py [--quick] [--allow-degraded]
+    python bench/recording.py [--quick] [--rounds N] [--allow-degraded]
 
 Starts services of its own: one records into a file of SQLite in a temporary folder, one has the
 journal off. They are measured in turn, and a turn begins when all earlier records are written. The
@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -263,9 +263,12 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="only show that it works")
     parser.add_argument("--allow-degraded", action="store_true")
+    parser.add_argument("--rounds", type=int, help="default: 5")
     parser.add_argument("--only", choices=("costs", "listening", "watching"))
     given = parser.parse_args()
     extent = QUICK if given.quick else FULL
+    if given.rounds is not None:
+        extent = replace(extent, rounds=given.rounds)
     print(machine(), flush=True)
     for part in (costs, listening, watching):
         if given.only in (None, part.__name__):
