@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 NICE = 10
 """Rewards come first: sandboxes have a nice value of 5."""
 GATHER_SECONDS = 0.3
+READ_PAUSE_SECONDS = 0.05
+"""A reading for each record would take the core from a sandbox as often."""
 MOST_TOGETHER = 500
 PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0)
 LAST_SECONDS = 4.0
@@ -106,6 +108,8 @@ class Writer:
             is_due = len(self._waiting) >= MOST_TOGETHER or time.monotonic() >= self._due
             if self._waiting and is_due:
                 self._write(None)
+            elif self._waiting and incoming.is_open:
+                time.sleep(READ_PAUSE_SECONDS)
             if time.monotonic() - self._pruned_at > PRUNE_SECONDS:
                 self._prune()
         self._write(time.monotonic() + LAST_SECONDS)
