@@ -17,7 +17,7 @@ from proctor_service.api.responses import Line, encode
 from proctor_service.errors import NotFound
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.json_texts import encoded_text, for_answer, joined, member
-from proctor_service.journal.reading import Reader, Row
+from proctor_service.journal.reading import Page, Reader, Row
 from proctor_service.journal.replay import request_json, why_not
 
 _AS_RECORDED = (
@@ -39,18 +39,39 @@ _NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message"
 _MESSAGE, _ERROR_MESSAGE = b'{"message":', b'{"error_message":'
 
 
-def page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> bytes:
-    """Return the answer of GET /evaluations."""
+def found_page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> Page:
+    """Return the rows that fit a query."""
     fields = query.model_dump(exclude={"limit", "cursor", "text"})
     before = None if query.cursor is None else int(query.cursor)
-    found = reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+    return reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+
+
+def evaluation_row(tenant: str, id_: str, reader: Reader) -> Row:
+    """Return a recorded evaluation. Raises NotFound."""
+    row = reader.evaluation(tenant, id_)
+    if row is None:
+        raise NotFound(f"no evaluation {id_!a}")
+    return row
+
+
+def rollout_row(tenant: str, id_: str, reader: Reader) -> Row:
+    """Return a recorded rollout. Raises NotFound."""
+    row = reader.rollout(tenant, id_)
+    if row is None:
+        raise NotFound(f"no rollout {id_!a}")
+    return row
+
+
+def page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> bytes:
+    """Return the answer of GET /evaluations."""
+    found = found_page(tenant, query, reader)
     following = None if found.following is None else str(found.following)
     return encode({"evaluations": [_evaluation(row) for row in found.rows], "next": following})
 
 
 def detail(tenant: str, id_: str, reader: Reader) -> bytes:
     """Return the answer of GET /evaluations/{id}. Raises NotFound."""
-    row = _row(tenant, id_, reader)
+    row = evaluation_row(tenant, id_, reader)
     conditions = row["conditions"] or {}
     small = {
         **_evaluation(row),
@@ -76,7 +97,7 @@ def recorded(tenant: str, id_: str, reader: Reader) -> tuple[Row, bytes]:
 
     Raises NotFound and NotReplayable.
     """
-    row = _row(tenant, id_, reader)
+    row = evaluation_row(tenant, id_, reader)
     body = request_json(row)
     for name in ("completion_text", "source", "grader_json", "files_json"):
         del row[name]  # it waits for the replay, and these may be long
@@ -110,9 +131,7 @@ def compared(row: Row, line: Line, version: str) -> bytes:
 
 def rollout(tenant: str, id_: str, reader: Reader) -> bytes:
     """Return the answer of GET /rollouts/{id}. Raises NotFound."""
-    row = reader.rollout(tenant, id_)
-    if row is None:
-        raise NotFound(f"no rollout {id_!a}")
+    row = rollout_row(tenant, id_, reader)
     small = {
         **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
         "at": _time(row["at"]),
@@ -142,14 +161,6 @@ def series(tenant: str, job: str, query: wire.JobQuery, reader: Reader) -> bytes
         {**point, "at": _time(point["at"])} if "at" in point else point for point in found["series"]
     ]
     return encode({**found, "series": points})
-
-
-def _row(tenant: str, id_: str, reader: Reader) -> Row:
-    """Return a recorded evaluation. Raises NotFound."""
-    row = reader.evaluation(tenant, id_)
-    if row is None:
-        raise NotFound(f"no evaluation {id_!a}")
-    return row
 
 
 def _evaluation(row: Row) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from proctor_client import wire
 from proctor_service.api.body import describe_errors
+from proctor_service.api.journal_answers import evaluation_row, found_page, rollout_row
 from proctor_service.errors import InvalidRequest, NotFound
-from proctor_service.journal.filters import Filter
 from proctor_service.journal.json_texts import parsed_if_short
 from proctor_service.journal.pages.render import Templates
-from proctor_service.journal.reading import Reader, Row
+from proctor_service.journal.reading import Reader
 from proctor_service.journal.replay import why_not
 
 FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
@@ -61,9 +61,7 @@ class Views:
         self, tenant: str, query: wire.EvaluationQuery, given: Mapping[str, str], reader: Reader
     ) -> str:
         """Return the evaluations that fit, with the form of the filters."""
-        fields = query.model_dump(exclude={"limit", "cursor", "text"})
-        before = None if query.cursor is None else int(query.cursor)
-        page = reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+        page = found_page(tenant, query, reader)
         filters = {name: given.get(name, "") for name in FILTERS}
         active = {name: value for name, value in filters.items() if value.strip()}
         return self._templates.html(
@@ -72,7 +70,7 @@ class Views:
             filters=filters,
             active=active,
             following=page.following,
-            is_first=before is None,
+            is_first=query.cursor is None,
             choices={"verdict": get_args(wire.Verdict), "error": get_args(wire.ErrorReason)},
         )
 
@@ -80,7 +78,7 @@ class Views:
         self, tenant: str, id_: str, csrf: str, compared: Mapping[str, Any] | None, reader: Reader
     ) -> str:
         """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
-        row = self._row(tenant, id_, reader)
+        row = evaluation_row(tenant, id_, reader)
         short = {name: parsed_if_short(row[f"{name}_json"]) for name in _JSON}
         return self._templates.html(
             "evaluation.html",
@@ -95,7 +93,7 @@ class Views:
 
     def text(self, tenant: str, id_: str, name: str, reader: Reader) -> str:
         """Return one whole text of an evaluation. Raises NotFound."""
-        row = self._row(tenant, id_, reader)
+        row = evaluation_row(tenant, id_, reader)
         found = row[TEXTS[name]]
         if found is None:
             raise NotFound(f"evaluation {id_!a} has no such text")
@@ -103,16 +101,7 @@ class Views:
 
     def rollout(self, tenant: str, id_: str, reader: Reader) -> str:
         """Return one rollout as a conversation. Raises NotFound."""
-        row = reader.rollout(tenant, id_)
-        if row is None:
-            raise NotFound(f"no rollout {id_!a}")
+        row = rollout_row(tenant, id_, reader)
         return self._templates.html(
             "rollout.html", row=row, conversation=parsed_if_short(row["conversation_json"])
         )
-
-    @staticmethod
-    def _row(tenant: str, id_: str, reader: Reader) -> Row:
-        row = reader.evaluation(tenant, id_)
-        if row is None:
-            raise NotFound(f"no evaluation {id_!a}")
-        return row
