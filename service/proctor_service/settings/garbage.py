@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 
-THRESHOLDS = (10_000, 10, 20)
+THRESHOLDS = (2_000, 5, 100)
 """Objects made until the youngest are visited; visits of one generation for each of the next."""
 
 

@@ -245,3 +245,9 @@ class Stream:
             self.open = False
             self._poller.remove(self._descriptor)
             os.close(self._descriptor)
+            # Its owner is freed by reference counts: the collector would stop everything for it.
+            self._on_data = _ignore
+
+
+def _ignore(_: bytes) -> None:
+    """Take the output of a closed stream: there is none."""
