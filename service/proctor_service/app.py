@@ -23,7 +23,7 @@ from proctor_service.api.console.routes import ConsoleHandler, console_routes
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import Readiness, health_routes, judging_probe
 from proctor_service.api.job_store import JobStore
-from proctor_service.api.journal import JournalHandler, journal_routes
+from proctor_service.api.journal.routes import JournalHandler, journal_routes
 from proctor_service.api.middleware import AnswerHeaders, Guard
 from proctor_service.api.problems import install_problems
 from proctor_service.api.rewards.examples import BODIES, install_openapi
@@ -202,7 +202,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     judge = measured_judge(readiness.judged(judge), metrics)
     judge = judge if tracing is None else tracing.judge(judge)
     evaluate = measured_evaluate(Evaluator(judge, backend, queue, cache).evaluate, metrics)
-    journal, reader = make_journal(settings, metrics)
+    journal, questions = make_journal(settings, metrics)
     evaluate = evaluate if journal is None else journal.recorded_evaluate(evaluate)
     evaluate = evaluate if tracing is None else tracing.evaluate(evaluate)
     store = make_store(settings, metrics)
@@ -237,7 +237,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))
     runner = Runner(backend, queue, settings.languages, metrics.executed)
     compat = CompatHandler(machine, evaluate, runner, queue)
-    records = JournalHandler(reader, handler, version())
+    records = JournalHandler(questions, handler, version())
     # An evaluation may hold several sandboxes; it leaves its core when all of them do.
     backend.when_asleep(
         lambda yielding, lent: queue.lend(

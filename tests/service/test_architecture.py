@@ -29,7 +29,8 @@ MAY_IMPORT = {
                 "workers.values"},
     "observability": {"errors", "scheduling", "evaluate", "judge", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "scheduling", "evaluate", "judge", "observability.metrics",
-            "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface", "journal"},
+            "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface", "journal",
+            "workers.connection", "workers.values"},
 }  # fmt: skip
 MOST_AT_THE_TOP = 18
 

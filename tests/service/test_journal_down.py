@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,11 @@ from harness import Service, exec_request, running_service
 from journal_store import PASSED, Under, item, opened
 from pydantic import SecretStr
 from sandbox_server import problem
+from service_process import processes_of
 from sqlalchemy.exc import SQLAlchemyError
 
+from proctor_service.api.journal import questions as questions_module
+from proctor_service.api.journal.questions import Questions
 from proctor_service.evaluate import Origin
 from proctor_service.journal.address import checked
 from proctor_service.journal.database import TooSlow
@@ -23,6 +29,7 @@ from proctor_service.journal.filters import Filter
 from proctor_service.journal.reading import Reader
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Backend
+from proctor_service.serving import optional
 from proctor_service.settings import Settings
 
 
@@ -98,25 +105,86 @@ def test_a_journal_that_does_not_answer_is_a_503(service: Service, tmp_path: Pat
         assert answer.json()["results"][0]["reward"] == 1.0
 
 
-def test_a_question_that_takes_too_long_is_a_503_that_says_so(tmp_path: Path) -> None:
-    journal = SecretStr(f"sqlite:///{tmp_path}/journal.db")
-    with running_service(Settings(journal=journal, workers=0), judge=passing) as service:
-        reward(service)
-        service.parts.records._reader = Endless()  # type: ignore[assignment]
-        with service.client() as client:
-            found = problem(client.get("/evaluations"), 503, "journal_down")
-            assert "too long" in found.message
-            assert "narrow" in found.message
+def test_a_question_that_takes_too_long_is_a_503_that_says_so(
+    under: Under, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optional, "QUERY_SECONDS", 0.2)
+    under.write((item(1), PASSED))
+    slow(under)
+    with (
+        running_service(Settings(journal=SecretStr(str(under.url)), workers=0)) as service,
+        service.client() as client,
+    ):
+        found = problem(client.get("/evaluations?job=none"), 503, "journal_down")
+        assert "too long" in found.message
+        assert "narrow" in found.message
 
 
-class Endless:
-    """A reader for whom everything takes too long."""
+def process_of_questions(service: Service) -> int:
+    """The process that answers questions; one is asked first."""
+    with service.client() as client:
+        assert client.get("/jobs").status_code == 200
+    [found] = processes_of(os.getpid(), "proctor_service.api.journal")
+    return found
 
-    def evaluations(self, *_: object) -> None:
-        raise TooSlow
 
-    def close(self) -> None:
-        """Nothing is open."""
+def test_a_killed_process_of_questions_is_started_again(service: Service) -> None:
+    reward(service)
+    os.kill(process_of_questions(service), signal.SIGKILL)
+    with service.client() as client:
+        statuses = [client.get("/jobs").status_code for _ in range(2)]
+        assert statuses[1] == 200, statuses  # the first may meet the end of the process
+        assert len(client.get("/evaluations").json()["evaluations"]) == 1
+
+
+def test_questions_fail_with_the_process_that_should_answer(service: Service) -> None:
+    pid = process_of_questions(service)
+    os.kill(pid, signal.SIGSTOP)
+    with service.client() as client, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(client.get, "/jobs")
+        service.until(lambda: len(questions_of(service)._asked) == 1)
+        os.kill(pid, signal.SIGKILL)
+        found = problem(asked.result(), 503, "journal_down")
+        assert found.retryable
+        assert client.get("/jobs").status_code == 200
+
+
+def test_a_process_of_questions_that_hangs_is_replaced(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = process_of_questions(service)
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(questions_module, "ANSWER_SECONDS", 0.2)
+    with service.client() as client:
+        problem(client.get("/jobs"), 503, "journal_down")
+        monkeypatch.undo()
+        assert not Path(f"/proc/{pid}").exists()
+        assert client.get("/jobs").status_code == 200
+
+
+def test_a_process_of_questions_that_cannot_start_is_a_503(service: Service) -> None:
+    questions_of(service)._command = ("/nowhere/python",)
+    with service.client() as client:
+        problem(client.get("/jobs"), 503, "journal_down")
+        assert client.get("/healthz").status_code == 200
+
+
+def test_so_many_questions_wait(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = process_of_questions(service)
+    monkeypatch.setattr(questions_module, "MOST_ASKED", 2)
+    os.kill(pid, signal.SIGSTOP)
+    with service.client() as client, ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(client.get, "/jobs") for _ in range(2)]
+        service.until(lambda: len(questions_of(service)._asked) == 2)
+        assert problem(client.get("/jobs"), 429, "busy").retryable
+        os.kill(pid, signal.SIGCONT)
+        assert {each.result().status_code for each in asked} == {200}
+
+
+def questions_of(service: Service) -> Questions:
+    found = service.parts.records._questions
+    assert found is not None
+    return found
 
 
 def slow(under: Under) -> None:

@@ -16,8 +16,8 @@ from pydantic_core import from_json
 
 from proctor_client import wire
 from proctor_client.wire import CallsGrader
-from proctor_service.api import journal_answers
-from proctor_service.api.responses import Line, encode
+from proctor_service.api.journal import answers
+from proctor_service.api.responses import encode
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.evaluate import Origin, Outcome
 from proctor_service.journal.json_texts import (
@@ -125,7 +125,7 @@ def written(under: Under) -> Submission:
 
 def test_an_evaluation_is_answered_without_parsing(under: Under) -> None:
     submission = written(under)
-    content = journal_answers.detail("t", "ev_1", under.reader)
+    content = answers.detail(under.reader, "t", "ev_1")
     found = wire.EvaluationDetail.model_validate_json(content)
     plain = json.loads(encode(submission.grader.model_dump()))
     assert found.grader == plain
@@ -142,10 +142,8 @@ def test_an_evaluation_is_answered_without_parsing(under: Under) -> None:
 @pytest.mark.usefixtures("nothing_parsed")
 def test_no_stored_json_is_parsed_for_an_answer(under: Under) -> None:
     written(under)
-    assert b'"grader":{' in journal_answers.detail("t", "ev_1", under.reader)
-    row, body = journal_answers.recorded("t", "ev_1", under.reader)
-    assert b'"cases":[' in body
-    assert row["id"] == "ev_1"
+    assert b'"grader":{' in answers.detail(under.reader, "t", "ev_1")
+    assert b'"cases":[' in answers.replay_request(under.reader, "t", "ev_1")
 
 
 def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:
@@ -168,14 +166,13 @@ def test_the_request_of_a_replay_has_what_was_judged(under: Under) -> None:
 def test_a_comparison_has_the_recorded_output(under: Under, error: str | None) -> None:
     outcome = PASSED if error is None else Outcome(failure=SandboxLost(HOSTILE))
     under.write((item(1), outcome))
-    row, _ = journal_answers.recorded("t", "ev_1", under.reader)
     result: dict[str, Any] = {
         "verdict": None if error else "passed", "reward": None if error else 1.0, "message": "",
         "tests": {"passed": 1, "total": 1, "failures": []}, "integrity": "separated",
         "level": None, "hack_signals": [], "exit_code": None, "stdout": "", "stderr": "",
         "error": {"reason": error, "message": "again"} if error else None,
     }  # fmt: skip
-    content = journal_answers.compared(row, Line(encode(result), None, None), "2.0")
+    content = answers.compared(under.reader, "t", "ev_1", encode(result), "2.0")
     found = wire.Replay.model_validate_json(content)
     assert found.same
     assert found.recorded.message == (json.loads(encode({"x": HOSTILE}))["x"] if error else "")
@@ -186,7 +183,7 @@ def test_a_comparison_has_the_recorded_output(under: Under, error: str | None) -
 
 def test_an_error_has_its_message_in_its_own_field(under: Under) -> None:
     under.write((item(1), Outcome(failure=SandboxLost('{"message": gone'))))
-    found = json.loads(journal_answers.detail("t", "ev_1", under.reader))
+    found = json.loads(answers.detail(under.reader, "t", "ev_1"))
     assert (found["message"], found["error_message"]) == ("", '{"message": gone')
     assert (found["stdout"], found["stderr"], found["tests"]["failures"]) == ("", "", [])
 
@@ -194,14 +191,14 @@ def test_an_error_has_its_message_in_its_own_field(under: Under) -> None:
 def test_what_is_not_there_is_null(under: Under) -> None:
     under.entries = type(under.entries)(with_texts=False)
     under.write((item(1), PASSED))
-    found = json.loads(journal_answers.detail("t", "ev_1", under.reader))
+    found = json.loads(answers.detail(under.reader, "t", "ev_1"))
     names = ("completion", "source", "grader", "message", "stdout", "error_message", "truncated")
     assert {name: found[name] for name in names} == dict.fromkeys(names)
     assert found["files"] == {}
     with pytest.raises(NotReplayable, match="PROCTOR_JOURNAL_TEXTS"):
-        journal_answers.recorded("t", "ev_1", under.reader)
+        answers.replay_request(under.reader, "t", "ev_1")
     with pytest.raises(NotFound):
-        journal_answers.detail("u", "ev_1", under.reader)
+        answers.detail(under.reader, "u", "ev_1")
 
 
 @pytest.mark.usefixtures("nothing_parsed")
@@ -214,9 +211,7 @@ def test_a_rollout_is_answered_without_parsing(under: Under, with_texts: bool) -
     trajectory = Trajectory(messages, reward=1.0, verdict="passed", metrics={"turns": 2})
     under.store.write([type(under.entries)(with_texts).rollout(plan, trajectory)])
     under.write((replace(item(1), rollout_id="ro_1", origin=Origin("x = 1")), PASSED))
-    found = wire.RolloutRecord.model_validate_json(
-        journal_answers.rollout("t", "ro_1", under.reader)
-    )
+    found = wire.RolloutRecord.model_validate_json(answers.rollout(under.reader, "t", "ro_1"))
     expected = from_json(encode({"said": messages}))["said"]
     assert found.messages_and_choices == (expected if with_texts else None)
     assert found.error_message == ("" if with_texts else None)

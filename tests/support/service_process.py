@@ -142,11 +142,16 @@ class ServiceProcess:
 
 def judge_processes(service_pid: int) -> list[int]:
     """The judge processes of a service, or of the services in this process."""
+    return processes_of(service_pid, "proctor_service.workers")
+
+
+def processes_of(service_pid: int, module: str) -> list[int]:
+    """The processes that a service, or the services in this process, started with a module."""
     found = []
     for thread in Path(f"/proc/{service_pid}/task").iterdir():
         with suppress(OSError):  # one that has ended meanwhile
             for pid in (thread / "children").read_text().split():
-                if b"proctor_service.workers" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                     found.append(int(pid))
     return found
 

@@ -9,9 +9,10 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import AsyncGenerator, Collection, Coroutine
+from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
@@ -24,6 +25,7 @@ from proctor_service.api.jobs import Job
 NDJSON = "application/x-ndjson"
 PIECE_BYTES = 1 << 18
 T = TypeVar("T")
+_NONE: Mapping[str, str] = MappingProxyType({})
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -70,18 +72,21 @@ def json_response(body: dict[str, Any], status: int = 200) -> Response:
     return Response(encode(body), status, media_type="application/json")
 
 
-def bytes_response(content: bytes) -> Response:
-    """Return a response with JSON that is encoded already; a long one is sent in pieces."""
-    if len(content) <= PIECE_BYTES:
-        return Response(content, media_type="application/json")
-    response = StreamedResponse(_pieces(content), "application/json")
-    response.headers["content-length"] = str(len(content))
+def response_of(
+    pieces: Sequence[bytes], media_type: str, status: int = 200, headers: Mapping[str, str] = _NONE
+) -> Response:
+    """Return a response with content that is made already; a long one is sent in these pieces."""
+    size = sum(map(len, pieces))
+    if size <= PIECE_BYTES:
+        return Response(b"".join(pieces), status, headers, media_type)
+    response = StreamedResponse(_each(pieces), media_type, status=status)
+    response.headers.update({**headers, "content-length": str(size)})
     return response
 
 
-async def _pieces(content: bytes) -> AsyncGenerator[bytes]:
-    for begin in range(0, len(content), PIECE_BYTES):
-        yield content[begin : begin + PIECE_BYTES]
+async def _each(pieces: Sequence[bytes]) -> AsyncGenerator[bytes]:
+    for piece in pieces:
+        yield piece
 
 
 async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
@@ -121,8 +126,9 @@ class StreamedResponse(Response):
         pieces: AsyncGenerator[bytes],
         media_type: str,
         reading: AbstractContextManager[None] | None = None,
+        status: int = 200,
     ) -> None:
-        super().__init__(media_type=media_type)
+        super().__init__(status_code=status, media_type=media_type)
         del self.headers["content-length"]
         self._pieces = pieces
         self._reading = reading or nullcontext()
@@ -135,7 +141,7 @@ class StreamedResponse(Response):
     async def _send(self, send: Send) -> None:
         start: Message | None = {
             "type": "http.response.start",
-            "status": 200,
+            "status": self.status_code,
             "headers": self.raw_headers,
         }
         async with aclosing(self._pieces) as pieces:

@@ -20,6 +20,7 @@ LOCKED_SECONDS = 5.0
 CONNECT_SECONDS = 5
 _STEPS = 500_000
 """Steps of SQLite between two looks at the clock, some milliseconds apart."""
+_PAUSE_SECONDS = 0.02
 _DEADLINE = "deadline"
 _ENDED = ("SQLITE_INTERRUPT", "57014")
 """Names of the error of a question that was ended, in SQLite and PostgreSQL."""
@@ -47,10 +48,24 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
         if read_only:
             connection.execute("PRAGMA query_only = 1")
         else:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _set_journal_mode(connection)
             connection.execute("PRAGMA synchronous = NORMAL")
 
     return engine
+
+
+def _set_journal_mode(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log. SQLite waits for no other process that does the same."""
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 class Database:

@@ -2,29 +2,25 @@
 
 It is apart from the way of a reward: it never makes the listening process wait. While the database
 takes nothing, records wait here and in the listening process, which drops further ones. The process
-ends when its connection ends, after a last attempt to write what it has; signals of the terminal are
-for the listening process.
+ends when its connection ends, after a last attempt to write what it has.
 """
 
 from __future__ import annotations
 
 import logging
 import marshal
-import os
-import select
-import signal
 import socket
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from alembic.util import CommandError
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from proctor_service.journal.address import checked
+from proctor_service.journal.connection import Incoming, set_up
 from proctor_service.journal.store import Store
-from proctor_service.workers.connection import NOTE, frame_of, take_messages
+from proctor_service.workers.connection import NOTE, frame_of
 
 log = logging.getLogger(__name__)
 
@@ -38,28 +34,6 @@ PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0)
 LAST_SECONDS = 4.0
 PRUNE_SECONDS = 30.0
 PRUNED_PART = 0.02
-_READ_BYTES = 1 << 20
-
-
-class Incoming:
-    """Messages of a blocking connection (format: `workers/connection.py`)."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self.is_open = True
-        self._end = end
-        self._bytes = bytearray()
-
-    def messages(self, seconds: float) -> Iterator[Sequence[Any]]:
-        """Yield the messages that come within a time, or at once where some have come."""
-        if not select.select([self._end], [], [], max(seconds, 0.0))[0]:
-            return
-        try:
-            data = self._end.recv(_READ_BYTES)
-        except ConnectionError:
-            data = b""
-        self.is_open = bool(data)
-        self._bytes += data
-        yield from take_messages(self._bytes)
 
 
 class Writer:
@@ -173,16 +147,7 @@ def _short(error: Exception) -> str:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the process to its end. `arguments`: the descriptor of the connection."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    os.nice(NICE)
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
-    end = socket.socket(fileno=int(arguments[0]))
-    end.setblocking(True)
-    incoming = Incoming(end)
-    first: list[Sequence[Any]] = []
-    while incoming.is_open and not first:
-        first += incoming.messages(60.0)
+    end, incoming, first = set_up(arguments[0], NICE)
     if not first:
         return
     _, _, (url, version, with_words, age_seconds, size_bytes) = first[0]

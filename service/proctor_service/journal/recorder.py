@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import logging
 import marshal
-import socket
 import sys
 import time
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from typing import Protocol
 
 from proctor_service.evaluate import Evaluate, Item, Outcome
 from proctor_service.journal.address import checked
+from proctor_service.journal.connection import Child
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Ask
@@ -177,24 +177,9 @@ class Recorder:
 
     async def _run(self) -> None:
         """Run one such process to its end. Raises OSError."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    str(theirs.fileno()),
-                    env=dict(self._environment),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=sys.__stderr__,
-                    pass_fds=(theirs.fileno(),),
-                )
-            except BaseException:
-                ours.close()
-                raise
+        child = await Child.start(self._command, self._environment, self._receive)
+        connection = child.connection
         try:
-            lost = asyncio.Event()
-            connection = await Connection.over(ours, self._receive, lost.set)
             target = self._target
             connection.send(
                 NOTE,
@@ -212,14 +197,10 @@ class Recorder:
             self._connection = connection
             if self._closing:
                 connection.finish()
-            await process.wait()
-            await lost.wait()  # what it said at last has come before
+            await child.ended()
         finally:
             self._connection = None
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            connection.close()
+            await child.kill()
 
     def _receive(self, message: Message) -> None:
         _, name, value = message

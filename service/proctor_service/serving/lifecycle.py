@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from proctor_service.api.compat import CompatHandler
 from proctor_service.api.health import Readiness
 from proctor_service.api.jobs import Job
-from proctor_service.api.journal import JournalHandler
+from proctor_service.api.journal.routes import JournalHandler
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.api.rollouts import RolloutHandler
 from proctor_service.api.sandboxes.routes import SandboxHandler
@@ -118,7 +118,7 @@ class AppState:
         await self.registry.close()
         await self.backend.close()
         await self.replicas.close()
-        self.records.close()
+        await self.records.close()
         if self.journal is not None:
             await self.journal.close()
         if self.store is not None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from proctor_service.api.journal.questions import Questions
 from proctor_service.errors import StartError
 from proctor_service.journal.address import checked, of_file
-from proctor_service.journal.reading import Reader
+from proctor_service.journal.database import connect
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.metrics import Metrics
 from proctor_service.settings import Settings, worker_environment
@@ -71,18 +72,18 @@ def with_own_journal(
 
 def make_journal(
     settings: Settings, metrics: Metrics
-) -> tuple[Recorder, Reader] | tuple[None, None]:
-    """Return the journal's recorder and reader. Raises StartError for an address that is none."""
+) -> tuple[Recorder, Questions] | tuple[None, None]:
+    """Return what writes the journal and what asks it. Raises StartError for an address that is none."""
     url = "off" if settings.journal is None else settings.journal.get_secret_value()
     if url == "off":
         return None, None
     with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
-        reader = Reader(checked(url), QUERY_SECONDS)
+        connect(checked(url))  # loads the driver
     age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
     target = Target(url, version(), settings.journal_texts, age_seconds, size_bytes)
     recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())
     metrics.watch_journal(lambda: recorder.unwritten)
-    return recorder, reader
+    return recorder, Questions(url, QUERY_SECONDS, worker_environment())
 
 
 def make_tracing(settings: Settings) -> Tracing | None:

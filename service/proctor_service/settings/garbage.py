@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 
-THRESHOLDS = (2_000, 5, 100)
+THRESHOLDS = (2_000, 5, 1_000)
 """Objects made until the youngest are visited; visits of one generation for each of the next."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+
+from proctor_service.api.journal.questions import Answer
 
 STORED_SECONDS = 2.0
 STORED_TIMES = 20
@@ -17,17 +18,9 @@ LONGEST_STORED_SECONDS = 30.0
 MOST_STORED = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The body of a page, and its entity tag (RFC 9110, section 8.8.3)."""
-
-    html: str
-    tag: str
-
-
 @dataclass(slots=True)
 class _Entry:
-    making: asyncio.Task[Body]
+    making: asyncio.Task[Answer]
     until: float = float("inf")
 
 
@@ -37,7 +30,7 @@ class Bodies:
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
-    async def body(self, key: Hashable, make: Callable[[], Awaitable[str]]) -> Body:
+    async def body(self, key: Hashable, make: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return the body for a key, at most a few seconds old. Raises what `make` raises."""
         entry = self._entries.get(key)
         if entry is None or entry.until < time.monotonic():
@@ -49,22 +42,21 @@ class Bodies:
                 self._entries.popitem(last=False)
         return await asyncio.shield(entry.making)
 
-    async def _made(self, key: Hashable, make: Callable[[], Awaitable[str]]) -> Body:
+    async def _made(self, key: Hashable, make: Callable[[], Awaitable[Answer]]) -> Answer:
         begun = time.monotonic()
         store_seconds = 0.0
         try:
-            html = await make()
+            answer = await make()
             took = time.monotonic() - begun
             store_seconds = min(max(STORED_SECONDS, STORED_TIMES * took), LONGEST_STORED_SECONDS)
-            tag = hashlib.sha256(html.encode()).hexdigest()[:32]
-            return Body(html, f'"{tag}"')
+            return answer
         finally:
             entry = self._entries.get(key)
             if entry is not None and entry.making is asyncio.current_task():
                 entry.until = time.monotonic() + store_seconds
 
 
-def _retrieve(making: asyncio.Task[Body]) -> None:
+def _retrieve(making: asyncio.Task[Answer]) -> None:
     """Take note of an error, also where every browser has left before it."""
     if not making.cancelled():
         making.exception()

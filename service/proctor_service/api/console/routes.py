@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote
 
 from fastapi import APIRouter, Path
-from pydantic_core import from_json
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,9 +22,11 @@ from proctor_service.api.console.cookies import Cookies, Visit, same, same_origi
 from proctor_service.api.console.live import Bodies
 from proctor_service.api.console.playground import EXAMPLE, KINDS, request_of
 from proctor_service.api.console.policy import PATH
-from proctor_service.api.console.views import TEXTS, Views, query_of
-from proctor_service.api.journal import JournalHandler, line_of
-from proctor_service.api.responses import while_connected
+from proctor_service.api.console.queries import query_of
+from proctor_service.api.journal.questions import Answer
+from proctor_service.api.journal.routes import JournalHandler, line_of
+from proctor_service.api.journal.views import TEXTS
+from proctor_service.api.responses import response_of, while_connected
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized
 from proctor_service.journal.pages.render import Templates
@@ -34,6 +35,7 @@ from proctor_service.sandbox.interface import Backend
 Id = Annotated[str, Path(max_length=128)]
 FORM_MB = 2
 LONGEST_PLACE = 2000
+HTML = "text/html"
 PART = "proctor-part"
 """Header of the pages' script: it wants the body of a page alone."""
 ASSETS: Mapping[str, str] = {
@@ -59,8 +61,8 @@ class ConsoleHandler:
         self._cookies = cookies
         self._backend = backend
         self._templates = Templates()
-        self._views = Views(self._templates)
         self._bodies = Bodies()
+        self._mark = uuid.uuid4().hex
         folder = files("proctor_service.journal.pages") / "static"
         self._assets = {name: (folder / name).read_bytes() for name in ASSETS}
 
@@ -126,19 +128,19 @@ class ConsoleHandler:
 
     async def jobs(self, request: Request, visit: Visit) -> Response:
         """Show the jobs, that with the newest evaluation first."""
-        return await self._live(request, visit, "Jobs", partial(self._views.jobs, visit.tenant))
+        return await self._live(request, visit, "Jobs", "jobs_page")
 
     async def job(self, request: Request, visit: Visit) -> Response:
         """Show what training should know of a job."""
         job: str = request.path_params.get("job", request.query_params.get("name", ""))
-        return await self._live(request, visit, job, partial(self._views.job, visit.tenant, job))
+        return await self._live(request, visit, job, "job_page", job)
 
     async def evaluations(self, request: Request, visit: Visit) -> Response:
         """Show the evaluations that fit the filters, a page at a time."""
         given = dict(request.query_params)
         query = query_of(given)
-        view = partial(self._views.evaluations, visit.tenant, query, given)
-        return await self._live(request, visit, "Evaluations", view)
+        values = (query.model_dump(), given)
+        return await self._live(request, visit, "Evaluations", "evaluations_page", *values)
 
     async def evaluation(self, request: Request, visit: Visit) -> Response:
         """Show one evaluation."""
@@ -149,25 +151,22 @@ class ConsoleHandler:
         await self._checked_form(request, visit)
         id_ = request.path_params["id"]
         compared = await self._journal.compare(visit.tenant, id_, request.receive)
-        return await self._evaluation(request, visit, from_json(compared))
+        return await self._evaluation(request, visit, b"".join(compared.pieces))
 
     async def text(self, request: Request, visit: Visit) -> Response:
         """Download one whole text of an evaluation."""
         id_, name = request.path_params["id"], request.path_params["name"]
         if name not in TEXTS:
             raise NotFound("no such text")
-        view = partial(self._views.text, visit.tenant, id_, name)
-        content = await self._journal.ask(
-            lambda reader: view(reader).encode("utf-8", "surrogatepass")
-        )
+        content = await self._journal.ask("whole_text", visit.tenant, id_, name)
         headers = {"Content-Disposition": f'attachment; filename="{name}.txt"'}
-        return Response(content, headers=headers, media_type="text/plain; charset=utf-8")
+        return response_of(content.pieces, "text/plain; charset=utf-8", headers=headers)
 
     async def rollout(self, request: Request, visit: Visit) -> Response:
         """Show one rollout as a conversation."""
         id_ = request.path_params["id"]
-        view = partial(self._views.rollout, visit.tenant, id_)
-        return self._shell(request, visit, f"Rollout {id_}", await self._journal.ask(view))
+        body = await self._journal.ask("rollout_page", visit.tenant, id_)
+        return self._shell(request, visit, f"Rollout {id_}", body)
 
     async def playground(self, request: Request, visit: Visit) -> Response:
         """Show the form with which a completion is judged by hand."""
@@ -200,23 +199,24 @@ class ConsoleHandler:
     # ------------------------------------------------------------ parts of answers
 
     async def _live(
-        self, request: Request, visit: Visit, title: str, view: Callable[..., str]
+        self, request: Request, visit: Visit, title: str, question: str, *values: object
     ) -> Response:
         key = (visit.tenant, request.url.path, request.url.query)
-        body = await self._bodies.body(key, lambda: self._journal.ask(view))
+        body = await self._bodies.body(
+            key, lambda: self._journal.ask(question, visit.tenant, *values)
+        )
+        tag = f'"{body.tag}"'
         if request.headers.get(PART) is None:
-            return self._shell(request, visit, title, body.html, tag=body.tag)
-        headers = {"ETag": body.tag}
-        if request.headers.get("if-none-match") == body.tag:
+            return self._shell(request, visit, title, body, tag=tag)
+        headers = {"ETag": tag}
+        if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(body.html, headers=headers, media_type="text/html")
+        return response_of(body.pieces, HTML, headers=headers)
 
-    async def _evaluation(
-        self, request: Request, visit: Visit, compared: Mapping[str, Any] | None
-    ) -> Response:
+    async def _evaluation(self, request: Request, visit: Visit, compared: bytes | None) -> Response:
         id_ = request.path_params["id"]
-        view = partial(self._views.evaluation, visit.tenant, id_, visit.csrf, compared)
-        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(view))
+        asked = ("evaluation_page", visit.tenant, id_, visit.csrf, compared)
+        return self._shell(request, visit, f"Evaluation {id_}", await self._journal.ask(*asked))
 
     async def _playground(
         self,
@@ -257,7 +257,7 @@ class ConsoleHandler:
         request: Request,
         visit: Visit | None,
         title: str,
-        body: str,
+        body: str | Answer,
         status: int = 200,
         tag: str | None = None,
     ) -> Response:
@@ -266,23 +266,25 @@ class ConsoleHandler:
     def _answer(
         self,
         title: str,
-        body: str,
+        body: str | Answer,
         status: int,
         visit: Visit | None = None,
         path: str = "",
         tag: str | None = None,
     ) -> Response:
         logged_in = visit if self._cookies.needed else None
-        html = self._templates.html(
+        shell = self._templates.html(
             "shell.html",
             title=title,
-            body=body,
+            body=self._mark,
             current=path,
             tag=tag,
             tenant=None if logged_in is None else logged_in.tenant,
             csrf=None if logged_in is None else logged_in.csrf,
         )
-        return Response(html, status, media_type="text/html")
+        before, _, after = shell.partition(self._mark)
+        pieces = [body.encode()] if isinstance(body, str) else body.pieces
+        return response_of([before.encode(), *pieces, after.encode()], HTML, status)
 
 
 def local(place: str) -> str:

@@ -1,16 +1,15 @@
-"""Bodies of the pages, each made from the journal in one question. All functions block."""
+"""Bodies of the pages about the journal, made in the process that reads it (`process.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
-from pydantic import ValidationError
+from pydantic_core import from_json
 
 from proctor_client import wire
-from proctor_service.api.body import describe_errors
-from proctor_service.api.journal_answers import evaluation_row, found_page, rollout_row
-from proctor_service.errors import InvalidRequest, NotFound
+from proctor_service.api.journal.answers import Query, evaluation_row, found_page, rollout_row
+from proctor_service.errors import NotFound
 from proctor_service.journal.json_texts import parsed_if_short
 from proctor_service.journal.pages.render import Templates
 from proctor_service.journal.reading import Reader
@@ -26,27 +25,20 @@ TEXTS = {
 _JSON = ("grader", "files", "output", "failures")
 
 
-def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
-    """Return the query of a list, in which an empty field is none. Raises InvalidRequest."""
-    try:
-        return wire.EvaluationQuery.model_validate({k: v for k, v in given.items() if v.strip()})
-    except ValidationError as error:
-        raise InvalidRequest(describe_errors(error.errors())) from None
-
-
 class Views:
-    """Pages of one tenant's records."""
+    """Bodies of pages with one tenant's records."""
 
-    def __init__(self, templates: Templates) -> None:
+    def __init__(self, reader: Reader, templates: Templates) -> None:
+        self._reader = reader
         self._templates = templates
 
-    def jobs(self, tenant: str, reader: Reader) -> str:
+    def jobs_page(self, tenant: str) -> str:
         """Return the list of jobs."""
-        return self._templates.html("jobs.html", jobs=reader.jobs(tenant))
+        return self._templates.html("jobs.html", jobs=self._reader.jobs(tenant))
 
-    def job(self, tenant: str, job: str, reader: Reader) -> str:
+    def job_page(self, tenant: str, job: str) -> str:
         """Return the figures and charts of a job. Raises NotFound."""
-        found = reader.job_page(tenant, job)
+        found = self._reader.job_page(tenant, job)
         if found is None:
             raise NotFound("the journal has no evaluation of this job")
         return self._templates.html(
@@ -57,11 +49,9 @@ class Views:
             links=True,
         )
 
-    def evaluations(
-        self, tenant: str, query: wire.EvaluationQuery, given: Mapping[str, str], reader: Reader
-    ) -> str:
+    def evaluations_page(self, tenant: str, query: Query, given: Mapping[str, str]) -> str:
         """Return the evaluations that fit, with the form of the filters."""
-        page = found_page(tenant, query, reader)
+        page = found_page(self._reader, tenant, query)
         filters = {name: given.get(name, "") for name in FILTERS}
         active = {name: value for name, value in filters.items() if value.strip()}
         return self._templates.html(
@@ -70,15 +60,13 @@ class Views:
             filters=filters,
             active=active,
             following=page.following,
-            is_first=query.cursor is None,
+            is_first=query["cursor"] is None,
             choices={"verdict": get_args(wire.Verdict), "error": get_args(wire.ErrorReason)},
         )
 
-    def evaluation(
-        self, tenant: str, id_: str, csrf: str, compared: Mapping[str, Any] | None, reader: Reader
-    ) -> str:
+    def evaluation_page(self, tenant: str, id_: str, csrf: str, compared: bytes | None) -> str:
         """Return one evaluation; `compared`: what came of judging it again. Raises NotFound."""
-        row = evaluation_row(tenant, id_, reader)
+        row = evaluation_row(self._reader, tenant, id_)
         short = {name: parsed_if_short(row[f"{name}_json"]) for name in _JSON}
         return self._templates.html(
             "evaluation.html",
@@ -88,20 +76,21 @@ class Views:
             conditions=row["conditions"] or {},
             why_not=why_not(row),
             csrf=csrf,
-            compared=compared,
+            compared=None if compared is None else from_json(compared),
         )
 
-    def text(self, tenant: str, id_: str, name: str, reader: Reader) -> str:
+    def whole_text(self, tenant: str, id_: str, name: str) -> bytes:
         """Return one whole text of an evaluation. Raises NotFound."""
-        row = evaluation_row(tenant, id_, reader)
+        row = evaluation_row(self._reader, tenant, id_)
         found = row[TEXTS[name]]
         if found is None:
             raise NotFound(f"evaluation {id_!a} has no such text")
-        return str(found)
+        content: bytes = found.encode("utf-8", "surrogatepass")
+        return content
 
-    def rollout(self, tenant: str, id_: str, reader: Reader) -> str:
+    def rollout_page(self, tenant: str, id_: str) -> str:
         """Return one rollout as a conversation. Raises NotFound."""
-        row = rollout_row(tenant, id_, reader)
+        row = rollout_row(self._reader, tenant, id_)
         return self._templates.html(
             "rollout.html", row=row, conversation=parsed_if_short(row["conversation_json"])
         )

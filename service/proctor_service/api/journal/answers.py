@@ -1,4 +1,4 @@
-"""Answers about the journal, encoded in the journal's threads.
+"""JSON answers about the journal, made in the process that reads it (`process.py`).
 
 Texts and JSON of submissions may be tens of megabytes. Stored JSON goes into an answer as it is, and
 texts are encoded in parts, so that no thread keeps the interpreter from the others for long.
@@ -12,14 +12,16 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from proctor_client import wire
-from proctor_service.api.responses import Line, encode
+from proctor_service.api.responses import encode
 from proctor_service.errors import NotFound
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.json_texts import encoded_text, for_answer, joined, member
 from proctor_service.journal.reading import Page, Reader, Row
 from proctor_service.journal.replay import request_json, why_not
+from proctor_service.journal.series import By
 
+Query = Mapping[str, Any]
+"""Fields of a `wire.EvaluationQuery`."""
 _AS_RECORDED = (
     "id", "job", "step", "task", "submission_id", "rollout_id", "tags", "verdict", "reward", "error",
     "integrity", "level", "exit_code", "cache", "seconds", "sandbox_id", "graded_sandbox_id",
@@ -39,14 +41,14 @@ _NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message"
 _MESSAGE, _ERROR_MESSAGE = b'{"message":', b'{"error_message":'
 
 
-def found_page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> Page:
+def found_page(reader: Reader, tenant: str, query: Query) -> Page:
     """Return the rows that fit a query."""
-    fields = query.model_dump(exclude={"limit", "cursor", "text"})
-    before = None if query.cursor is None else int(query.cursor)
-    return reader.evaluations(tenant, Filter(**fields, words=query.text), query.limit, before)
+    fields = {name: query[name] for name in query if name not in ("limit", "cursor", "text")}
+    before = None if query["cursor"] is None else int(query["cursor"])
+    return reader.evaluations(tenant, Filter(**fields, words=query["text"]), query["limit"], before)
 
 
-def evaluation_row(tenant: str, id_: str, reader: Reader) -> Row:
+def evaluation_row(reader: Reader, tenant: str, id_: str) -> Row:
     """Return a recorded evaluation. Raises NotFound."""
     row = reader.evaluation(tenant, id_)
     if row is None:
@@ -54,7 +56,7 @@ def evaluation_row(tenant: str, id_: str, reader: Reader) -> Row:
     return row
 
 
-def rollout_row(tenant: str, id_: str, reader: Reader) -> Row:
+def rollout_row(reader: Reader, tenant: str, id_: str) -> Row:
     """Return a recorded rollout. Raises NotFound."""
     row = reader.rollout(tenant, id_)
     if row is None:
@@ -62,16 +64,16 @@ def rollout_row(tenant: str, id_: str, reader: Reader) -> Row:
     return row
 
 
-def page(tenant: str, query: wire.EvaluationQuery, reader: Reader) -> bytes:
+def page(reader: Reader, tenant: str, query: Query) -> bytes:
     """Return the answer of GET /evaluations."""
-    found = found_page(tenant, query, reader)
+    found = found_page(reader, tenant, query)
     following = None if found.following is None else str(found.following)
     return encode({"evaluations": [_evaluation(row) for row in found.rows], "next": following})
 
 
-def detail(tenant: str, id_: str, reader: Reader) -> bytes:
+def detail(reader: Reader, tenant: str, id_: str) -> bytes:
     """Return the answer of GET /evaluations/{id}. Raises NotFound."""
-    row = evaluation_row(tenant, id_, reader)
+    row = evaluation_row(reader, tenant, id_)
     conditions = row["conditions"] or {}
     small = {
         **_evaluation(row),
@@ -92,24 +94,21 @@ def detail(tenant: str, id_: str, reader: Reader) -> bytes:
     )
 
 
-def recorded(tenant: str, id_: str, reader: Reader) -> tuple[Row, bytes]:
-    """Return a recorded evaluation for `compared`, and the body of the request that judges it again.
+def replay_request(reader: Reader, tenant: str, id_: str) -> bytes:
+    """Return the body of the request that judges an evaluation again.
 
     Raises NotFound and NotReplayable.
     """
-    row = evaluation_row(tenant, id_, reader)
-    body = request_json(row)
-    for name in ("completion_text", "source", "grader_json", "files_json"):
-        del row[name]  # it waits for the replay, and these may be long
-    return row, body
+    return request_json(evaluation_row(reader, tenant, id_))
 
 
-def compared(row: Row, line: Line, version: str) -> bytes:
-    """Return the answer of POST /evaluations/{id}/replay.
+def compared(reader: Reader, tenant: str, id_: str, line: bytes, version: str) -> bytes:
+    """Return the answer of POST /evaluations/{id}/replay. Raises NotFound.
 
     `line`: the result of the replay, by the service of this version.
     """
-    result = from_json(line.json)
+    row = evaluation_row(reader, tenant, id_)
+    result = from_json(line)
     replayed = {name: result[name] for name in _JUDGED_AS_ANSWERED}
     replayed |= {"error": None, "version": version}
     error = result["error"]
@@ -129,9 +128,9 @@ def compared(row: Row, line: Line, version: str) -> bytes:
     )
 
 
-def rollout(tenant: str, id_: str, reader: Reader) -> bytes:
+def rollout(reader: Reader, tenant: str, id_: str) -> bytes:
     """Return the answer of GET /rollouts/{id}. Raises NotFound."""
-    row = rollout_row(tenant, id_, reader)
+    row = rollout_row(reader, tenant, id_)
     small = {
         **{name: row[name] for name in _ROLLOUT_AS_RECORDED},
         "at": _time(row["at"]),
@@ -142,7 +141,7 @@ def rollout(tenant: str, id_: str, reader: Reader) -> bytes:
     return joined(encode(small), said)
 
 
-def jobs(tenant: str, reader: Reader) -> bytes:
+def jobs(reader: Reader, tenant: str) -> bytes:
     """Return the answer of GET /jobs."""
     names = ("job", "evaluations", "judged", "mean_reward", "last_step")
     found = [
@@ -152,9 +151,9 @@ def jobs(tenant: str, reader: Reader) -> bytes:
     return encode({"jobs": found})
 
 
-def series(tenant: str, job: str, query: wire.JobQuery, reader: Reader) -> bytes:
+def series(reader: Reader, tenant: str, job: str, by: By) -> bytes:
     """Return the answer of GET /jobs/{job}. Raises NotFound."""
-    found = reader.job(tenant, job, query.by)
+    found = reader.job(tenant, job, by)
     if found is None:
         raise NotFound(f"no job {job!a} in the journal")
     points = [

@@ -1,0 +1,1 @@
+"""What the journal has, over HTTP: questions, and the process that answers them."""

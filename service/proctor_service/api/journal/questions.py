@@ -1,0 +1,127 @@
+"""Questions about the journal, as the listening process asks them of a process of their own.
+
+That process starts with the first question, and again if it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proctor_service.errors import Busy, JournalDown
+from proctor_service.journal.connection import Child
+from proctor_service.workers.connection import HEARD, NOTE, REPLY, REQUEST, Message
+from proctor_service.workers.values import error_of
+
+log = logging.getLogger(__name__)
+
+MODULE = ("-m", "proctor_service.api.journal")
+MOST_ASKED = 60
+"""Questions that run or wait; each ends within the time limit of the database's reader."""
+ANSWER_SECONDS = 60.0
+"""After this the process is taken for hung. Questions wait for each other."""
+_ENDED = "the process that reads the journal has ended: ask again"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer in pieces. `tag`: digest of the body of a page; empty for others."""
+
+    pieces: Sequence[bytes]
+    tag: str = ""
+
+
+@dataclass(slots=True)
+class _Question:
+    answer: asyncio.Future[Answer]
+    child: Child | None = None
+    pieces: list[bytes] = field(default_factory=list)
+
+
+class Questions:
+    """Sender of questions, until `close`.
+
+    `url`: of the database. `query_seconds`: longest time of a question there. `environment`: variables
+    of the process.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        query_seconds: float,
+        environment: Mapping[str, str],
+        command: Sequence[str] = (sys.executable, *MODULE),
+    ) -> None:
+        self._start = (url, query_seconds)
+        self._environment = environment
+        self._command = command
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, _Question] = {}
+        self._child: Child | None = None
+        self._starting = asyncio.Lock()
+
+    async def ask(self, name: str, *values: object) -> Answer:
+        """Return the answer to a question of `process.questions`, with plain values.
+
+        Raises Busy, JournalDown and the refusals of that question.
+        """
+        if len(self._asked) >= MOST_ASKED:
+            raise Busy("the journal has many questions to answer: ask again in a moment")
+        number = next(self._numbers)
+        question = self._asked[number] = _Question(asyncio.get_running_loop().create_future())
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                question.child = await self._running()
+                question.child.connection.send(REQUEST, number, name, values)
+                return await question.answer
+        except TimeoutError:
+            log.error("the process that reads the journal does not answer; it is ended")
+            await self.close()
+            raise JournalDown(_ENDED) from None
+        except OSError as error:
+            log.error("the process that reads the journal cannot start", extra={"why": str(error)})
+            raise JournalDown("the process that reads the journal cannot start") from None
+        finally:
+            del self._asked[number]
+
+    async def close(self) -> None:
+        """End the process; questions without an answer fail."""
+        child, self._child = self._child, None
+        if child is not None:
+            await child.kill()
+
+    async def _running(self) -> Child:
+        """Return the process, started if there is none. Raises OSError."""
+        async with self._starting:
+            if self._child is not None and self._child.is_lost:
+                await self.close()
+            if self._child is None:
+                child = await Child.start(
+                    self._command, self._environment, self._receive, self._fail
+                )
+                child.connection.send(NOTE, "start", self._start)
+                self._child = child
+            return self._child
+
+    def _fail(self, child: Child) -> None:
+        """Fail the questions of a process that has ended."""
+        for question in self._asked.values():
+            if question.child is child and not question.answer.done():
+                question.answer.set_exception(JournalDown(_ENDED))
+
+    def _receive(self, message: Message) -> None:
+        kind, number, *rest = message
+        question = self._asked.get(number)
+        if question is None or question.answer.done():
+            return
+        if kind == HEARD:
+            question.pieces.extend(rest)
+        elif kind == REPLY:
+            [tag] = rest
+            question.answer.set_result(Answer(question.pieces, tag))
+        else:
+            question.answer.set_exception(error_of(*rest))

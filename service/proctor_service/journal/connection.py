@@ -1,0 +1,126 @@
+"""Connection to a process of the journal: its start by the listening process, and its other end.
+
+Messages: `workers/connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from proctor_service.workers.connection import Connection, Message, Receive, take_messages
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 1 << 20
+
+
+class Child:
+    """A process and the connection to it, from the listening process. It ends with the connection."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.connection: Connection
+        self._process = process
+        self._lost = asyncio.Event()
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        receive: Receive,
+        lost: Callable[[Child], None] = lambda _: None,
+    ) -> Child:
+        """Start a process. `lost`: called when its end of the connection is gone. Raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    str(theirs.fileno()),
+                    env=dict(environment),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=sys.__stderr__,
+                    pass_fds=(theirs.fileno(),),
+                )
+            except BaseException:
+                ours.close()
+                raise
+        child = cls(process)
+
+        def end() -> None:
+            child._lost.set()
+            lost(child)
+
+        try:
+            child.connection = await Connection.over(ours, receive, end)
+        except BaseException:
+            ours.close()
+            process.kill()
+            raise
+        return child
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the connection is gone."""
+        return self._lost.is_set()
+
+    async def ended(self) -> None:
+        """Wait for the end of the process; what it said at last has come before."""
+        await self._process.wait()
+        await self._lost.wait()
+
+    async def kill(self) -> None:
+        """End the process at once."""
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        self.connection.close()
+
+
+class Incoming:
+    """Messages that come to such a process, which blocks meanwhile."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self.is_open = True
+        self._end = end
+        self._bytes = bytearray()
+
+    def messages(self, seconds: float) -> Iterator[Message]:
+        """Yield the messages that come within a time, or at once where some have come."""
+        if not select.select([self._end], [], [], max(seconds, 0.0))[0]:
+            return
+        try:
+            data = self._end.recv(_READ_BYTES)
+        except ConnectionError:
+            data = b""
+        self.is_open = bool(data)
+        self._bytes += data
+        yield from take_messages(self._bytes)
+
+
+def set_up(descriptor: str, nice: int) -> tuple[socket.socket, Incoming, list[Any]]:
+    """Set up this process as one of the journal; wait for what it is to do.
+
+    `descriptor`: of the connection. Returns the connection, what comes on it, and the first messages:
+    none if the connection ended. Signals of a terminal are for the listening process.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(nice)
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
+    end = socket.socket(fileno=int(descriptor))
+    end.setblocking(True)
+    incoming = Incoming(end)
+    first: list[Message] = []
+    while incoming.is_open and not first:
+        first += incoming.messages(60.0)
+    return end, incoming, first
