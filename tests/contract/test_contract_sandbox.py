@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from aviato_gateway.stand_in import stand_in
-from contract.rooms_for_tests import LIMITS, Ask, Place, asking
+from contract.rooms_for_tests import LIMITS, Ask, Place, asking, inside
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Job
+from proctor_service.sandbox.linux.channel import Stream
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.settings import Settings
 
 
@@ -402,3 +405,22 @@ def test_losing_a_sandbox_is_a_failure_and_not_an_ending(ask: Ask) -> None:
         assert (await place.script("print(1)")).ended.stdout == b"1\n"
 
     ask(question)
+
+
+def test_an_ended_sandbox_is_freed_without_the_garbage_collector() -> None:
+    def counted() -> int:
+        return sum(isinstance(each, LocalSandbox | Stream) for each in gc.get_objects())
+
+    async def question(place: Place) -> None:
+        await place.script("print(1)")
+        gc.collect()
+        before = counted()
+        gc.disable()  # it stops the service for as long as it has objects to visit
+        try:
+            for _ in range(20):
+                await place.script("print(1)")
+            assert counted() <= before + 6  # of the two that are warm, or have just ended
+        finally:
+            gc.enable()
+
+    inside(question)

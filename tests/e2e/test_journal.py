@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from service_process import ServiceProcess
+from service_process import ServiceProcess, processes_of
 
 from fault_rig.batches import batch, replicas, send
 
@@ -133,6 +133,28 @@ def test_a_killed_service_loses_no_record_of_2_seconds_ago(journal: Journal) -> 
     assert len(set(ids)) == len(ids)
     with sqlite3.connect(journal.path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_the_processes_of_the_journal_end_with_a_killed_service(service: ServiceProcess) -> None:
+    assert httpx.get(service.url + "/jobs", trust_env=False).status_code == 200
+    pids = [
+        *processes_of(service.pid, "proctor_service.journal"),
+        *processes_of(service.pid, "proctor_service.api.journal"),
+    ]
+    assert len(pids) == 2
+    service.kill()
+    for _ in range(int(WAIT_SECONDS / 0.02)):
+        if not any(_runs(pid) for pid in pids):
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError(f"of {pids} these run: {[pid for pid in pids if _runs(pid)]}")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_peers_record_a_batch_once(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import gc
 
 THRESHOLDS = (2_000, 5, 1_000)
-"""Objects made until the youngest are visited; visits of one generation for each of the next."""
+"""Objects made until the youngest are visited; visits of one generation for each of the next.
+
+A visit stops the process: of 10,000 objects for a few milliseconds, of all in a large batch for 60."""
 
 
 def spare_collector() -> None:
