@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection as PipeConnection
@@ -34,6 +34,7 @@ from proctor_service.workers.worker import cpu_seconds
 
 JOB = "recorded"
 BROWSERS = 10
+IN_TURN = 20
 MOST_AT_ONCE = 2500
 PAUSE_SECONDS = 3.0
 HEALTH_PAUSE_SECONDS = 0.02
@@ -95,14 +96,19 @@ def batch(connection: Connection, size: int) -> float:
     return size / seconds
 
 
-def singles(connection: Connection, count: int) -> float:
-    """Return the median time of a single reward, in ms."""
-    found = []
-    for each in sound(count):
-        seconds, results = connection.judge([each])
-        check(results)
-        found.append(1000 * seconds)
-    return statistics.median(found)
+def singles(connections: Mapping[str, Connection], count: int) -> dict[str, float]:
+    """Return the median time of a single reward by each connection, in ms.
+
+    They take turns after a few rewards: the speed of a machine changes within seconds.
+    """
+    found: dict[str, list[float]] = {name: [] for name in connections}
+    for number in range(-(-count // IN_TURN)):
+        for name in list(connections)[:: 1 if number % 2 == 0 else -1]:
+            for each in sound(min(IN_TURN, count)):
+                seconds, results = connections[name].judge([each])
+                check(results)
+                found[name].append(1000 * seconds)
+    return {name: statistics.median(each) for name, each in found.items()}
 
 
 def costs(extent: Extent, allow_degraded: bool) -> None:
@@ -118,9 +124,8 @@ def costs(extent: Extent, allow_degraded: bool) -> None:
             for name in order:
                 written(connections["on"])
                 rates[name].append(batch(connections[name], extent.batch))
-            for name in order:
-                written(connections["on"])
-                medians[name].append(singles(connections[name], extent.singles))
+            for name, median in singles(connections, extent.singles).items():
+                medians[name].append(median)
         for connection in connections.values():
             connection.close()
     print(
