@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from proctor_service.settings.garbage import spare_collector
 from proctor_service.workers.connection import Connection, Message, Receive, take_messages
 
 log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ def set_up(descriptor: str, nice: int) -> tuple[socket.socket, Incoming, list[An
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(nice)
+    spare_collector()
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
     end = socket.socket(fileno=int(descriptor))
     end.setblocking(True)
