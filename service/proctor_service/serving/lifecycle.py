@@ -79,6 +79,7 @@ class AppState:
             self.journal.open()
         await self.backend.open()
         await self.readiness.open()
+        self.records.open()
         if self.spreader is not None:
             self.spreader.open()
         traits = self.backend.traits

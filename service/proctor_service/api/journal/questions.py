@@ -1,11 +1,12 @@
 """Questions about the journal, as the listening process asks them of a process of their own.
 
-That process starts with the first question, and again if it has ended.
+That process starts with the service, and again with the next question if it has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import sys
@@ -56,13 +57,22 @@ class Questions:
         environment: Mapping[str, str],
         command: Sequence[str] = (sys.executable, *MODULE),
     ) -> None:
-        self._start = (url, query_seconds)
+        self._place = (url, query_seconds)
         self._environment = environment
         self._command = command
         self._numbers = itertools.count(1)
         self._asked: dict[int, _Question] = {}
         self._child: Child | None = None
         self._starting = asyncio.Lock()
+        self._opening: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Start the process, in the running loop; the first question would wait for it."""
+        self._opening = asyncio.create_task(self._start_early())
+
+    async def _start_early(self) -> None:
+        with contextlib.suppress(OSError):  # a question will tell
+            await self._running()
 
     async def ask(self, name: str, *values: object) -> Answer:
         """Return the answer to a question of `process.questions`, with plain values.
@@ -76,11 +86,13 @@ class Questions:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 question.child = await self._running()
+                if question.child.is_lost:
+                    raise JournalDown(_ENDED)
                 question.child.connection.send(REQUEST, number, name, values)
                 return await question.answer
         except TimeoutError:
             log.error("the process that reads the journal does not answer; it is ended")
-            await self.close()
+            await self._end()
             raise JournalDown(_ENDED) from None
         except OSError as error:
             log.error("the process that reads the journal cannot start", extra={"why": str(error)})
@@ -90,6 +102,12 @@ class Questions:
 
     async def close(self) -> None:
         """End the process; questions without an answer fail."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        await self._end()
+
+    async def _end(self) -> None:
         child, self._child = self._child, None
         if child is not None:
             await child.kill()
@@ -98,12 +116,12 @@ class Questions:
         """Return the process, started if there is none. Raises OSError."""
         async with self._starting:
             if self._child is not None and self._child.is_lost:
-                await self.close()
+                await self._end()
             if self._child is None:
                 child = await Child.start(
                     self._command, self._environment, self._receive, self._fail
                 )
-                child.connection.send(NOTE, "start", self._start)
+                child.connection.send(NOTE, "start", self._place)
                 self._child = child
             return self._child
 

@@ -51,6 +51,11 @@ class JournalHandler:
         self._rewards = rewards
         self._version = version
 
+    def open(self) -> None:
+        """Start the process that reads the journal."""
+        if self._questions is not None:
+            self._questions.open()
+
     async def close(self) -> None:
         """End the process that reads the journal."""
         if self._questions is not None:
