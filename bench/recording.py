@@ -96,8 +96,8 @@ def batch(connection: Connection, size: int) -> float:
     return size / seconds
 
 
-def singles(connections: Mapping[str, Connection], count: int) -> dict[str, float]:
-    """Return the median time of a single reward by each connection, in ms.
+def singles(connections: Mapping[str, Connection], count: int) -> dict[str, list[float]]:
+    """Return the times of single rewards by each connection, in ms.
 
     They take turns after a few rewards: the speed of a machine changes within seconds.
     """
@@ -108,13 +108,13 @@ def singles(connections: Mapping[str, Connection], count: int) -> dict[str, floa
                 seconds, results = connections[name].judge([each])
                 check(results)
                 found[name].append(1000 * seconds)
-    return {name: statistics.median(each) for name, each in found.items()}
+    return found
 
 
 def costs(extent: Extent, allow_degraded: bool) -> None:
     """Print throughput and latency with and without the journal, in turn."""
     rates: dict[str, list[float]] = {"off": [], "on": []}
-    medians: dict[str, list[float]] = {"off": [], "on": []}
+    times: dict[str, list[float]] = {"off": [], "on": []}
     with services(allow_degraded) as running:
         connections = {name: Connection(each) for name, each in running.items()}
         for connection in connections.values():
@@ -124,21 +124,21 @@ def costs(extent: Extent, allow_degraded: bool) -> None:
             for name in order:
                 written(connections["on"])
                 rates[name].append(batch(connections[name], extent.batch))
-            for name, median in singles(connections, extent.singles).items():
-                medians[name].append(median)
+            for name, found in singles(connections, extent.singles).items():
+                times[name] += found
         for connection in connections.values():
             connection.close()
     print(
-        f"\n| journal | batch of {extent.batch:,}, rewards/s | median | p50 of one, ms | median |"
+        f"\n| journal | batch of {extent.batch:,}, rewards/s | median | p50 of {len(times['on']):,}, ms |"
     )
-    print("|---|---|---|---|---|")
-    for name in rates:
+    print("|---|---|---|---|")
+    p50 = {name: statistics.median(each) for name, each in times.items()}
+    for name, each in rates.items():
         print(
-            f"| {name} | {_listed(rates[name], '.0f')} | {statistics.median(rates[name]):.0f} "
-            f"| {_listed(medians[name], '.2f')} | {statistics.median(medians[name]):.2f} |"
+            f"| {name} | {_listed(each, '.0f')} | {statistics.median(each):.0f} | {p50[name]:.2f} |"
         )
     less = 1 - statistics.median(rates["on"]) / statistics.median(rates["off"])
-    more = statistics.median(medians["on"]) - statistics.median(medians["off"])
+    more = p50["on"] - p50["off"]
     print(f"\nWith the journal: {less:.1%} less throughput, {more:+.2f} ms for one reward.")
 
 
