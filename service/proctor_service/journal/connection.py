@@ -20,6 +20,8 @@ from proctor_service.workers.connection import Connection, Message, Receive, tak
 
 log = logging.getLogger(__name__)
 
+NICE = 10
+"""Rewards come first: sandboxes have a nice value of 5."""
 _READ_BYTES = 1 << 20
 
 
@@ -108,7 +110,7 @@ class Incoming:
         yield from take_messages(self._bytes)
 
 
-def set_up(descriptor: str, nice: int) -> tuple[socket.socket, Incoming, list[Any]]:
+def set_up(descriptor: str) -> tuple[socket.socket, Incoming, list[Any]]:
     """Set up this process as one of the journal; wait for what it is to do.
 
     `descriptor`: of the connection. Returns the connection, what comes on it, and the first messages:
@@ -116,7 +118,7 @@ def set_up(descriptor: str, nice: int) -> tuple[socket.socket, Incoming, list[An
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(nice)
+    os.nice(NICE)
     spare_collector()
     logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
     end = socket.socket(fileno=int(descriptor))

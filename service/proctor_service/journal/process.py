@@ -24,8 +24,6 @@ from proctor_service.workers.connection import NOTE, frame_of
 
 log = logging.getLogger(__name__)
 
-NICE = 10
-"""Rewards come first: sandboxes have a nice value of 5."""
 GATHER_SECONDS = 0.3
 GATHER_MANY_SECONDS = 1.0
 FEW = 50
@@ -155,7 +153,7 @@ def _short(error: Exception) -> str:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the process to its end. `arguments`: the descriptor of the connection."""
-    end, incoming, first = set_up(arguments[0], NICE)
+    end, incoming, first = set_up(arguments[0])
     if not first:
         return
     _, _, (url, version, with_words, age_seconds, size_bytes) = first[0]

@@ -30,8 +30,6 @@ from proctor_service.workers.connection import FAILED, HEARD, REPLY, Message, fr
 
 log = logging.getLogger(__name__)
 
-NICE = 5
-"""As sandboxes: whoever looks waits for a moment, but trainers do not wait for a page."""
 THREADS = 3
 PIECE_BYTES = 1 << 18
 """A long answer travels in pieces, between which the listening process does other things."""
@@ -107,7 +105,7 @@ class Answering:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the process to its end. `arguments`: the descriptor of the connection."""
-    end, incoming, first = set_up(arguments[0], NICE)
+    end, incoming, first = set_up(arguments[0])
     if not first:
         return
     _, _, (url, query_seconds) = first.pop(0)
