@@ -22,23 +22,36 @@ SUM = {
     "kind": "stdio",
     "cases": [{"stdin": "2 3\n", "stdout": "5\n"}, {"stdin": "4 5\n", "stdout": "9\n"}],
 }
+
 LIMITS = {"cpu_seconds": 4}  # for a compiler too, which here share two cores with the rest
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Programs of one language; `broken` says what its compiler complains of."""
+    """Programs of one language; `broken` says what its compiler complains of.
+
+    `cpu_seconds`: for the compiler, and for the program.
+    """
 
     adds: str
     crashes: str
     spins: str
     broken: str | None = None
     complaint: str = ""
+    cpu_seconds: float = 4.0
 
 
 def _java(body: str) -> str:
     head = "import java.util.*; public class Main { public static void main(String[] a) {"
     return f"{head} {body} }} }}"
+
+
+def _csharp(body: str) -> str:
+    return f"using System; class P {{ static void Main() {{ {body} }} }}"
+
+
+def _scala(body: str) -> str:
+    return f"object Sum {{ def main(args: Array[String]): Unit = {{ {body} }} }}"
 
 
 SAMPLES = {
@@ -73,6 +86,53 @@ SAMPLES = {
         _java("int y = x;"),
         "cannot find symbol",
     ),
+    "typescript": Samples(
+        "const read: string = require('fs').readFileSync(0, 'utf8');\n"
+        "const n: number[] = read.split(/\\s+/).map(Number);\nconsole.log(n[0] + n[1]);",
+        "const x: any = null; x.y;",
+        "for (;;) {}",
+        "const x: = 3;",
+        "TS1110",
+    ),
+    "csharp": Samples(
+        _csharp("var t = (Console.ReadLine() ?? \"0 0\").Split(' '); "
+                "Console.WriteLine(int.Parse(t[0]) + int.Parse(t[1]));"),
+        _csharp("throw new Exception();"),
+        _csharp("for (int i = 0; ; i++) if (i < -5) i = 0;"),
+        _csharp("int y = x;"),
+        "does not exist",
+    ),
+    "kotlin": Samples(
+        'fun main() { println((readLine() ?: "0").split(" ").map { it.toInt() }.sum()) }',
+        'fun main() { throw IllegalStateException() }',
+        "fun main() { while (true) {} }",
+        "fun main() { val y: Int = x }",
+        "unresolved reference",
+        cpu_seconds=8.0,
+    ),
+    "scala": Samples(
+        _scala('println(scala.io.Source.stdin.mkString.split("\\\\s+").filter(_ != "").map(_.toInt).sum)'),
+        _scala("throw new IllegalStateException()"),
+        _scala("while (true) {}"),
+        _scala("val y: Int = x"),
+        "not found: value x",
+        cpu_seconds=8.0,
+    ),
+    "ruby": Samples("puts $stdin.read.split.map(&:to_i).sum", "raise 'no'", "loop {}"),
+    "php": Samples(
+        "<?php\nfscanf(STDIN, '%d %d', $a, $b);\necho $a + $b, PHP_EOL;",
+        "<?php throw new Exception('no');",
+        "while (true) {}",
+    ),
+    "perl": Samples(
+        "my ($a, $b) = split ' ', <STDIN>; print $a + $b, qq(\n);", "die 'no';", "1 while 1;"
+    ),
+    "lua": Samples("print((io.read('n') or 0) + (io.read('n') or 0))", "error('no')", "while true do end"),
+    "r": Samples(
+        "n <- scan(file('stdin'), quiet = TRUE); cat(sum(n), fill = TRUE)",
+        "stop('no')",
+        "repeat {}",
+    ),
 }  # fmt: skip
 
 
@@ -95,7 +155,7 @@ def test_verdicts(service: Service, name: str) -> None:
     graders: dict[str, Any] = {"stdio": SUM, "exec": {"kind": "exec"}}
     items = [{"completion": text, "grader": graders[kind]} for kind, text in found]
     items = [{**item, "language": name} for item in items]
-    results = judge(service, *items, limits=LIMITS)
+    results = judge(service, *items, limits={"cpu_seconds": samples.cpu_seconds})
     assert [result["verdict"] for result in results] == list(found.values()), results
     assert all((r["reward"] == 1.0) == (r["verdict"] == "passed") for r in results)
     for result in results:
@@ -130,6 +190,38 @@ def _refused(service: Service, name: str) -> str:
     assert "submissions.0.language" in message
     assert "python" in message
     return str(message)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [
+        ("py", "python"), ("Python3", "python"), ("js", "javascript"), ("nodejs", "javascript"),
+        ("ts", "typescript"), ("c++", "cpp"), ("C++", "cpp"), ("c#", "csharp"), ("golang", "go"),
+        ("rs", "rust"), ("rb", "ruby"), ("pl", "perl"), ("kt", "kotlin"), ("R", "r"), ("sh", "bash"),
+    ],
+)  # fmt: skip
+def test_a_language_has_other_names(service: Service, alias: str, name: str) -> None:
+    if name not in ("python", *HERE):
+        _refused(service, alias)
+        return
+    program = "n = input().split()\nprint(int(n[0]) + int(n[1]))"
+    samples = SAMPLES.get(name, Samples(program, "", ""))
+    limits = {"cpu_seconds": samples.cpu_seconds}
+    fenced = f"```{alias}\n{samples.adds}\n```"
+    item = {"completion": fenced, "grader": SUM, "language": alias}
+    [result] = judge(service, item, limits=limits, extract="auto")
+    assert result["verdict"] == "passed", result
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_prose_is_no_program(service: Service, name: str) -> None:
+    """Some interpreters print what is no program, or ignore it."""
+    if name not in HERE:
+        _refused(service, name)
+        return
+    for text in ("I do not know the answer, sorry.", "The answer is 42", "Sorry"):
+        result = one(service, text, {"kind": "exec"}, language=name, limits={"cpu_seconds": 8})
+        assert result["reward"] == 0.0, (text, result)
 
 
 def test_files_stand_beside_the_program(service: Service) -> None:
@@ -179,7 +271,7 @@ def test_an_interpreter_that_the_sandbox_lacks_is_our_failure() -> None:
     uncompiled = lost.model_copy(update={"compile": ("no-such-compiler",)})
     settings = Settings(languages={"lost": lost, "uncompiled": uncompiled})
     with running_service(settings, judge=None) as service:
-        items = [{"completion": "x", "language": name} for name in settings.languages]
+        items = [{"completion": "x", "language": name} for name in ("lost", "uncompiled")]
         for result in ask(service, *items, grader={"kind": "exec"}):
             assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
 

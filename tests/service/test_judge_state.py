@@ -174,7 +174,7 @@ def test_an_empty_source_leaves_what_the_state_has() -> None:
         submission = Submission(
             source, ExecGrader(kind="exec"), LIMITS, files={"a": "b"}, state=state
         )
-        return with_files(submission, "solution.py")
+        return with_files(submission, "solution.py", submission.source)
 
     assert files("", b"tar") == {"a": "b"}
     assert files("x", b"tar") == {"a": "b", "solution.py": "x"}

@@ -37,6 +37,7 @@ from types import MappingProxyType
 from proctor_client.wire import Extract
 from proctor_service.judge import recognition
 from proctor_service.judge.recognition import MAX_PARSED_CHARACTERS
+from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
 
 __all__ = [
     "FENCE_NAMES",
@@ -53,12 +54,8 @@ MAX_COMPARED_BLOCKS = 8
 
 FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "python": frozenset({"python", "py", "python3", "py3"}),
-        "bash": frozenset({"bash", "sh", "shell", "zsh"}),
-        "javascript": frozenset({"javascript", "js", "node"}),
-        "cpp": frozenset({"cpp", "c++", "cc", "cxx"}),
-        "go": frozenset({"go", "golang"}),
-        "rust": frozenset({"rust", "rs"}),
+        PYTHON: frozenset({PYTHON, *PYTHON_ALIASES}),
+        **{name: frozenset({name, *known.aliases}) for name, known in LANGUAGES.items()},
     }
 )
 """Fence names of each language; the default is the language's own name."""

@@ -184,12 +184,12 @@ def _second_item(line: bytes, beginning: bytes) -> str | None:
     return str(text)
 
 
-def with_files(submission: Submission, name: str) -> dict[str, str]:
-    """Return the submission's files plus its source under `name`.
+def with_files(submission: Submission, name: str, source: str) -> dict[str, str]:
+    """Return the submission's files plus its source, as a whole program, under `name`.
 
     An empty source leaves the snapshot's own file under `name` in place.
     """
     files = dict(submission.files)
     if submission.source or submission.state is None:
-        files[name] = submission.source
+        files[name] = source
     return files

@@ -91,7 +91,8 @@ class Runner:
         files = dict(program.files)
         run = Command((), program.source, program.stdin, program.run_seconds)
         if language is not None:
-            files[language.source] = program.source.encode("utf-8", "surrogatepass")
+            source = language.whole(program.source)
+            files[language.source] = source.encode("utf-8", "surrogatepass")
             run = Command(language.run, None, program.stdin, program.run_seconds)
         async with self._backend.open_stateful(program.limits) as sandbox:
             await _place(sandbox, files)

@@ -24,6 +24,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -275,7 +276,18 @@ class Settings(BaseSettings):
     """Output beyond this ends a program with output_limit."""
 
     languages: dict[str, Language] = Field(default_factory=lambda: dict(LANGUAGES))
-    """How other languages compile and run; JSON."""
+    """Languages beside or instead of those that are known, and null for one that is not wanted; JSON.
+
+    Each has `source`, `compile`, `run`, `needs` and `aliases`, as in `settings/languages.py`.
+    """
+
+    @field_validator("languages", mode="before")
+    @classmethod
+    def _beside_the_known(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            return given
+        merged = {**LANGUAGES, **given}
+        return {name: language for name, language in merged.items() if language is not None}
 
     @model_validator(mode="after")
     def _token_unless_loopback(self) -> Settings:

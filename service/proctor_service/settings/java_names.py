@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 MAX_SEARCHED_CHARACTERS = 64 * 1024
 DEFAULT_NAME = "Main"
@@ -75,3 +76,32 @@ def _package_prefix(text: str) -> str:
     """Return `x.y.` for a source without comments that begins with `package x.y;`, else ""."""
     package = _PACKAGE.match(text)
     return "" if package is None else "".join(package.group(1).split()) + "."
+
+
+_SCALA_OBJECT = re.compile(
+    rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE | re.ASCII
+)
+_SCALA_MAIN = re.compile(r"\bdef\s++main\b")
+_SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")
+_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})", re.ASCII)
+_SCALA_PACKAGE = re.compile(rf"^package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE | re.ASCII)
+
+
+def scala_main(source: str) -> str:
+    """Return the class to run of a Scala source, with its package.
+
+    That is the first top-level object with a `main` or of kind `App`, or a method marked `@main`;
+    otherwise the first object, or `Main`.
+    """
+    text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
+    package = _SCALA_PACKAGE.search(text)
+    prefix = "" if package is None else f"{package[1]}."
+    marked = _SCALA_ANNOTATED.search(text)
+    if marked is not None:
+        return prefix + marked[1]
+    objects = list(_SCALA_OBJECT.finditer(text))
+    for each, following in zip_longest(objects, objects[1:]):
+        end = len(text) if following is None else following.start()
+        if _SCALA_APP.search(each[2]) or _SCALA_MAIN.search(text, each.end(), end):
+            return prefix + each[1]
+    return prefix + (objects[0][1] if objects else DEFAULT_NAME)

@@ -41,6 +41,7 @@ from proctor_service.judge.submission import Judgement
 from proctor_service.scheduling.deadlines import AT_ONCE
 from proctor_service.scheduling.program_runner import Asker, Program, Ran, Runner
 from proctor_service.scheduling.queue import FairQueue, stopping
+from proctor_service.settings.languages import language_named
 
 log = logging.getLogger(__name__)
 
@@ -174,11 +175,13 @@ class CompatHandler:
         """Run a program and return its result. Raises Refusal and Failure."""
         return await self._insist(lambda: self._runner.run(program, context.asker), context)
 
-    def check_language(self, language: str) -> None:
-        """Raise InvalidRequest for a language without an installation."""
+    def language(self, name: str) -> str:
+        """Return the name of an installed language for a name or an alias. Raises InvalidRequest."""
         here = self.machine.backend.traits.languages
+        language = language_named(name, self.machine.settings.languages)
         if language not in here:
-            raise InvalidRequest(f"language: no {language[:100]!r} here, only: {', '.join(here)}")
+            raise InvalidRequest(f"language: no {name[:100]!r} here, only: {', '.join(here)}")
+        return language
 
     async def _judge_one(self, item: Item, context: RequestContext) -> Judged | InvalidTask:
         async def once() -> Judged:

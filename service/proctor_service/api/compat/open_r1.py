@@ -26,7 +26,6 @@ from starlette.responses import JSONResponse, Response
 from proctor_service.api.compat.cells import OUTPUT_KB, Cell, Kernel, reported
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext, all_of
-from proctor_service.api.compat.sandbox_fusion import language_of
 from proctor_service.errors import Failure, InvalidRequest, Overloaded, Refusal
 from proctor_service.judge.run import text_of
 from proctor_service.sandbox.interface import Ended
@@ -109,7 +108,7 @@ async def _execute_until(
     """Return the script's result, or a missing reward after `until` (monotonic clock)."""
     try:
         async with asyncio.timeout_at(until) as limit:
-            return await _execute(handler, kernel, script, language_of(language), seconds, context)
+            return await _execute(handler, kernel, script, language, seconds, context)
     except TimeoutError:
         if not limit.expired():
             raise
@@ -125,7 +124,7 @@ async def _execute(
     context: RequestContext,
 ) -> dict[str, Any]:
     try:
-        handler.check_language(language)
+        language = handler.language(language)
         if language != "python":
             return await _execute_other(handler, script, language, seconds, context)
         program = kernel.program(handler.machine, [unindented(script)], seconds)

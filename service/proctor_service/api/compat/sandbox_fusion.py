@@ -46,7 +46,6 @@ except ImportError:
     sys.exit({NO_PYTEST})
 sys.exit(pytest.main(["-p", "no:cacheprovider", {TEST_FILE!r}]))
 """
-OUR_NAMES: Mapping[str, str] = {"nodejs": "javascript"}
 KILLED = -9
 MESSAGES: Mapping[str, str] = {
     "memory_limit": "it used more memory than it may",
@@ -126,19 +125,13 @@ def command_result(
     }
 
 
-def language_of(name: str) -> str:
-    """Return Proctor's name of a language."""
-    return OUR_NAMES.get(name, name)
-
-
 async def _run_code(
     handler: CompatHandler, asked: RunCode, context: RequestContext
 ) -> dict[str, Any]:
     settings = handler.machine.settings
     by_pytest = asked.language == PYTEST
-    language = "python" if by_pytest else language_of(asked.language)
     try:
-        handler.check_language(language)
+        language = handler.language("python" if by_pytest else asked.language)
     except InvalidRequest as refused:
         return answer("SandboxError", refused.message)
     memory_mb = _memory_mb(asked.memory_limit_MB)

@@ -26,7 +26,6 @@ from proctor_service.api.compat.sandbox_fusion import (
     OUTPUT_KB,
     answer,
     command_result,
-    language_of,
     try_again,
 )
 from proctor_service.errors import InvalidRequest, InvalidTask
@@ -117,8 +116,7 @@ async def _submit(handler: CompatHandler, asked: Submit, context: RequestContext
     config = asked.config
     if config.custom_extract_logic is not None:
         raise InvalidRequest("config.custom_extract_logic: code of a request never runs in here")
-    language = language_of(config.language)
-    handler.check_language(language)
+    language = handler.language(config.language)
     code = extract(asked.completion, "auto", language) or ""
     cases = config.provided_data.test
     tests = []

@@ -32,6 +32,7 @@ from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
+from proctor_service.settings.languages import PYTHON, language_named
 
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
 LIMITS_WITH_CEILING = (
@@ -97,16 +98,21 @@ class Machine:
             network=network,
         )
 
-    def check_language(self, language: str, grader: Grader, where: str) -> None:
-        """Raise InvalidRequest if the server or the grader lacks a language other than Python."""
+    def language(self, name: str, grader: Grader, where: str) -> str:
+        """Return the name of a language for a name or an alias.
+
+        Raises InvalidRequest if the server or the grader lacks it.
+        """
+        language = language_named(name, self.settings.languages)
         here = ", ".join(self.backend.traits.languages)
         if language not in self.backend.traits.languages:
-            raise InvalidRequest(f"{where}.language: no {language!r} here, only: {here}")
-        if grader.kind not in ANY_LANGUAGE_KINDS:
+            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {here}")
+        if language != PYTHON and grader.kind not in ANY_LANGUAGE_KINDS:
             kinds = ", ".join(ANY_LANGUAGE_KINDS)
             raise InvalidRequest(
                 f"{where}.language: {grader.kind} judges python only; for others there are: {kinds}"
             )
+        return language
 
 
 @dataclass(slots=True)
@@ -144,8 +150,9 @@ class Translation:
             at = f"{where}.grader.files" if asked.grader else "grader.files"
             check_files(grader.files, at)
             self._checked_graders.add(id(grader))
-        if asked.language != "python":
-            self.machine.check_language(asked.language, grader, where)
+        language = asked.language
+        if language != PYTHON:
+            language = self.machine.language(language, grader, where)
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
@@ -154,14 +161,14 @@ class Translation:
             at = f"{where}.limits" if asked.limits else "limits"
             limits = self._limits[id(wanted)] = self.machine.limits(wanted, at)
         text = completion_text(asked, where)
-        source = extract(text, request.extract, asked.language)
+        source = extract(text, request.extract, language)
         submission: Submission | NoCode
         key = None
         if source is None:
             submission = NoCode(test_count(grader))
         else:
             scoring = asked.scoring or request.scoring
-            submission = Submission(source, grader, limits, scoring, asked.language, asked.files)
+            submission = Submission(source, grader, limits, scoring, language, asked.files)
             key = self._key(submission) if request.cache else None
         item = Item(
             evaluation_id=f"ev_{os.urandom(16).hex()}",

@@ -147,8 +147,10 @@ async def judge_command(
 ) -> Judgement:
     """Run the command beside the submission's source; its exit code must be the expected code."""
     language = languages.get(submission.language)
-    name = "solution.py" if language is None else language.for_source(submission.source).source
-    job = message("command", argv=grader.argv, files=with_files(submission, name))
+    name, source = "solution.py", submission.source
+    if language is not None:
+        name, source = language.for_source(source).source, language.whole(source)
+    job = message("command", argv=grader.argv, files=with_files(submission, name, source))
     limits, state = submission.limits, submission.state
     finished = await run(backend, job, limits, state=state, says_began=False)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
@@ -164,7 +166,7 @@ async def prepare(
     if submission.language == "python":
         return Program(submission)
     language = languages[submission.language].for_source(submission.source)
-    files = with_files(submission, language.source)
+    files = with_files(submission, language.source, language.whole(submission.source))
     if language.compile is None:
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)

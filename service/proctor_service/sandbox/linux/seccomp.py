@@ -96,7 +96,7 @@ _REFUSED = (
     # machine-wide clocks and names
     "settimeofday clock_settime adjtimex clock_adjtime sethostname setdomainname "
     # choice of core, priority and memory node, reserved for the service
-    "sched_setaffinity sched_setscheduler sched_setparam sched_setattr ioprio_set mbind "
+    "sched_setaffinity sched_setparam sched_setattr ioprio_set mbind "
     "set_mempolicy move_pages migrate_pages "
     # more privilege; an own filter, which could fake the success of the service's calls; emulation
     # of another kernel
@@ -116,6 +116,7 @@ _TCP, _TCP_ULP = 6, 31
 # Setting this limit succeeds without effect. The kernel's kill at a CPU time limit looks like a
 # kill from outside, so a program could escape a bad reward. The service limits CPU time.
 _RLIMIT_CPU = 0
+_SCHED_OTHER = 0
 _SOL_SOCKET, _BUFFER_OPTIONS = 1, (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and both with FORCE
 # PR_SET_SECCOMP, PR_SET_MM, PR_SET_SYSCALL_USER_DISPATCH, PR_SCHED_CORE
 _PRCTL_REFUSED = (22, 35, 59, 62)
@@ -163,6 +164,9 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     # Refuse changes to the priority of other processes, such as a stateful sandbox's first process.
     itself = [(_LOAD, 0, 0, _ARG0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, _EPERM)]
     code += _looked_at(numbers, "setpriority", [*itself, *_only(_ARG1, (0,), _EPERM)])
+    # Mono asks for the usual policy, and complains on stdout where that fails. It is in force already.
+    usual = [(_LOAD, 0, 0, _ARG1), (_EQUAL, 0, 1, _SCHED_OTHER), (_RETURN, 0, 0, _NOTHING)]
+    code += _looked_at(numbers, "sched_setscheduler", [*usual, (_RETURN, 0, 0, _EPERM)])
     code += _looked_at(numbers, "setsockopt", _socket_options(memory_is_counted))
     code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():

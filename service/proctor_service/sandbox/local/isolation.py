@@ -15,9 +15,12 @@ BOX = "/box"
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr")
 _ETC_COPIED = (
     "ld.so.cache", "ld.so.conf", "localtime", "mime.types", "protocols", "services", "debian_version",
-    "os-release", "timezone",
+    "os-release", "timezone", "mono/config", "R/ldpaths", "R/Renviron",
+    "R/Makeconf", "R/repositories",
 )  # fmt: skip
+"""Of the settings of languages, only files that packages own: others may hold passwords."""
 _ETC_BOUND = ("ld.so.conf.d", "alternatives")
+_PHP_EXTENSIONS = ("extension=", "zend_extension=")
 _INODES = 16_384
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSCTLS = {
@@ -197,8 +200,10 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
         if os.path.isfile(f"/etc/{name}"):
             with open(f"/etc/{name}", "rb") as file:
                 data = file.read()
+            os.makedirs(os.path.dirname(f"{etc}/{name}"), exist_ok=True)
             with open(f"{etc}/{name}", "wb") as file:
                 file.write(data)
+    _make_php_settings(etc)
     java = [name for name in os.listdir("/etc") if name.startswith("java")]
     for name in (*_ETC_BOUND, *java):
         _show(f"/etc/{name}", etc.removesuffix("/etc"))
@@ -212,6 +217,20 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
     }
     for name, text in texts.items():
         _write(f"{etc}/{name}", text)
+
+
+def _make_php_settings(etc: str) -> None:
+    """Write the names of PHP's extensions, and nothing else of its settings, as they may be secrets."""
+    for version in os.listdir("/etc/php") if os.path.isdir("/etc/php") else ():
+        folder = f"/php/{version}/cli/conf.d"
+        if not os.path.isdir(f"/etc{folder}"):
+            continue
+        os.makedirs(etc + folder)
+        for name in os.listdir(f"/etc{folder}"):
+            if os.path.isfile(f"/etc{folder}/{name}"):
+                with open(f"/etc{folder}/{name}", errors="replace") as file:
+                    lines = [line for line in file if line.startswith(_PHP_EXTENSIONS)]
+                _write(f"{etc}{folder}/{name}", "".join(lines))
 
 
 def _write(path: str, text: str) -> None:
