@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -422,5 +424,39 @@ def test_an_ended_sandbox_is_freed_without_the_garbage_collector() -> None:
             assert counted() <= before + 6  # of the two that are warm, or have just ended
         finally:
             gc.enable()
+
+    inside(question)
+
+
+def test_settings_in_etc_are_those_of_packages() -> None:
+    """What an administrator writes there may be a password, such as in `php.ini`."""
+    source = (
+        "import json, os\n"
+        "found = {}\n"
+        "for folder in ('/etc/php', '/etc/R', '/etc/mono'):\n"
+        "    for place, _, names in os.walk(folder):\n"
+        "        for name in names:\n"
+        "            found[f'{place}/{name}'] = open(f'{place}/{name}').read()\n"
+        "print(json.dumps(found))"
+    )
+
+    async def question(place: Place) -> None:
+        finished = await place.script(source, output_kb=4096)
+        assert finished.ended.exit_code == 0, finished
+        for path, text in json.loads(finished.ended.stdout).items():
+            if path.startswith("/etc/php/"):
+                assert path.endswith(".ini")
+                assert "/conf.d/" in path
+                lines = text.splitlines()
+                assert all(re.match(r"(zend_)?extension=", line) for line in lines), path
+            else:
+                packaged = {
+                    "mono/config",
+                    "R/ldpaths",
+                    "R/Renviron",
+                    "R/Makeconf",
+                    "R/repositories",
+                }
+                assert path.removeprefix("/etc/") in packaged
 
     inside(question)

@@ -224,6 +224,21 @@ def test_prose_is_no_program(service: Service, name: str) -> None:
         assert result["reward"] == 0.0, (text, result)
 
 
+def test_a_complaint_on_stderr_fails_where_it_must_be_empty(service: Service) -> None:
+    programs = {
+        "python": "import sys\nprint('no', file=sys.stderr)",
+        "javascript": "console.assert(1 + 1 === 3)",
+    }
+    strict = {"kind": "exec", "empty_stderr": True}
+    for name, source in programs.items():
+        if name in ("python", *HERE):
+            assert one(service, source, {"kind": "exec"}, language=name)["verdict"] == "passed"
+            found = one(service, source, strict, language=name)
+            assert (found["verdict"], found["reward"]) == ("failed", 0.0)
+            assert "stderr" in found["message"]
+    assert one(service, "print('fine')", strict)["reward"] == 1.0
+
+
 def test_files_stand_beside_the_program(service: Service) -> None:
     grader = {"kind": "stdio", "cases": [{"stdout": "7\n"}]}
     sources = {

@@ -17,6 +17,11 @@ class ExecGrader(_Grader):
     """Program run: passes when the program reaches its end and exits with code 0."""
 
     kind: Literal["exec"]
+    empty_stderr: bool = Field(
+        False,
+        description="Also nothing may be on stderr: JavaScript's `console.assert` writes there, and "
+        "fails nothing.",
+    )
 
 
 class AssertsGrader(_Grader):

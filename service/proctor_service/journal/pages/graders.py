@@ -68,7 +68,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_OPTIONS = ("entry_point", "integrity", "tolerance", "compare", "reveal")
+_OPTIONS = ("entry_point", "integrity", "tolerance", "compare", "reveal", "empty_stderr")
 _PARTS: Mapping[str, Callable[[Grader], Parts]] = {
     "asserts": _asserts,
     "calls": _calls,

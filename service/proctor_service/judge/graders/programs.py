@@ -71,7 +71,10 @@ class Program:
 async def judge_exec(
     submission: Submission, grader: ExecGrader, backend: Backend, languages: Mapping[str, Language]
 ) -> Judgement:
-    """Judge a program by its exit: the program must reach its end, with code 0."""
+    """Judge a program by its exit: the program must reach its end, with code 0.
+
+    With `empty_stderr` the program must also leave stderr empty.
+    """
     program = await prepare(submission, backend, languages)
     if isinstance(program, Judgement):
         return program
@@ -85,6 +88,8 @@ async def judge_exec(
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", "the program left before its end"
         evidence = verdicts.evidence(finished, said, verdict)
+    if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
+        verdict, text = "failed", "the program wrote to stderr"
     judgement = finished.judgement(
         verdict,
         passed=int(verdict == "passed"),
