@@ -15,7 +15,7 @@ import pytest
 from compat_requests import VERL, post, run_code
 from harness import Service
 
-from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH
+from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, language_named
 
 
 def test_a_program_reads_and_prints(client: httpx.Client) -> None:
@@ -108,13 +108,24 @@ HELLO = {
     " System.out.println(2 * new Scanner(System.in).nextInt()); } }",
     "rust": "fn main() { let mut s = String::new(); std::io::stdin().read_line(&mut s).unwrap();"
     ' println!("{}", 2 * s.trim().parse::<i32>().unwrap()); }',
+    "typescript": "declare function require(name: string): any;\n"
+    "const x: number = Number(require('fs').readFileSync(0));\nconsole.log(2 * x);",
+    "csharp": "class P { static void Main() {"
+    " System.Console.WriteLine(2 * int.Parse(System.Console.ReadLine())); } }",
+    "ruby": "puts 2 * gets.to_i",
+    "php": "<?php echo 2 * (int) fgets(STDIN), PHP_EOL;",
+    "perl": 'print 2 * <STDIN>, "\\n";',
+    "lua": "print(2 * io.read('n'))",
+    "R": "x <- scan(file('stdin'), quiet = TRUE)\ncat(2 * x, fill = TRUE)",
+    "kotlin": "fun main() { println(2 * readLine()!!.toInt()) }",
+    "scala": "object A { def main(a: Array[String]): Unit = println(2 * scala.io.StdIn.readInt()) }",
 }
 
 
 @pytest.mark.parametrize("language", HELLO)
 def test_other_languages_run_where_they_are_installed(client: httpx.Client, language: str) -> None:
     ran = run_code(client, HELLO[language], language=language, stdin="21\n", run_timeout=20)
-    needs = LANGUAGES["javascript" if language == "nodejs" else language].needs
+    needs = LANGUAGES[language_named(language, LANGUAGES)].needs
     if all(shutil.which(need, path=SANDBOX_PATH) for need in needs):
         assert ran["status"] == "Success", ran
         assert ran["run_result"]["stdout"] == "42\n"
