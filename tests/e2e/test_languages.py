@@ -118,6 +118,21 @@ SAMPLES = {
         "not found: value x",
         cpu_seconds=8.0,
     ),
+    "go": Samples(
+        'package main\nimport "fmt"\nfunc main() { var a, b int; fmt.Scan(&a, &b); fmt.Println(a + b) }',
+        'package main\nfunc main() { panic("no") }',
+        "package main\nfunc main() { for {} }",
+        "package main\nfunc main() { println(x) }",
+        "undefined: x",
+    ),
+    "rust": Samples(
+        "use std::io::*;\nfn main() { let mut s = String::new(); stdin().read_to_string(&mut s).unwrap();"
+        ' println!("{}", s.split_whitespace().map(|x| x.parse::<i32>().unwrap()).sum::<i32>()); }',
+        'fn main() { panic!("no"); }',
+        "fn main() { loop {} }",
+        "fn main() { let y = x; }",
+        "cannot find value",
+    ),
     "ruby": Samples("puts $stdin.read.split.map(&:to_i).sum", "raise 'no'", "loop {}"),
     "php": Samples(
         "<?php\nfscanf(STDIN, '%d %d', $a, $b);\necho $a + $b, PHP_EOL;",
