@@ -27,4 +27,5 @@ def test_usage_has_the_time_of_the_compiler(grader: dict[str, object]) -> None:
     assert result["verdict"] == "passed", result
     # The program alone takes less than a hundredth of what its compiler does.
     assert result["usage"]["cpu_seconds"] > 0.05
+    assert 0.05 < result["usage"]["compile_seconds"] < result["usage"]["cpu_seconds"]
     assert result["usage"]["peak_memory_mb"] > 10

@@ -43,6 +43,7 @@ _EVALUATION: dict[str, JsonValue] = {
         "wall_seconds": 0.006,
         "queue_seconds": 0.001,
         "peak_memory_mb": 9.1,
+        "compile_seconds": 0.0,
     },
     "seconds": 0.012,
     "sandbox_id": "sb_17",

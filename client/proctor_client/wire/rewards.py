@@ -43,6 +43,7 @@ _RESULT: dict[str, JsonValue] = {
         "wall_seconds": 0.006,
         "queue_seconds": 0.001,
         "peak_memory_mb": 9.1,
+        "compile_seconds": 0.0,
     },
     "cache": "miss",
     "sandbox_id": "sb_17",
@@ -169,12 +170,16 @@ class Tests(Response):
 
 
 class Usage(Response):
-    """Resources used by the evaluation. `queue_seconds` never counts against the submission."""
+    """Resources used by the evaluation. `queue_seconds` never counts against the submission.
+
+    `compile_seconds`: the part of `cpu_seconds` that the compiler took.
+    """
 
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     queue_seconds: float = 0.0
     peak_memory_mb: float = 0.0
+    compile_seconds: float = 0.0
 
 
 class Result(Response):

@@ -133,6 +133,7 @@ class ExecResult(Response):
                         "wall_seconds": 0.006,
                         "queue_seconds": 0.001,
                         "peak_memory_mb": 9.1,
+                        "compile_seconds": 0.0,
                     },
                 }
             ]

@@ -32,6 +32,7 @@ _TEXTS = (
 )  # fmt: skip
 _NUMBERS = (
     "at", "reward", "cpu_seconds", "wall_seconds", "queue_seconds", "seconds", "peak_memory_mb",
+    "compile_seconds",
 )  # fmt: skip
 _INTEGERS = ("step", "passed", "total", "exit_code")
 _LISTS = ("tags", "signals")

@@ -65,7 +65,7 @@ class Batch:
             cache, queue_seconds, seconds, graded, traceparent, characters, kind,
         ) = head  # fmt: skip
         judgement = dict(zip(_JUDGEMENT, judged, strict=True))
-        cpu_seconds, wall_seconds, peak_memory_mb = judgement["usage"][:3]
+        cpu_seconds, wall_seconds, peak_memory_mb, _, _, compile_seconds = judgement["usage"]
         signals = judgement["signals"]
         row: dict[str, Any] = {
             "id": id_,
@@ -92,6 +92,7 @@ class Batch:
             "queue_seconds": queue_seconds,
             "seconds": seconds,
             "peak_memory_mb": peak_memory_mb,
+            "compile_seconds": compile_seconds,
             "sandbox_id": judgement["sandbox_id"],
             "graded_sandbox_id": graded,
             "trace_id": traceparent[3:35] or None,

@@ -60,6 +60,7 @@ evaluations = Table(
     Column("queue_seconds", Float, nullable=False),
     Column("seconds", Float, nullable=False),
     Column("peak_memory_mb", Float, nullable=False),
+    Column("compile_seconds", Float, nullable=False, server_default="0"),
     Column("sandbox_id", Text),
     Column("graded_sandbox_id", Text),
     Column("trace_id", Text),

@@ -40,7 +40,8 @@ class Usage:
 
     `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core.
     `active_seconds`: wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown,
-    for example when the command ended before the first sample.
+    for example when the command ended before the first sample. `compile_seconds`: the part of
+    `cpu_seconds` that a compiler took.
     """
 
     cpu_seconds: float = 0.0
@@ -48,6 +49,7 @@ class Usage:
     peak_memory_mb: float = 0.0
     idle_seconds: float = 0.0
     active_seconds: float = 0.0
+    compile_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -56,6 +58,7 @@ class Usage:
             max(self.peak_memory_mb, other.peak_memory_mb),
             self.idle_seconds + other.idle_seconds,
             self.active_seconds + other.active_seconds,
+            self.compile_seconds + other.compile_seconds,
         )
 
 

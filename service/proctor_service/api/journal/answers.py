@@ -171,7 +171,13 @@ def _evaluation(row: Row) -> dict[str, Any]:
         "hack_signals": row["signals"],
         "usage": {
             name: row[name]
-            for name in ("cpu_seconds", "wall_seconds", "queue_seconds", "peak_memory_mb")
+            for name in (
+                "cpu_seconds",
+                "wall_seconds",
+                "queue_seconds",
+                "peak_memory_mb",
+                "compile_seconds",
+            )
         },
     }
 

@@ -323,6 +323,7 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
             "wall_seconds": round(usage.wall_seconds, 6),
             "queue_seconds": round(outcome.queue_seconds, 6),
             "peak_memory_mb": round(usage.peak_memory_mb, 3),
+            "compile_seconds": round(usage.compile_seconds, 6),
         },
         "cache": outcome.cache,
         "sandbox_id": judgement.sandbox_id,

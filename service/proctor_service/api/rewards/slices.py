@@ -212,6 +212,11 @@ def _judgement(result: Result) -> Judgement | None:
         result.integrity,  # type: ignore[arg-type]
         result.level,  # type: ignore[arg-type]
         tuple(result.hack_signals),
-        Usage(usage.cpu_seconds, usage.wall_seconds, usage.peak_memory_mb),
+        Usage(
+            usage.cpu_seconds,
+            usage.wall_seconds,
+            usage.peak_memory_mb,
+            compile_seconds=usage.compile_seconds,
+        ),
         result.sandbox_id,
     )

@@ -175,7 +175,7 @@ async def prepare(
     if language.compile is None:
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
-    compiled = await run(backend, job, submission.limits, state=submission.state)
+    compiled = _as_compiler(await run(backend, job, submission.limits, state=submission.state))
     if NOT_STARTED in compiled.lines:
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
     limited = verdicts.LIMITS.get(compiled.ended.ending)
@@ -197,6 +197,13 @@ async def prepare(
             return compiled.judgement("syntax_error", message=text[-4000:])
     verdict, text = verdicts.of_silence(compiled.ended)
     return compiled.judgement(verdict, message=f"while compiling: {text}")
+
+
+def _as_compiler(compiled: Run) -> Run:
+    """Return the run with its CPU time as that of a compiler."""
+    usage = compiled.ended.usage
+    usage = replace(usage, compile_seconds=usage.cpu_seconds)
+    return replace(compiled, ended=replace(compiled.ended, usage=usage))
 
 
 def _ended_well(
