@@ -299,9 +299,10 @@ def test_an_interpreter_that_the_sandbox_lacks_is_our_failure() -> None:
     # The host finds it, as it found `needs`; a sandbox does not.
     lost = Language(source="solution.x", run=("no-such-interpreter", "solution.x"), needs=("sh",))
     uncompiled = lost.model_copy(update={"compile": ("no-such-compiler",)})
-    settings = Settings(languages={"lost": lost, "uncompiled": uncompiled})
+    broken = lost.model_copy(update={"compile": ("sh", "-c", "no-such-compiler solution.x")})
+    settings = Settings(languages={"lost": lost, "uncompiled": uncompiled, "broken": broken})
     with running_service(settings, judge=None) as service:
-        items = [{"completion": "x", "language": name} for name in ("lost", "uncompiled")]
+        items = [{"completion": "x", "language": name} for name in ("lost", "uncompiled", "broken")]
         for result in ask(service, *items, grader={"kind": "exec"}):
             assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
 

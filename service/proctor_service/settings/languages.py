@@ -22,7 +22,8 @@ SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Language(BaseModel):
     """Name of the source file, compile command (or None) and run command of a language.
 
-    `aliases`: other names, in lower case. `opening`: what a source begins with; it is put before a
+    A compile command that ends with 127 lacks something, and says nothing of the submission.
+    `aliases`: other names, in any case. `opening`: what a source begins with; it is put before a
     source that nowhere has it.
     """
 
@@ -72,7 +73,7 @@ def language_named(name: str, languages: Mapping[str, Language]) -> str:
     if lower == PYTHON or lower in PYTHON_ALIASES:
         return PYTHON
     for each, language in languages.items():
-        if lower == each.lower() or lower in language.aliases:
+        if lower in (other.lower() for other in (each, *language.aliases)):
             return each
     return name
 
@@ -80,7 +81,14 @@ def language_named(name: str, languages: Mapping[str, Language]) -> str:
 _TRANSPILE = """\
 const fs = require("fs"), path = require("path");
 const tsc = process.env.PATH.split(":").map(d => path.join(d, "tsc")).find(p => fs.existsSync(p));
-const ts = require(path.join(path.dirname(fs.realpathSync(tsc)), "../lib/typescript.js"));
+let ts;
+try {
+  ts = require(path.join(path.dirname(fs.realpathSync(tsc)), "../lib/typescript.js"));
+  ts.transpileModule("", {});
+} catch (error) {
+  console.error(String(error));
+  process.exit(127);
+}
 const done = ts.transpileModule(fs.readFileSync("solution.ts", "utf8"), {
   fileName: "solution.ts", reportDiagnostics: true,
   compilerOptions: { target: "es2020", module: "commonjs", esModuleInterop: true },
@@ -184,7 +192,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "php": Language(
         source="solution.php",
-        run=("php", "-d", "display_errors=stderr", "solution.php"),
+        run=("php", "-d", "display_errors=stderr", "-d", "memory_limit=-1", "solution.php"),
         needs=("php",),
         opening="<?php",  # PHP prints a text without it, and ends with 0
     ),

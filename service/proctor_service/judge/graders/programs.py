@@ -192,6 +192,8 @@ async def prepare(
             )
         case ["compiled", 0, dict()]:
             return compiled.judgement("output_limit", message="what the compiler made is too large")
+        case ["compiled", 127, dict()]:
+            raise JudgeFailed(f"{language.compile[0]} does not work in the sandbox")
         case ["compiled", int(), dict()]:
             text = text_of(compiled.ended.stderr)
             return compiled.judgement("syntax_error", message=text[-4000:])
