@@ -228,6 +228,25 @@ def test_a_language_has_other_names(service: Service, alias: str, name: str) -> 
     assert result["verdict"] == "passed", result
 
 
+def test_a_file_of_go_tests_passes_with_its_tests(service: Service) -> None:
+    source = (
+        'package main\nimport "testing"\nfunc double(x int) int {{ return {} * x }}\n'
+        'func TestDouble(t *testing.T) {{ if double(2) != 4 {{ t.Fatal("no") }} }}'
+    )
+    if "go_test" not in HERE:
+        _refused(service, "go_test")
+        return
+    for factor, verdict in ((2, "passed"), (3, "runtime_error"), ("y", "runtime_error")):
+        found = one(
+            service,
+            source.format(factor),
+            {"kind": "exec"},
+            language="go_test",
+            limits={"cpu_seconds": 20},
+        )
+        assert found["verdict"] == verdict, found
+
+
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_prose_is_no_program(service: Service, name: str) -> None:
     """Some interpreters print what is no program, or ignore it."""

@@ -180,6 +180,9 @@ LANGUAGES: dict[str, Language] = {
         needs=("go",),
         aliases=("golang",),
     ),
+    "go_test": Language(
+        source="solution_test.go", run=("go", "test", "solution_test.go"), needs=("go",)
+    ),
     "rust": Language(
         source="solution.rs",
         compile=("rustc", "-O", "-o", "solution", "solution.rs"),
