@@ -100,7 +100,12 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "integrity": "in_process",
         "level": "shared",
         "hack_signals": ["early_exit"],
-        "usage": {"cpu_seconds": 0.5, "wall_seconds": 1.5, "peak_memory_mb": 9.25},
+        "usage": {
+            "cpu_seconds": 0.5,
+            "wall_seconds": 1.5,
+            "peak_memory_mb": 9.25,
+            "compile_seconds": 0.0,
+        },
         "cache": "miss",
         "sandbox_id": "sb_1",
         "degraded": [],

@@ -51,6 +51,7 @@ _ALLOWED = (
     # Scheduling: reading is harmless; a process may only lower its own priority.
     """
     sched_yield sched_getaffinity sched_getparam sched_getscheduler sched_getattr
+    sched_setscheduler
     sched_get_priority_max sched_get_priority_min sched_rr_get_interval getpriority
     setpriority ioprio_get getcpu
     """,
@@ -146,7 +147,8 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     if not memory_is_counted:
         allowed -= {"memfd_create"}
     looked_at = {
-        "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority"
+        "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority",
+        "sched_setscheduler",
     }  # fmt: skip
     allowed = allowed - looked_at | set(_SETTING_UP)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
