@@ -144,6 +144,11 @@ def _bound_statement(connection: Connection, cursor: Any, *_: object) -> None:
         cursor.execute(f"SET LOCAL statement_timeout = {max(1, int(1000 * left))}")
 
 
+def short_error(error: Exception) -> str:
+    """Return the first line of an error: SQLAlchemy adds the statement with its values."""
+    return str(getattr(error, "orig", None) or error).partition("\n")[0][:300]
+
+
 def _is_ended(error: SQLAlchemyError) -> bool:
     cause = error.orig if isinstance(error, OperationalError) else None
     names = (getattr(cause, "sqlite_errorname", None), getattr(cause, "sqlstate", None))

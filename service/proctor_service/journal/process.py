@@ -19,6 +19,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from proctor_service.journal.address import checked
 from proctor_service.journal.connection import Incoming, set_up
+from proctor_service.journal.database import short_error
 from proctor_service.journal.store import Store
 from proctor_service.workers.connection import NOTE, frame_of
 
@@ -67,7 +68,7 @@ class Writer:
                 self._store.open()
             except (SQLAlchemyError, CommandError, OSError) as error:
                 if not tries:
-                    self._report("down", _short(error))
+                    self._report("down", short_error(error))
                 self.take(incoming.messages(PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]))
                 tries += 1
             else:
@@ -106,8 +107,10 @@ class Writer:
                     self._write_singly(group)
                 else:
                     if not tries:
-                        log.warning("the journal cannot be written", extra={"why": _short(error)})
-                        self._report("down", _short(error))
+                        log.warning(
+                            "the journal cannot be written", extra={"why": short_error(error)}
+                        )
+                        self._report("down", short_error(error))
                     pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
                     tries += 1
                     if deadline is not None and time.monotonic() + pause > deadline:
@@ -124,7 +127,7 @@ class Writer:
             try:
                 self._store.write([marshal.loads(record)])
             except (DataError, IntegrityError) as error:
-                log.warning("a record of the journal is dropped", extra={"why": _short(error)})
+                log.warning("a record of the journal is dropped", extra={"why": short_error(error)})
                 self._report("dropped", 1)
 
     def _prune(self) -> None:
@@ -137,18 +140,13 @@ class Writer:
                 self._store.prune_texts()
                 self._pruned_at -= PRUNE_SECONDS  # there may be more
         except (SQLAlchemyError, OSError) as error:
-            log.warning("the journal cannot be pruned", extra={"why": _short(error)})
+            log.warning("the journal cannot be pruned", extra={"why": short_error(error)})
 
     def _report(self, name: str, value: Any) -> None:
         try:
             self._end.sendall(b"".join(frame_of([(NOTE, name, value)])))
         except OSError:  # the listening process has ended
             return
-
-
-def _short(error: Exception) -> str:
-    """Return the first line of an error: SQLAlchemy adds the statement with its values."""
-    return str(getattr(error, "orig", None) or error).partition("\n")[0][:300]
 
 
 def run(arguments: Sequence[str]) -> None:

@@ -20,10 +20,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proctor_service.api.journal import answers
 from proctor_service.api.journal.views import Views
+from proctor_service.api.responses import PIECE_BYTES
 from proctor_service.errors import JournalDown, ProctorServiceError
 from proctor_service.journal.address import checked
 from proctor_service.journal.connection import set_up
-from proctor_service.journal.database import TooSlow
+from proctor_service.journal.database import TooSlow, short_error
 from proctor_service.journal.pages.render import Templates
 from proctor_service.journal.reading import Reader
 from proctor_service.workers.connection import FAILED, HEARD, REPLY, Message, frame_of
@@ -31,8 +32,6 @@ from proctor_service.workers.connection import FAILED, HEARD, REPLY, Message, fr
 log = logging.getLogger(__name__)
 
 THREADS = 3
-PIECE_BYTES = 1 << 18
-"""A long answer travels in pieces, between which the listening process does other things."""
 _TOO_SLOW = "the question took too long: narrow it, for example by a job and a step"
 _DOWN = "the journal's database does not answer now"
 
@@ -49,14 +48,17 @@ def questions(reader: Reader) -> Mapping[str, Callable[..., bytes | str]]:
         answers.jobs,
         answers.series,
     )
+    asked_of_views: tuple[Callable[..., bytes | str], ...] = (
+        views.jobs_page,
+        views.job_page,
+        views.evaluations_page,
+        views.evaluation_page,
+        views.rollout_page,
+        views.whole_text,
+    )
     return {
         **{each.__name__: partial(each, reader) for each in asked_of_reader},
-        "jobs_page": views.jobs_page,
-        "job_page": views.job_page,
-        "evaluations_page": views.evaluations_page,
-        "evaluation_page": views.evaluation_page,
-        "rollout_page": views.rollout_page,
-        "whole_text": views.whole_text,
+        **{each.__name__: each for each in asked_of_views},
     }
 
 
@@ -78,6 +80,7 @@ class Answering:
         except Exception:
             self._send(FAILED, number, "", traceback.format_exc())
         else:
+            # Between the pieces of a long answer the listening process does other things.
             for begin in range(0, len(content), PIECE_BYTES):
                 self._send(HEARD, number, content[begin : begin + PIECE_BYTES])
             self._send(REPLY, number, tag)
@@ -89,8 +92,7 @@ class Answering:
         except TooSlow:
             raise JournalDown(_TOO_SLOW) from None
         except (SQLAlchemyError, OSError) as error:
-            why = str(getattr(error, "orig", None) or error).partition("\n")[0][:300]
-            log.warning("the journal cannot be read: %s", why)
+            log.warning("the journal cannot be read: %s", short_error(error))
             raise JournalDown(_DOWN) from None
         if isinstance(found, bytes):
             return found, ""
