@@ -193,6 +193,21 @@ async def commands_run_side_by_side(rooms: Rooms) -> None:
     assert [ended.stdout for ended in many] == [b"%d\n" % n for n in range(8)]
 
 
+async def commands_start_beside_one_that_kills_all(rooms: Rooms) -> None:
+    """The first process of a command may be killed before anything hostile runs in it."""
+    code = (
+        "import os, random, time\nfor _ in range(150):\n    os.kill(-1, 9)\n"
+        "    time.sleep(0.1 * random.random() ** 4)"  # now and then long enough for a slow machine
+    )
+    async with rooms.open_stateful() as sandbox:
+        killer = asyncio.create_task(py(sandbox, code))
+        while not killer.done():
+            ended = await sh(sandbox, "true")
+            assert ended.ending in ("exited", "signalled", "killed"), ended
+        await killer
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+
 async def any_bytes_go_in_and_out(rooms: Rooms) -> None:
     data = bytes(range(256)) * 8192  # 2 MB
     async with rooms.open_stateful() as sandbox:
@@ -283,6 +298,7 @@ QUESTIONS: tuple[Question, ...] = (
     a_timeout_ends_a_command_and_not_the_sandbox,
     without_a_timeout_the_limits_hold,
     a_cancelled_command_is_killed,
+    commands_start_beside_one_that_kills_all,
     commands_run_side_by_side,
     any_bytes_go_in_and_out,
     what_is_no_file_is_refused,

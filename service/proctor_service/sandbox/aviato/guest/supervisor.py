@@ -36,6 +36,7 @@ _LOOK_SECONDS = 0.05
 _GOODBYE_SECONDS = 2.0  # the service hangs up after the report, which is not always signalled
 _DISK_LOOKS = 10  # number of samples per check of the disk
 _ROUNDS = 200
+_FORKS = 50  # a child may be killed by other commands of the sandbox
 
 
 def main(walls: dict[str, Any], uid: int, fresh: bool) -> NoReturn:
@@ -93,7 +94,28 @@ class _Supervisor:
         self.oom_kills = processes.out_of_memory_kills()
 
     def fork(self, walls: dict[str, Any]) -> None:
-        """Fork the program's process, and wait until its isolation is set up. Raises OSError."""
+        """Fork the program's process, and wait until its isolation is set up. Raises OSError.
+
+        In a sandbox with a state, another command may exceed the memory or kill all processes of
+        the user, the one that was just forked included: then another is forked.
+        """
+        for left in reversed(range(1 if self.fresh else _FORKS)):
+            first = self._fork_once(walls)
+            if first in (child.LOCKED, child.UNFILTERED):
+                break
+            os.waitpid(self.child, 0)
+            if first or not left:
+                raise OSError(f"the isolation was not set up: {first!r}")
+        self.wake, wake = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        report = {"own_user": self.uid is not None, "seccomp": first == child.LOCKED}
+        _say(b"+", json.dumps(report).encode())
+
+    def _fork_once(self, walls: dict[str, Any]) -> bytes:
+        """Return what the child reports: nothing if it was killed."""
         ours, theirs = socket.socketpair()
         out, out_end = os.pipe()
         err, err_end = os.pipe()
@@ -106,20 +128,17 @@ class _Supervisor:
         os.close(err_end)
         first = ours.recv(_CHUNK)
         if first not in (child.LOCKED, child.UNFILTERED):
-            raise OSError(f"the walls did not come up: {first!r}")
+            ours.close()
+            os.close(out)
+            os.close(err)
+            return first
         self.channel = ours
         self.streams = (
             _Stream(b"l", ours.fileno()),
             _Stream(b"o", out),
             _Stream(b"e", err),
         )
-        self.wake, wake = os.pipe()
-        os.set_blocking(self.wake, False)
-        os.set_blocking(wake, False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        report = {"own_user": self.uid is not None, "seccomp": first == child.LOCKED}
-        _say(b"+", json.dumps(report).encode())
+        return first
 
     def serve(self) -> None:
         """Serve from the configuration to the report; stop at once when the service disconnects."""
