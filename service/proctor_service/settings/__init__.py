@@ -204,6 +204,10 @@ class Settings(BaseSettings):
          "math", "operator", "random", "re", "string", "traceback", "typing"],
         description="Modules that are warm in every sandbox; more make a fork dearer.",
     )  # fmt: skip
+    environments: Path | None = None
+    """TOML file of environments, as in docs/environments.md; `proctor env build` builds them."""
+    environments_folder: Path | None = None
+    """Where built environments are; default: `environments` in the user's state folder."""
     sandbox_uid: int = Field(61_000, gt=0, lt=61_500)
     """First of 4,000 user ids that submissions run under."""
     sandbox_nice: int = Field(5, ge=0, le=19)

@@ -1,0 +1,138 @@
+"""Environments by name, from a TOML file: interpreter, packages, variables, limits, languages.
+
+    [environments.science]
+    python = "3.12"
+    requirements = ["numpy==2.2.1", "pandas"]
+    preload = ["numpy"]
+
+`sandbox/environments` builds them; this module only reads the file.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
+
+from proctor_service.errors import StartError
+
+DEFAULT = "default"
+"""Name of the environment of PROCTOR_SANDBOX_PYTHON; the file defines no other under it."""
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPTION = re.compile(r"\s*(-|$)")
+_OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"})
+
+
+class DefaultLimits(BaseModel):
+    """Limits of submissions that set none; without a value, the service's own default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cpu_seconds: PositiveFloat | None = None
+    wall_seconds: PositiveFloat | None = None
+    memory_mb: PositiveInt | None = None
+    output_kb: PositiveInt | None = None
+    processes: PositiveInt | None = None
+    disk_mb: PositiveInt | None = None
+
+
+class Environment(BaseModel):
+    """Definition of an environment.
+
+    `python`: a version (`3.12`, `3.12.1`), a path, or nothing for the default interpreter.
+    `requirements`: as pip has them, without options. `preload`: modules that are warm in every
+    sandbox. `env`: variables of every program. `paths`: folders that are shown read-only.
+    `languages`: those that it offers beside Python; None for all that the service has.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str = ""
+    requirements: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] = ()
+    preload: tuple[str, ...] | None = None
+    env: dict[str, str] = {}
+    paths: tuple[Path, ...] = ()
+    limits: DefaultLimits = DefaultLimits()
+    languages: tuple[str, ...] | None = None
+
+    @field_validator("requirements")
+    @classmethod
+    def _no_options(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for each in given:
+            if _OPTION.match(each) or "\n" in each:
+                raise ValueError(f"{each!r} is no requirement; options such as an index are uv's")
+        return given
+
+    @field_validator("preload")
+    @classmethod
+    def _modules(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for each in given or ():
+            if not _MODULE.fullmatch(each):
+                raise ValueError(f"{each!r} is no name of a module")
+        return given
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in value:
+                raise ValueError(f"{name!r} is no name of a variable, or has a zero byte")
+            if name in _OWN_VARIABLES:
+                raise ValueError(f"{name} is set by the sandbox")
+        return given
+
+    @field_validator("paths")
+    @classmethod
+    def _absolute(cls, given: tuple[Path, ...]) -> tuple[Path, ...]:
+        for each in given:
+            if not each.is_absolute() or ".." in each.parts or each == Path("/"):
+                raise ValueError(f"{each} is no absolute path of a folder")
+        return given
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    environments: dict[str, Environment] = {}
+
+    @field_validator("environments")
+    @classmethod
+    def _names(cls, given: dict[str, Environment]) -> dict[str, Environment]:
+        for name in given:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{name!r}: a name has small letters, digits, and . _ - inside")
+            if name == DEFAULT:
+                raise ValueError(f"{DEFAULT} is the environment of PROCTOR_SANDBOX_PYTHON")
+        return given
+
+
+def read_environments(path: Path | None) -> Mapping[str, Environment]:
+    """Return the environments of a file by name; none without a file.
+
+    Raises StartError with the file, and the field or line that is wrong.
+    """
+    if path is None:
+        return {}
+    where = f"PROCTOR_ENVIRONMENTS {path}"
+    try:
+        return _File.model_validate(tomllib.loads(path.read_text())).environments
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise StartError(f"{where}: {field}: {first['msg']}") from None
+    except (OSError, ValueError) as error:
+        raise StartError(f"{where}: {error}") from None
