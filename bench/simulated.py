@@ -21,10 +21,12 @@ from proctor_service.cli.serve import end_with
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.logs import configure_logging
+from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import (
     Backend,
     Limits,
     Sandbox,
+    Sandboxes,
     StatefulSandbox,
     Traits,
     Usage,
@@ -54,7 +56,7 @@ class Simulation:
         self._beginning: asyncio.Event | None = None
         self._late_seconds = 0.0
 
-    async def judge(self, submission: Submission, backend: Backend) -> Judgement:
+    async def judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Implements `evaluate.Judge`."""
         if self._beginning is None:
             self._beginning = self._begin()
@@ -93,6 +95,10 @@ class NoSandboxes:
         """Raise RuntimeError: there are none."""
         raise RuntimeError("sandboxes are simulated")
 
+    def within(self, environment: str) -> Sandboxes:
+        """Return the same in each environment."""
+        return self
+
     def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
@@ -128,7 +134,7 @@ async def _clear(pid: int) -> None:
     """Do nothing: a simulated judge process leaves nothing behind."""
 
 
-def _build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
+def _build(settings: Settings, share: Share, environments: Environments) -> tuple[Judge, Backend]:
     return Simulation().judge, NoSandboxes()
 
 

@@ -17,10 +17,11 @@ from functools import partial
 from proctor_client.wire import CacheResult, Extract, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Backend, Sandboxes
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
+from proctor_service.settings.environments import DEFAULT
 
 log = logging.getLogger(__name__)
 texts_log = logging.getLogger(f"{__name__}.texts")
@@ -38,6 +39,7 @@ class NoCode:
 
     tests: int = 0
     message: str = "No code was found in the completion."
+    environment: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Outcome:
     peer_degraded: tuple[str, ...] | None = None
 
 
-Judge = Callable[[Submission, Backend], Awaitable[Judgement]]
+Judge = Callable[[Submission, Sandboxes], Awaitable[Judgement]]
 Evaluate = Callable[[Item], Awaitable[Outcome]]
 
 
@@ -139,7 +141,8 @@ class Evaluator:
         A submission that its judge hands back waits for another ticket.
         """
         try:
-            judge = partial(self._judge, submission, self._backend)
+            sandboxes = self._backend.within(submission.environment)
+            judge = partial(self._judge, submission, sandboxes)
             whose = (item.tenant, item.job)
             work = item if item.portable and submission.state is None else None
             asked, waited_seconds = self._queue.clock(), 0.0

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 from proctor_client.wire import Failure
 from proctor_service.journal.rows import clean
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 NAMES = list(HOSTILE)
@@ -56,7 +56,7 @@ html => {
 """
 
 
-async def echo(submission: Submission, backend: Backend) -> Judgement:
+async def echo(submission: Submission, backend: Sandboxes) -> Judgement:
     """A judge that says what the submission says, everywhere."""
     said = submission.source
     failure = Failure(index=0, test=said, message=said)

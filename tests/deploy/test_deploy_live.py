@@ -28,7 +28,7 @@ from proctor_service.journal import recorder
 from proctor_service.judge.judge import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.backends import make_backend
-from proctor_service.sandbox.interface import Backend, Traits
+from proctor_service.sandbox.interface import Sandboxes, Traits
 from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES
 
@@ -55,7 +55,7 @@ class SometimesLost:
     def __init__(self) -> None:
         self._judge = Judge(LANGUAGES)
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Judges, or fails as when a forkserver dies."""
         if submission.source == LOSES:
             raise SandboxLost("it went away")

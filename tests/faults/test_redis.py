@@ -20,7 +20,7 @@ from fault_rig.programs import RedisServer, redis_server
 from proctor_service.api.jobs import Job
 from proctor_service.cluster import redis_store
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 KEY = {"Idempotency-Key": "key-1"}
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -33,7 +33,7 @@ class Moody:
     def __init__(self) -> None:
         self.count = 0
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.count += 1
         return Judgement("failed", message=f"{submission.source} {self.count}", passed=0, total=1)
 

@@ -16,7 +16,7 @@ from proctor_service.app import build_app
 from proctor_service.evaluate import Outcome
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.metrics import KEPT_SECONDS, MOST_JOBS, JobTable, Metrics
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 
@@ -42,7 +42,7 @@ def test_health_and_capacity_answer_while_a_large_batch_runs() -> None:
         assert found["recent_rewards_per_second"] > 0
 
 
-async def cheats(submission: Submission, backend: Backend) -> Judgement:
+async def cheats(submission: Submission, backend: Sandboxes) -> Judgement:
     return Judgement("early_exit", hack_signals=("early_exit",))
 
 
@@ -144,7 +144,7 @@ def test_a_job_that_is_not_seen_any_more_makes_room() -> None:
 
 
 def test_two_apps_share_no_metrics() -> None:
-    async def judge(submission: Submission, backend: Backend) -> Judgement:
+    async def judge(submission: Submission, backend: Sandboxes) -> Judgement:
         return Judgement("passed")
 
     first, second = (build_app(Settings(), NoBackend(), judge) for _ in range(2))

@@ -12,7 +12,7 @@ from proctor_service.api.body import name_request
 from proctor_service.api.job_store import JobStore
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.scheduling.attempts import MOST_ATTEMPTS
 from proctor_service.settings import Settings
 
@@ -94,7 +94,7 @@ def test_judged_items_stand_and_retryable_errors_are_judged_anew() -> None:
     }
     seen: list[str] = []
 
-    async def judge(submission: Submission, backend: Backend) -> Judgement:
+    async def judge(submission: Submission, backend: Sandboxes) -> Judgement:
         seen.append(submission.source)
         end = ends[submission.source].pop(0)
         if isinstance(end, Exception):

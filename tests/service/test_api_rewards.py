@@ -16,7 +16,7 @@ from proctor_client import wire
 from proctor_service.errors import Failure as NotJudged
 from proctor_service.errors import InvalidTask, JudgeFailed, Overloaded, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Traits, Usage
+from proctor_service.sandbox.interface import Sandboxes, Traits, Usage
 from proctor_service.settings import Settings
 
 ASSERTS = {"kind": "asserts", "tests": ["assert f() == 1", "assert f() == 2"]}
@@ -30,7 +30,7 @@ class Seen:
         self.submissions: list[Submission] = []
         self.ends = list(ends)
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.submissions.append(submission)
         end = self.ends.pop(0) if self.ends else Judgement("passed", passed=1, total=1)
         if isinstance(end, Exception):

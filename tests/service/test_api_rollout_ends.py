@@ -18,7 +18,7 @@ from rollout_requests import CODE, KEY, NDJSON, Row, ask, reasons, request, task
 
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.logs import configure_logging
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 # ---------------------------------------------------------------- errors and ends
@@ -160,7 +160,7 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
 class Broken:
     """A judge that breaks."""
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         raise KeyError("secret")
 
 

@@ -22,7 +22,7 @@ from proctor_service.cli.datasets import Task
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 NOBODY = "http://127.0.0.1:1"
@@ -30,7 +30,7 @@ GIVEN = ["problems.jsonl", "--format", "mbpp", "--completions", "completions.jso
 COMMANDS = ["serve", "doctor", "eval", "bench", "demo"]
 
 
-async def scripted(submission: Submission, backend: Backend) -> Judgement:
+async def scripted(submission: Submission, backend: Sandboxes) -> Judgement:
     """What becomes of a submission is written in it."""
     source = submission.source
     if "lost" in source:
@@ -227,7 +227,7 @@ def test_batches_are_what_a_service_takes() -> None:
 def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
     began = threading.Event()
 
-    async def never(submission: Submission, backend: Backend) -> Judgement:
+    async def never(submission: Submission, backend: Sandboxes) -> Judgement:
         began.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -270,7 +270,7 @@ def test_bench_needs_a_floor_that_speaks(service: Service, tmp_path: Path) -> No
 
 
 def test_bench_refuses_to_measure_what_does_not_work() -> None:
-    async def lost(submission: Submission, backend: Backend) -> Judgement:
+    async def lost(submission: Submission, backend: Sandboxes) -> Judgement:
         raise SandboxLost("the sandbox went away")
 
     with running_service(judge=lost) as service:

@@ -15,7 +15,7 @@ from harness import WAIT_SECONDS, Gate, Service, running_service
 
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Usage
+from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings import Settings
 
 BODY: dict[str, Any] = {
@@ -32,7 +32,7 @@ class ByTest:
     def __init__(self) -> None:
         self.seen: list[Submission] = []
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """`b` fails, `c` is broken by itself."""
         self.seen.append(submission)
         text = repr(submission.grader)

@@ -17,7 +17,7 @@ from proctor_client import wire
 from proctor_service.api.compat.slime import grader_of
 from proctor_service.errors import InvalidRequest, InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 ITEM: dict[str, Any] = {
@@ -37,7 +37,7 @@ class BySource:
     def __init__(self) -> None:
         self.seen: list[Submission] = []
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """`right` passes, `broken` has broken tests, anything else fails."""
         self.seen.append(submission)
         if submission.source.strip() == "broken":

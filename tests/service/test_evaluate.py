@@ -23,7 +23,7 @@ from proctor_service.errors import (
 )
 from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import Limits, Sandboxes
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
@@ -38,7 +38,7 @@ class Scripted:
         self.ends = list(ends)
         self.attempts = 0
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.attempts += 1
         end = self.ends.pop(0)
         if isinstance(end, BaseException):
@@ -51,7 +51,7 @@ def item(deadline: float = 1e9, scoring: Scoring = "all", cache_key: bytes | Non
     return Item("ev_1", submission, "t", "j", deadline, cache_key)
 
 
-def corridor(judge: Callable[[Submission, Backend], Coroutine[Any, Any, Judgement]]) -> Evaluator:
+def corridor(judge: Callable[[Submission, Sandboxes], Coroutine[Any, Any, Judgement]]) -> Evaluator:
     deadlines = Deadlines()
     cache = Cache[Outcome](10, 10_000, outcome_bytes, deadlines)
     return Evaluator(judge, NoBackend(), FairQueue(1, 10, deadlines), cache)
@@ -113,7 +113,7 @@ def test_a_bug_is_judge_failed_and_logged(bug: Exception, caplog: pytest.LogCapt
 def test_the_deadline_holds_while_it_is_judged() -> None:
     cleaned: list[str] = []
 
-    async def endless(submission: Submission, backend: Backend) -> Judgement:
+    async def endless(submission: Submission, backend: Sandboxes) -> Judgement:
         try:
             await asyncio.Event().wait()
         finally:
@@ -131,7 +131,7 @@ def test_the_deadline_holds_while_it_is_judged() -> None:
 
 def test_cancelling_passes_through_and_frees_the_slot() -> None:
     async def test() -> None:
-        async def endless(submission: Submission, backend: Backend) -> Judgement:
+        async def endless(submission: Submission, backend: Sandboxes) -> Judgement:
             await asyncio.Event().wait()
             raise AssertionError("waits for ever")
 

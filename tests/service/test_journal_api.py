@@ -27,7 +27,7 @@ from proctor_client import (
 )
 from proctor_service.errors import Overloaded
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 TOKENS = SecretStr(json.dumps({"red": "red-token", "blue": "blue-token"}))
@@ -42,7 +42,7 @@ class Scripted:
         self.spoiled = False
         self.seen: list[Submission] = []
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.seen.append(submission)
         source = submission.source
         if "overloaded" in source:

@@ -20,7 +20,7 @@ from proctor_service.errors import DeadlinePassed, InvalidTask
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 NASTY = 'x = "\x1b[2J\x9b31m\u202e\ud800\0"\r\nprint(x)\t# [bold]no[/bold]'
@@ -341,7 +341,7 @@ def test_prune_removes_what_is_older(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # ------------------------------------------------------------ replay
 
 
-async def strict(submission: Submission, backend: Backend) -> Judgement:
+async def strict(submission: Submission, backend: Sandboxes) -> Judgement:
     """A judge of another version: sources say what becomes of them."""
     if "fault" in submission.source:
         raise DeadlinePassed("no answer today")
@@ -445,7 +445,7 @@ def test_a_replay_judges_what_was_recorded(tmp_path: Path) -> None:
     """Source, grader, limits and files are those of the record; no cache answers."""
     seen: list[Submission] = []
 
-    async def watching(submission: Submission, backend: Backend) -> Judgement:
+    async def watching(submission: Submission, backend: Sandboxes) -> Judgement:
         seen.append(submission)
         return PASSED
 

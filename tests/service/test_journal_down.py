@@ -28,12 +28,12 @@ from proctor_service.journal.database import TooSlow
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.reading import Reader
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.serving import optional
 from proctor_service.settings import Settings
 
 
-async def passing(submission: Submission, backend: Backend) -> Judgement:
+async def passing(submission: Submission, backend: Sandboxes) -> Judgement:
     """A judge."""
     return Judgement("passed", 1, 1)
 

@@ -21,6 +21,7 @@ from proctor_service.sandbox.interface import (
     Job,
     Limits,
     Sandbox,
+    Sandboxes,
     StatefulSandbox,
     Traits,
     Usage,
@@ -66,6 +67,9 @@ class Says:
     @asynccontextmanager
     async def _lease(self) -> AsyncIterator[Sandbox]:
         yield _Saying(self, list(self.lines))
+
+    def within(self, environment: str) -> Sandboxes:
+        return self
 
     def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()

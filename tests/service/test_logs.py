@@ -17,7 +17,7 @@ from proctor_service.errors import InvalidTask
 from proctor_service.evaluate import Evaluator, Item, NoCode, Outcome, outcome_bytes
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.logs import ConsoleFormatter, JsonFormatter
-from proctor_service.sandbox.interface import Backend, Limits, Usage
+from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
@@ -116,7 +116,7 @@ LIMITS = Limits(1, 1, 64, 64, 8, 8)
 SECRET = "print('what nobody is to see')"
 
 
-async def _judges(submission: Submission, backend: Backend) -> Judgement:
+async def _judges(submission: Submission, backend: Sandboxes) -> Judgement:
     if submission.source == "broken":
         raise InvalidTask("setup: it is broken")
     return Judgement(

@@ -27,7 +27,7 @@ from proctor_client.wire import Failure
 from proctor_service.cluster import FORWARDED
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Usage
+from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.scheduling.queue import FairQueue
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -41,7 +41,7 @@ class Noted:
     def __init__(self) -> None:
         self.sources: list[str] = []
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Passes, but for sources with a word of their own."""
         self.sources.append(submission.source)
         if "broken" in submission.source:
@@ -291,7 +291,7 @@ def test_a_peer_that_refuses_costs_no_reward(settings: dict[str, Any]) -> None:
 
 
 def test_a_peer_without_working_sandboxes_costs_no_reward() -> None:
-    async def loses(submission: Submission, backend: Backend) -> Judgement:
+    async def loses(submission: Submission, backend: Sandboxes) -> Judgement:
         raise SandboxLost("the machine fails")
 
     gate = Gate()

@@ -24,7 +24,7 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.tracing import current_ids
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
 TOKEN = "a-very-secret-token"
@@ -135,7 +135,7 @@ def test_the_logs_name_the_trace(collector: Receiver, capsys: pytest.CaptureFixt
 
 
 def test_what_fails_is_marked_with_its_reason_and_nothing_of_its_message() -> None:
-    async def judge(submission: Submission, backend: Backend) -> Judgement:
+    async def judge(submission: Submission, backend: Sandboxes) -> Judgement:
         raise JudgeFailed("a-very-secret-message")
 
     with (

@@ -12,7 +12,7 @@ from harness import Service
 
 from proctor_service.errors import Failure, SandboxUnavailable
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 
 class Failing:
@@ -23,7 +23,7 @@ class Failing:
         self.asked = 0
         self._failure = failure or SandboxUnavailable("none can be had")
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Judges nothing."""
         self.asked += 1
         if self.left > 0:

@@ -20,7 +20,14 @@ from fastapi import FastAPI
 from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import (
+    Backend,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    StatefulSandbox,
+    Traits,
+)
 from proctor_service.serving import server as server_module
 from proctor_service.serving.lifecycle import AppState
 from proctor_service.settings import Settings
@@ -50,6 +57,10 @@ class NoBackend:
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """A scripted judge leases nothing."""
         raise AssertionError("a scripted judge leases no sandbox")
+
+    def within(self, environment: str) -> Sandboxes:
+        """The same in each environment."""
+        return self
 
     def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
@@ -103,7 +114,7 @@ class Service:
         asyncio.run_coroutine_threadsafe(watched(), self.loop).result(WAIT_SECONDS + 1)
 
 
-async def passes(submission: Submission, backend: Backend) -> Judgement:
+async def passes(submission: Submission, backend: Sandboxes) -> Judgement:
     """A judge that is always content."""
     return Judgement("passed", passed=1, total=1)
 
@@ -178,7 +189,7 @@ class Gate:
         self._open = False
         self._waiting: dict[str, asyncio.Event] = {}
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Passes, once it is let go."""
         source = submission.source
         self.entered.append(source)

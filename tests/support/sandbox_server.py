@@ -15,7 +15,7 @@ from scripted_sandboxes import FakeBackend, ScriptedSandbox
 
 from proctor_client import wire
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Traits
+from proctor_service.sandbox.interface import Sandboxes, Traits
 from proctor_service.settings import Settings
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -30,7 +30,7 @@ class Grading:
         self.submissions: list[Submission] = []
         self.failure: Exception | None = None
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.submissions.append(submission)
         if self.failure is not None:
             raise self.failure
@@ -43,7 +43,7 @@ class Held:
     def __init__(self) -> None:
         self.entered = self.cancelled = 0
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         self.entered += 1
         try:
             await asyncio.get_running_loop().create_future()

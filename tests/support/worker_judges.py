@@ -17,7 +17,8 @@ from scripted_sandboxes import FakeBackend
 from proctor_service.errors import InvalidTask, SandboxLost, StartError
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Traits, Usage
+from proctor_service.sandbox.environments.built import Environments
+from proctor_service.sandbox.interface import Backend, Sandboxes, Traits, Usage
 from proctor_service.settings import Settings, Share
 from proctor_service.workers.process import run
 
@@ -39,7 +40,7 @@ def die_once(mark: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def judge(submission: Submission, backend: Backend) -> Judgement:
+async def judge(submission: Submission, backend: Sandboxes) -> Judgement:
     """Do what the source says."""
     word, _, rest = submission.source.partition(" ")
     match word:
@@ -85,7 +86,7 @@ class SlowToEnd(FakeBackend):
         await asyncio.sleep(1)
 
 
-def build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
+def build(settings: Settings, share: Share, environments: Environments) -> tuple[Judge, Backend]:
     """Return the scripted judge, and scripted sandboxes."""
     if settings.aviato_cpu == "refuse":
         raise StartError("as the test wants it")

@@ -94,6 +94,7 @@ class Submission(Request):
         default_factory=dict, description="Path to text; written into the sandbox first."
     )
     language: str = "python"
+    environment: str | None = Field(None, description="Instead of the request's.")
     group: str | None = Field(None, description="Echoed: the prompt that a GRPO group shares.")
 
 
@@ -141,6 +142,10 @@ class RewardRequest(Request):
         "a core and running. An item that is not judged by then has the error `deadline`, and no reward.",
     )
     cache: bool = True
+    environment: str | None = Field(
+        None,
+        description="Environment of its sandboxes, as in GET /environments; by default `default`.",
+    )
 
 
 class ItemError(Response):
@@ -213,6 +218,7 @@ class Result(Response):
     usage: Usage = Usage()
     cache: CacheResult | str
     sandbox_id: str | None = None
+    environment: str = Field("default", description="Environment that it was judged in.")
     degraded: list[str] = Field([], description="Protections this machine cannot enforce.")
 
 

@@ -166,6 +166,10 @@ class RolloutRequest(Request):
     )
     priority: Priority = "training"
     deadline_seconds: float = Field(3600, gt=0, le=86_400)
+    environment: str | None = Field(
+        None,
+        description="Environment of its sandboxes, as in GET /environments; by default `default`.",
+    )
 
     @model_validator(mode="after")
     def _not_too_many(self) -> Self:

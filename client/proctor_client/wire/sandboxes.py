@@ -16,6 +16,7 @@ _SANDBOX: dict[str, JsonValue] = {
     "status": "running",
     "tags": ["wandb-run:17", "env:code"],
     "backend": "local",
+    "environment": "default",
     "created_at": "2025-11-20T10:00:00.000000+00:00",
     "expires_at": "2025-11-20T10:10:00.000000+00:00",
     "exec_stats": {"total": 3, "successes": 2, "failures": 1, "errors": 0},
@@ -43,6 +44,10 @@ class SandboxRequest(Request):
     ttl_seconds: float = Field(600, gt=0, le=86_400, description="Renewed by use.")
     files: dict[str, str] = Field({}, description="Path to text; written into it first.")
     job: str = Field("default", min_length=1, max_length=200)
+    environment: str | None = Field(
+        None,
+        description="Environment of the sandbox, as in GET /environments; by default `default`.",
+    )
 
 
 class ExecStats(Response):
@@ -70,6 +75,7 @@ class Sandbox(Response):
     created_at: datetime
     expires_at: datetime
     exec_stats: ExecStats = ExecStats()
+    environment: str = "default"
     message: str = Field("", description="Why it stopped or failed.")
 
 

@@ -31,7 +31,7 @@ from proctor_service.errors import (
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.metrics import Metrics
-from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.sandbox.interface import Backend, Limits, Sandboxes
 from proctor_service.scheduling.queue import DRAINING, FairQueue
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Readiness:
     def judged(self, judge: Judge) -> Judge:
         """Return the judge, with sandbox failures reported to this object."""
 
-        async def noticed(submission: Submission, backend: Backend) -> Judgement:
+        async def noticed(submission: Submission, backend: Sandboxes) -> Judgement:
             try:
                 return await judge(submission, backend)
             except NoSandboxInTime:

@@ -67,7 +67,8 @@ class Planning:
         self._request = request
         self._tenant = tenant
         self._deadline = deadline
-        self._limits = machine.limits(request.limits, "limits")
+        self._environment = machine.environment(request.environment, "environment")
+        self._limits = machine.limits(request.limits, "limits", environment=self._environment)
         _check_policy(request.policy, machine.settings.policy_hosts)
         if isinstance(request.agent, ToolsAgent):
             asked, ceiling = request.agent.exec_timeout_seconds, machine.settings.max_wall_seconds
@@ -99,6 +100,7 @@ class Planning:
             task=task,
             agent=request.agent,
             limits=self._limits,
+            environment=self._environment,
             scoring=request.scoring,
             extract=request.extract,
             tenant=self._tenant,
@@ -107,7 +109,7 @@ class Planning:
             tags=tuple(request.tags),
             priority=request.priority,
             step=request.step,
-            shell="bash" if "bash" in self._machine.backend.traits.languages else "sh",
+            shell="bash" if "bash" in self._machine.languages(self._environment) else "sh",
         )
 
     def _messages(self, asked: RolloutTask, where: str) -> Sequence[JsonObject]:

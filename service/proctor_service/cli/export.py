@@ -36,7 +36,7 @@ _NUMBERS = (
 )  # fmt: skip
 _INTEGERS = ("step", "passed", "total", "exit_code")
 _LISTS = ("tags", "signals")
-_OF_CONDITIONS = ("language", "scoring", "extract")
+_OF_CONDITIONS = ("language", "scoring", "extract", "environment")
 
 
 def exported(reader: Reader, tenant: str | None, job: str, path: Path, form: Form | None) -> int:

@@ -68,6 +68,7 @@ class Entries:
                 submission.language,
                 dict(submission.files),
                 submission.state is not None,
+                submission.environment,
             )
         said = (origin.completion, origin.extract, "" if failure is None else failure.message)
         return EVALUATION, head, judgement_values(shown), said, texts

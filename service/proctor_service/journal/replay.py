@@ -11,7 +11,7 @@ from proctor_service.journal.json_texts import encoded_text, joined, member
 
 REPLAY_JOB = "replay"
 """Job of all replays: they take turns with the tenant's training, and count in no job's figures."""
-_CONDITIONS = ("limits", "scoring", "language")
+_CONDITIONS = ("limits", "scoring", "language", "environment")
 
 
 def why_not(row: Mapping[str, Any]) -> str | None:
@@ -33,7 +33,7 @@ def submission_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "completion": row["source"],
         "grader": row["grader"],
-        **{name: row["conditions"][name] for name in _CONDITIONS},
+        **_conditions(row),
         "files": row["files"],
     }
 
@@ -47,13 +47,18 @@ def request_json(row: Mapping[str, Any]) -> bytes:
     if reason is not None:
         raise NotReplayable(f"evaluation {row['id']} cannot be judged again: {reason}")
     submission = joined(
-        _dumped({name: row["conditions"][name] for name in _CONDITIONS}),
+        _dumped(_conditions(row)),
         member("completion", encoded_text(row["source"], _dumped)),
         member("grader", row["grader_json"].encode()),
         member("files", row["files_json"].encode()),
     )
     how = {"extract": "none", "job": REPLAY_JOB, "cache": False}
     return joined(_dumped(how), member("submissions", b"[" + submission + b"]"))
+
+
+def _conditions(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a submission; a record from before a version lacks the later ones."""
+    return {name: row["conditions"][name] for name in _CONDITIONS if name in row["conditions"]}
 
 
 def _dumped(value: object) -> bytes:

@@ -130,7 +130,7 @@ class Batch:
             row["completion"] = self._keep(completion)
             shown = completion
         else:
-            source, grader, limits, scoring, language, files, with_state = given
+            source, grader, limits, scoring, language, files, with_state, environment = given
             shown = completion or source
             row["source_begin"] = shown.find(source)
             row["source_end"] = row["source_begin"] + len(source)
@@ -141,13 +141,14 @@ class Batch:
             if files:
                 row["files"] = self._keep(dump(files))
             row["conditions"] = self._keep_once(
-                (language, limits, scoring, extract, with_state),
+                (language, limits, scoring, extract, with_state, environment),
                 lambda: {
                     "language": language,
                     "limits": dict(zip(_LIMITS, limits, strict=True)),
                     "scoring": scoring,
                     "extract": extract,
                     "with_state": with_state,
+                    "environment": environment,
                 },
             )
         row["completion_characters"] = len(shown)

@@ -20,7 +20,7 @@ from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.graders import asserts_calls, asserts_values, calls, in_process, programs
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -35,7 +35,7 @@ class Judge:
         self._languages = languages
         self._analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
 
-    async def __call__(self, submission: Submission, backend: Backend) -> Judgement:
+    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         if submission.source.startswith(_BYTE_ORDER_MARK):
             # Python accepts a byte order mark in files but rejects one in text.
@@ -59,7 +59,7 @@ class Judge:
             return unfit.judgement
 
     async def _judge_asserts(
-        self, submission: Submission, grader: AssertsGrader, backend: Backend
+        self, submission: Submission, grader: AssertsGrader, backend: Sandboxes
     ) -> Judgement:
         """Judge by test statements; only the tests decide the level (`judge/analysis/levels.py`).
 

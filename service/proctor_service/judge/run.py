@@ -16,7 +16,7 @@ from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask
 from proctor_service.guest.channel import BEGAN
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Ended, Job, Limits, Sandbox
+from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
 
 _BEGAN = BEGAN.rstrip(b"\n")
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
@@ -112,7 +112,7 @@ def begin(sandbox: Sandbox, job: Job, state: bytes | None) -> None:
 
 
 async def run(
-    backend: Backend,
+    backend: Sandboxes,
     job: bytes,
     limits: Limits,
     keep_stdout_bytes: int = 0,

@@ -21,6 +21,7 @@ from proctor_client.wire import (
     Verdict,
 )
 from proctor_service.sandbox.interface import Limits, Usage
+from proctor_service.settings.environments import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Submission:
     language: str = "python"
     files: Mapping[str, str] = field(default_factory=dict)
     state: bytes | None = None
+    environment: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

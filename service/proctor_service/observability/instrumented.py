@@ -19,13 +19,13 @@ from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Ask, Connect
 from proctor_service.rollout.reply import Reply
 from proctor_service.rollout.trajectory import Plan, Trajectory
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 
 def measured_judge(judge: Judge, metrics: Metrics) -> Judge:
     """Return the judge, with the seconds and failures of each attempt recorded."""
 
-    async def measured(submission: Submission, backend: Backend) -> Judgement:
+    async def measured(submission: Submission, backend: Sandboxes) -> Judgement:
         begun = time.perf_counter()
         try:
             judgement = await judge(submission, backend)

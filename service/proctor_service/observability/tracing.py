@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ from proctor_service.rollout.agent import Play
 from proctor_service.rollout.policy import Ask, Connect
 from proctor_service.rollout.reply import Reply
 from proctor_service.rollout.trajectory import Plan, Trajectory
-from proctor_service.sandbox.interface import Backend, Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 
 EXPORT_SECONDS = 5.0
 LAST_SPANS_SECONDS = 3.0
@@ -156,7 +156,7 @@ class Tracing:
     def judge(self, judge: Judge) -> Judge:
         """Return the judge, with a span for each attempt and for each leased sandbox."""
 
-        async def traced(submission: Submission, backend: Backend) -> Judgement:
+        async def traced(submission: Submission, backend: Sandboxes) -> Judgement:
             with self.span("judge", grader=submission.grader.kind) as span:
                 judgement = await judge(submission, _TracedLeases(backend, self))
                 span.set_attribute("verdict", judgement.verdict)
@@ -234,9 +234,9 @@ class TracedApp:
 
 
 class _TracedLeases:
-    """Backend with a span for each leased sandbox."""
+    """Source of sandboxes with a span for each leased sandbox."""
 
-    def __init__(self, backend: Backend, tracing: Tracing) -> None:
+    def __init__(self, backend: Sandboxes, tracing: Tracing) -> None:
         self._backend = backend
         self._tracing = tracing
 
@@ -255,18 +255,6 @@ class _TracedLeases:
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         return self._backend.open_stateful(limits, tags)
-
-    async def open(self) -> None:
-        await self._backend.open()
-
-    async def close(self) -> None:
-        await self._backend.close()
-
-    def when_asleep(self, tell: Callable[[int, int], None]) -> None:
-        self._backend.when_asleep(tell)
-
-    def census(self) -> dict[str, int]:
-        return self._backend.census()
 
 
 def failed(span: Span, reason: str) -> None:

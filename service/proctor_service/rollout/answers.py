@@ -17,8 +17,10 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     """Return the submission of a program, with the original files of the task."""
     task = plan.task
     if code is None:
-        return NoCode(task.test_count)
-    return Submission(code, task.grader, plan.limits, plan.scoring, files=task.files)
+        return NoCode(task.test_count, environment=plan.environment)
+    return Submission(
+        code, task.grader, plan.limits, plan.scoring, files=task.files, environment=plan.environment
+    )
 
 
 def of_submission(plan: Plan, code: str) -> Submission | NoCode:
@@ -44,7 +46,9 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
         return of_code(plan, None)
     # The archive already contains the task's files, in their final state.
     source = _text(solution or b"", without)
-    return Submission(source, grader, plan.limits, plan.scoring, state=archive)
+    return Submission(
+        source, grader, plan.limits, plan.scoring, state=archive, environment=plan.environment
+    )
 
 
 def _text(solution: bytes, without: bool) -> str:

@@ -195,7 +195,7 @@ class Toolbox:
                 return answers.of_state(self._plan, solution, archive)
             except (FileMissing, FileRefused) as refused:
                 why = f"There is nothing to judge: {refused.message}"
-                return NoCode(self._plan.task.test_count, why)
+                return NoCode(self._plan.task.test_count, why, self._plan.environment)
             except SandboxEnded:
                 await self.close()
         return answers.of_code(self._plan, self._plan.task.files.get(answers.SOLUTION))

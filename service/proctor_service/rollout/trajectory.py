@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from proctor_client.wire import Agent, Extract, Grader, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
 from proctor_service.sandbox.interface import Limits
+from proctor_service.settings.environments import DEFAULT
 
 JsonObject = dict[str, JsonValue]
 
@@ -53,6 +54,7 @@ class Plan:
     priority: Priority = "training"
     shell: Literal["bash", "sh"] = "bash"
     step: int | None = None
+    environment: str = DEFAULT
 
     @property
     def sandbox_tags(self) -> tuple[str, ...]:

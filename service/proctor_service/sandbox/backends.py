@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Check
 from proctor_service.sandbox.local import (
     LocalBackend,
@@ -20,7 +21,9 @@ from proctor_service.settings import Settings, Share
 _AVIATO_PACKAGES = ("cwsandbox", "grpc", "google")
 
 
-def make_backend(settings: Settings, share: Share | None = None) -> Backend:
+def make_backend(
+    settings: Settings, share: Share | None = None, environments: Environments = NO_ENVIRONMENTS
+) -> Backend:
     """Return the backend named in the settings. Raises StartError if the backend is unavailable.
 
     `share`: the part of the machine that the backend has; the whole by default.
@@ -29,7 +32,7 @@ def make_backend(settings: Settings, share: Share | None = None) -> Backend:
         with _needing_the_sdk():
             from proctor_service.sandbox import aviato
         return aviato.AviatoBackend(aviato.make_plan(settings, share))
-    plan = make_plan(settings, share)
+    plan = make_plan(settings, share, environments)
     refuse_without_isolation(plan, settings.allow_degraded)
     return LocalBackend(plan)
 

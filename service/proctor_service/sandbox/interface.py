@@ -201,15 +201,12 @@ class StatefulSandbox(Protocol):
         """Kill the sandbox and all its processes at once; `ended` returns when all are gone."""
 
 
-class Backend(Protocol):
-    """Source of sandboxes."""
+class Sandboxes(Protocol):
+    """Source of sandboxes of one environment: all that a judge needs of a backend."""
 
     @property
     def traits(self) -> Traits:
-        """Properties of the backend, known after `open`."""
-
-    async def open(self) -> None:
-        """Prepare the backend. Raises StartError on failure."""
+        """Properties of the backend, known after `Backend.open`."""
 
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; leaving the context removes the sandbox and all its processes.
@@ -225,6 +222,16 @@ class Backend(Protocol):
         Memory, processes and disk are limited for all commands together, CPU and wall time for each
         command. Raises SandboxUnavailable when none is available.
         """
+
+
+class Backend(Sandboxes, Protocol):
+    """Source of sandboxes: itself of the default environment, and by `within` of each other."""
+
+    async def open(self) -> None:
+        """Prepare the backend. Raises StartError on failure."""
+
+    def within(self, environment: str) -> Sandboxes:
+        """Return the source of sandboxes of an environment that the service knows."""
 
     async def close(self) -> None:
         """Stop every sandbox and all processes behind the sandboxes."""

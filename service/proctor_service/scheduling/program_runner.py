@@ -15,6 +15,7 @@ from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, Sandb
 from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
+from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]
@@ -37,6 +38,7 @@ class Program:
     files: Mapping[str, bytes] = field(default_factory=dict)
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
+    environment: str = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class Runner:
             source = language.whole(program.source)
             files[language.source] = source.encode("utf-8", "surrogatepass")
             run = Command(language.run, None, program.stdin, program.run_seconds)
-        async with self._backend.open_stateful(program.limits) as sandbox:
+        sandboxes = self._backend.within(program.environment)
+        async with sandboxes.open_stateful(program.limits) as sandbox:
             await _place(sandbox, files)
             compiled = None
             if language is not None and language.compile is not None:

@@ -37,6 +37,7 @@ from proctor_service.errors import (
 from proctor_service.sandbox.interface import Backend, Ending, Limits, StatefulSandbox
 from proctor_service.scheduling.places import Whose
 from proctor_service.scheduling.queue import FairQueue, stopping
+from proctor_service.settings.environments import DEFAULT
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Order:
     tags: tuple[str, ...] = ()
     ttl_seconds: float = 600.0
     files: Mapping[str, str] = field(default_factory=dict)
+    environment: str = DEFAULT
     job: str = "default"
     priority: Priority = "training"
     begun: bool = False
@@ -145,6 +147,7 @@ class Session:
         self.job = order.job
         self.tags = order.tags
         self.limits = order.limits
+        self.environment = order.environment
         self.ttl_seconds = order.ttl_seconds
         self.created_at = datetime.now(UTC)
         self.status: SandboxStatus = "pending"
@@ -248,9 +251,10 @@ class Session:
         """Write the files, wait for the end, and decide the end before the clean-up."""
         files = dict(order.files)
         limits, tags = order.limits, order.tags
+        sandboxes = backend.within(order.environment)
         del order
         try:
-            async with backend.open_stateful(limits, tags) as sandbox:
+            async with sandboxes.open_stateful(limits, tags) as sandbox:
                 try:
                     while files:  # free each file's text at once: files may be large
                         path, text = files.popitem()

@@ -208,6 +208,10 @@ class Settings(BaseSettings):
     """TOML file of environments, as in docs/environments.md; `proctor env build` builds them."""
     environments_folder: Path | None = None
     """Where built environments are; default: `environments` in the user's state folder."""
+    compat_environments: dict[str, str] = {}
+    """Environment of requests to /compat, by the beginning of the path; JSON."""
+    environment_idle_seconds: PositiveFloat = 600.0
+    """An environment that nobody has used for this time ends; the next use starts it again."""
     sandbox_uid: int = Field(61_000, gt=0, lt=61_500)
     """First of 4,000 user ids that submissions run under."""
     sandbox_nice: int = Field(5, ge=0, le=19)

@@ -8,16 +8,17 @@ from proctor_service.evaluate import Judge
 from proctor_service.judge.judge import Judge as OwnJudge
 from proctor_service.observability.logs import configure_logging
 from proctor_service.sandbox.backends import make_backend
+from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import Backend
 from proctor_service.settings import Settings, Share
 from proctor_service.workers.process import run
 
 
-def build(settings: Settings, share: Share) -> tuple[Judge, Backend]:
+def build(settings: Settings, share: Share, environments: Environments) -> tuple[Judge, Backend]:
     """Return the judge and the backend of this process. Raises StartError."""
     worker = str(share.index)
     configure_logging(settings.log_level, settings.log_format, lambda: {"worker": worker})
-    return OwnJudge(settings.languages), make_backend(settings, share)
+    return OwnJudge(settings.languages), make_backend(settings, share, environments)
 
 
 if __name__ == "__main__":

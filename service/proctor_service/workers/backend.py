@@ -14,9 +14,11 @@ from proctor_service.sandbox.interface import (
     Hear,
     Limits,
     Sandbox,
+    Sandboxes,
     StatefulSandbox,
     Traits,
 )
+from proctor_service.settings.environments import DEFAULT
 from proctor_service.workers.values import (
     Values,
     command_values,
@@ -40,7 +42,7 @@ class Holders(Protocol):
     async def close(self) -> None:
         """End the judge processes."""
 
-    async def holder(self) -> Worker:
+    async def holder(self, environment: str) -> Worker:
         """Return the judge process for the next sandbox. Raises SandboxUnavailable."""
 
     def working(self) -> Sequence[Worker]:
@@ -74,16 +76,28 @@ class WorkersBackend:
         """Raise RuntimeError: the judge runs where the sandboxes are."""
         raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
 
-    @contextlib.asynccontextmanager
-    async def open_stateful(
+    def within(self, environment: str) -> Sandboxes:
+        """Return the sandboxes of an environment; see `Backend.within`."""
+        return self if environment == DEFAULT else _OfEnvironment(self, environment)
+
+    def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AsyncIterator[StatefulSandbox]:
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open_stateful`."""
-        worker = await self._holders.holder()
+        return self.open_stateful_in(DEFAULT, limits, tags)
+
+    @contextlib.asynccontextmanager
+    async def open_stateful_in(
+        self, environment: str, limits: Limits, tags: Sequence[str]
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        worker = await self._holders.holder(environment)
         worker.sandboxes += 1
         try:
             try:
-                number, name = await worker.call("open", limits_values(limits), tuple(tags))
+                number, name = await worker.call(
+                    "open", environment, limits_values(limits), tuple(tags)
+                )
             except WorkerEnded:
                 raise lost_with_worker() from None
             try:
@@ -128,6 +142,26 @@ class WorkersBackend:
         if yielding != self._told and self._tell_asleep is not None:
             self._tell_asleep(yielding, 0)  # judge processes report evaluations, not sandboxes
             self._told = yielding
+
+
+class _OfEnvironment:
+    """Implements `sandbox.interface.Sandboxes` for an environment of the judge processes."""
+
+    def __init__(self, backend: WorkersBackend, environment: str) -> None:
+        self._backend = backend
+        self._environment = environment
+
+    @property
+    def traits(self) -> Traits:
+        return self._backend.traits
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        return self._backend.lease(limits)
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        return self._backend.open_stateful_in(self._environment, limits, tags)
 
 
 class _RemoteSandbox:

@@ -12,15 +12,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 import sys
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
 from proctor_service.judge.submission import Judgement, Submission, test_count
-from proctor_service.sandbox.interface import Backend, Traits
+from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
+from proctor_service.sandbox.interface import Sandboxes, Traits
 from proctor_service.settings import Settings, Share
+from proctor_service.settings.environments import DEFAULT
 from proctor_service.workers.backend import WorkersBackend
 from proctor_service.workers.values import Graders, judgement_of, submission_values
 from proctor_service.workers.worker import (
@@ -60,7 +64,8 @@ class Pool:
     called with the cause when a judge process has ended. `clear`: removes what a killed judge
     process with this PID has left on the machine. `command`: what is started, with three arguments:
     the descriptors of the connection and of the mark, and the PID of this process. `send_ahead`:
-    called with the number of submissions that may come ahead of their turns.
+    called with the number of submissions that may come ahead of their turns. `environments`: those
+    of sandboxes.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Pool:
         clear: Callable[[int], Coroutine[Any, Any, None]],
         command: Sequence[str] = (sys.executable, *MODULE),
         stalled_cpu_seconds: float = STALLED_CPU_SECONDS,
+        environments: Environments = NO_ENVIRONMENTS,
     ) -> None:
         self.backend = WorkersBackend(self)
         self.when_leased: LeaseTold | None = None
@@ -81,6 +87,7 @@ class Pool:
         self._clear = clear
         self._command = command
         self._stalled_cpu_seconds = stalled_cpu_seconds
+        self._environments = environments
         self._graders = Graders()
         self._working: list[Worker] = []
         self._not_ended: set[Worker] = set()
@@ -135,14 +142,14 @@ class Pool:
         await asyncio.gather(*(self._close(worker) for worker in list(self._not_ended)))
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    async def judge(self, submission: Submission, backend: Backend) -> Judgement:
+    async def judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement of a judge process. Raises a Failure, as any judge does.
 
         Raises HandedBack if the submission did not begin: it goes back to the queue, which knows
         whose turn it is. `backend` is unused: sandboxes are leased in the judge process.
         """
         for _ in range(MOST_ENDS):
-            worker = min(await self._up(), key=_preference)
+            worker = await self._worker_for(submission.environment, _preference)
             worker.load += 1
             try:
                 return await self._ask(worker, submission)
@@ -157,12 +164,33 @@ class Pool:
                 return await self._judge_alone(submission)
         raise SandboxLost(f"{MOST_ENDS} judge processes ended while they judged it")
 
-    async def holder(self) -> Worker:
+    async def holder(self, environment: str) -> Worker:
         """Return the judge process for the next stateful sandbox: it has the fewest of them.
 
         Raises SandboxUnavailable if none comes up for a while.
         """
-        return min(await self._up(), key=_preference_for_sandbox)
+        return await self._worker_for(environment, _preference_for_sandbox)
+
+    async def _worker_for(
+        self, environment: str, preference: Callable[[Worker], tuple[float, ...]]
+    ) -> Worker:
+        """Return the best judge process for an environment: few run it, and another if these are full.
+
+        Raises SandboxUnavailable if none comes up for a while.
+        """
+        up = await self._up()
+        if environment == DEFAULT:
+            return min(up, key=preference)
+        now = time.monotonic()
+        since = now - self._parts[0].environment_idle_seconds
+        running = [worker for worker in up if worker.used_at.get(environment, -math.inf) > since]
+        chosen = [worker for worker in running if worker.load < worker.slots]
+        if not chosen:
+            others = [worker for worker in up if worker not in running]
+            chosen = [min(others, key=_preference_for_environment)] if others else running
+        worker = min(chosen, key=preference)
+        worker.used_at[environment] = now
+        return worker
 
     async def _up(self) -> Sequence[Worker]:
         """Return the judge processes that take requests, at least one.
@@ -273,7 +301,14 @@ class Pool:
             alone = {"slots": 1, "max_sandboxes": 8, "max_stateful_sandboxes": 1, "pool_size": 1}
             settings = settings.model_copy(update=alone)
         share = Share(index, count + 1, self._start)
-        start = Start(self._command, self._environment, settings, share, self._stalled_cpu_seconds)
+        start = Start(
+            self._command,
+            self._environment,
+            settings,
+            share,
+            self._environments,
+            self._stalled_cpu_seconds,
+        )
         worker = Worker(start, lambda worker, name, values: self.backend.note(name, values))
         self._not_ended.add(worker)
         return worker
@@ -325,6 +360,11 @@ class Pool:
 
 def _preference(worker: Worker) -> tuple[bool, float]:
     return worker.is_silent, (worker.load - worker.yielding) / worker.slots
+
+
+def _preference_for_environment(worker: Worker) -> tuple[bool, int, float]:
+    is_silent, load = _preference(worker)
+    return is_silent, len(worker.used_at), load
 
 
 def _preference_for_sandbox(worker: Worker) -> tuple[bool, int, float]:

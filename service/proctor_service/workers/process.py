@@ -25,11 +25,13 @@ from typing import Any, Protocol, runtime_checkable
 
 from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
+from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import (
     Backend,
     Command,
     Limits,
     Sandbox,
+    Sandboxes,
     StatefulSandbox,
     Traits,
 )
@@ -62,7 +64,7 @@ _NUMBER = struct.Struct("<Q")
 IDLE = 0
 """Mark of a process that works on no request."""
 
-Build = Callable[[Settings, Share], tuple[Judge, Backend]]
+Build = Callable[[Settings, Share, Environments], tuple[Judge, Backend]]
 """Function that makes the judge and the backend. Raises StartError."""
 
 
@@ -198,9 +200,9 @@ class Process:
             case "start":
                 self._starting = asyncio.ensure_future(self._start(*pickle.loads(values[0])))
 
-    async def _start(self, settings: Settings, share: Share) -> None:
+    async def _start(self, settings: Settings, share: Share, environments: Environments) -> None:
         try:
-            self._judge, backend = self._build(settings, share)
+            self._judge, backend = self._build(settings, share, environments)
             try:
                 await backend.open()
             except asyncio.CancelledError:
@@ -292,39 +294,45 @@ class Process:
         submission = submission_of(values, self._graders)
         async with self._turns:
             begun = time.monotonic()
+            sandboxes = self._backend.within(submission.environment)
             if not self._traced:
-                judgement = await self._judge(submission, self._backend)
+                judgement = await self._judge(submission, sandboxes)
                 leases: Sequence[Values] = ()
             else:
-                backend = NotingBackend(self._backend)
-                judgement = await self._judge(submission, backend)
-                leases = backend.leases
+                noting = NotingSandboxes(sandboxes)
+                judgement = await self._judge(submission, noting)
+                leases = noting.leases
             return judgement_values(judgement), time.monotonic() - begun, leases
 
-    async def _open(self, number: int, limits: Values, tags: tuple[str, ...]) -> Values:
+    async def _open(
+        self, number: int, environment: str, limits: Values, tags: tuple[str, ...]
+    ) -> Values:
         assert self._backend is not None, "requests come after `ready`"
         stack = AsyncExitStack()
         sandbox = await stack.enter_async_context(
-            self._backend.open_stateful(Limits(*limits), tags)
+            self._backend.within(environment).open_stateful(Limits(*limits), tags)
         )
         self._held[number] = _Held(sandbox, stack)
         return number, sandbox.id
 
 
-class NotingBackend:
-    """Backend that notes its leases: the sandbox's id, and begin and end in ns since the epoch."""
+class NotingSandboxes:
+    """Source of sandboxes that notes leases: the id, and begin and end in ns since the epoch."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, sandboxes: Sandboxes) -> None:
         self.leases: list[tuple[str, int, int]] = []
-        self._backend = backend
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
+        self._sandboxes = sandboxes
 
     @property
     def traits(self) -> Traits:
         """Properties of the backend."""
-        return self._backend.traits
+        return self._sandboxes.traits
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lease a stateful sandbox; these are not noted."""
+        return self._sandboxes.open_stateful(limits, tags)
 
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a sandbox, and note it."""
@@ -333,7 +341,7 @@ class NotingBackend:
     @contextlib.asynccontextmanager
     async def _noted(self, limits: Limits) -> AsyncIterator[Sandbox]:
         begun = time.time_ns()
-        async with self._backend.lease(limits) as sandbox:
+        async with self._sandboxes.lease(limits) as sandbox:
             try:
                 yield sandbox
             finally:

@@ -110,6 +110,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.language,
         dict(submission.files),
         submission.state,
+        submission.environment,
     )
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import Hear
 from proctor_service.settings import Settings, Share
 from proctor_service.workers.connection import (
@@ -75,7 +76,7 @@ class WorkerEnded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a judge process needs for its start: the command line, its settings and its share.
+    """What a judge process needs: the command line, its settings, its share, the environments.
 
     `stalled_cpu_seconds`: CPU time after which a process is replaced that does not answer.
     """
@@ -84,6 +85,7 @@ class Start:
     environment: Mapping[str, str]
     settings: Settings
     share: Share
+    environments: Environments
     stalled_cpu_seconds: float = STALLED_CPU_SECONDS
 
 
@@ -99,7 +101,8 @@ class Worker:
 
     `load`: submissions that it has at the moment, and stateful sandboxes in which commands run.
     `sandboxes`: stateful sandboxes that it has. `census`, `yielding`: the last report on its
-    sandboxes: by status, and evaluations that left their cores.
+    sandboxes: by status, and evaluations that left their cores. `used_at`: the environments that
+    run there beside the default one, with the time of their last use (monotonic clock).
     """
 
     def __init__(self, start: Start, on_note: Callable[[Worker, str, Values], None]) -> None:
@@ -109,6 +112,7 @@ class Worker:
         self.sandboxes = 0
         self.census: dict[str, int] = {}
         self.yielding = 0
+        self.used_at: dict[str, float] = {}
         self.cause: Cause | None = None
         self._start = start
         self._on_note = on_note
@@ -149,7 +153,9 @@ class Worker:
             self._connection.close()
             raise StartError("a judge process was closed before it was ready")
         # The bytes go to our own process, which trusts this one.
-        started_with = pickle.dumps((self._start.settings, self._start.share))
+        started_with = pickle.dumps(
+            (self._start.settings, self._start.share, dict(self._start.environments))
+        )
         self._connection.send(NOTE, "start", (started_with,))
         seconds = self._start_seconds()
         lost = asyncio.ensure_future(self._lost.wait())

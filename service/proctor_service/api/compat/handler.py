@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -41,6 +41,7 @@ from proctor_service.judge.submission import Judgement
 from proctor_service.scheduling.deadlines import AT_ONCE
 from proctor_service.scheduling.program_runner import Asker, Program, Ran, Runner
 from proctor_service.scheduling.queue import FairQueue, stopping
+from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import language_named
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class RequestContext:
     asker: Asker
     insist_seconds: float
     answer_by: float
+    environment: str = DEFAULT
 
 
 class CompatHandler:
@@ -122,13 +124,14 @@ class CompatHandler:
         body = await read_body(request, self.machine.settings.max_body_mb)
         asked = await parse_body(model, body)
         tenant: str = request.state.tenant
-        name = await name_any_request(tenant, request.url.path, body)
+        environment = self._environment(request)
+        name = await name_any_request(tenant, f"{request.url.path} {environment}", body)
         if hold_seconds is None:
             hold_seconds = min(profile.wait_seconds(asked), LONGEST_HOLD_SECONDS)
         deadline = begun + max(PATIENCE_SECONDS, hold_seconds)
         job = request.query_params.get("job", profile.job)[:200]
         asker = Asker(tenant, job or profile.job, deadline)
-        context = RequestContext(asker, profile.insist_seconds, begun + hold_seconds)
+        context = RequestContext(asker, profile.insist_seconds, begun + hold_seconds, environment)
         work = self._pending.pop(name)
         if work is None:
             call = _refused if self._queue.draining else partial(do, asked, context)
@@ -166,14 +169,24 @@ class CompatHandler:
         Failure, and InvalidRequest.
         """
         asker = context.asker
-        asked = asked.model_copy(update={"job": asker.job})
+        asked = asked.model_copy(update={"job": asker.job, "environment": context.environment})
         translation = Translation(self.machine, asked, asker.tenant, asker.deadline)
         entries = await translation.entries()
         return await all_of((self._judge_one(entry.item, context) for entry in entries), is_last)
 
     async def run(self, program: Program, context: RequestContext) -> Ran:
         """Run a program and return its result. Raises Refusal and Failure."""
+        program = replace(program, environment=context.environment)
         return await self._insist(lambda: self._runner.run(program, context.asker), context)
+
+    def _environment(self, request: Request) -> str:
+        """Return the environment of the query, or else of the route. Raises InvalidRequest."""
+        asked = request.query_params.get("environment")
+        if asked is None:
+            paths = self.machine.settings.compat_environments
+            fitting = [path for path in paths if request.url.path.startswith(path)]
+            asked = paths[max(fitting, key=len)] if fitting else None
+        return self.machine.environment(asked, "environment")
 
     def language(self, name: str) -> str:
         """Return the name of an installed language for a name or an alias. Raises InvalidRequest."""

@@ -35,6 +35,7 @@ _JUDGED_AS_ANSWERED = (
     "verdict", "reward", "message", "tests", "integrity", "level", "hack_signals", "exit_code",
     "stdout", "stderr",
 )  # fmt: skip
+_CONDITIONS = ("extract", "language", "limits", "scoring", "environment")
 _COMPARED = ("verdict", "reward", "error")
 _NO_OUTPUT = {"message": None, "stdout": None, "stderr": None, "error_message": None}
 _NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message": None}
@@ -77,7 +78,7 @@ def detail(reader: Reader, tenant: str, id_: str) -> bytes:
     conditions = row["conditions"] or {}
     small = {
         **_evaluation(row),
-        **{name: conditions.get(name) for name in ("extract", "language", "limits", "scoring")},
+        **{name: conditions.get(name) for name in _CONDITIONS},
         "replayable": why_not(row) is None,
         "source_begin": row["source_begin"],
         "truncated": row["truncated"] if row["with_texts"] else None,

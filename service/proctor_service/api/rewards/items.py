@@ -30,8 +30,10 @@ from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
+from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import PYTHON, language_named
 
 ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
@@ -66,22 +68,53 @@ class Machine:
 
     settings: Settings
     backend: Backend
+    environments: Environments = NO_ENVIRONMENTS
+
+    def environment(self, name: str | None, where: str) -> str:
+        """Return the name of an environment. Raises InvalidRequest for an unknown one."""
+        if name is None or name == DEFAULT:
+            return DEFAULT
+        if name not in self.environments:
+            known = ", ".join((DEFAULT, *self.environments))
+            raise InvalidRequest(f"{where}: no {name[:100]!r} here, only: {known}")
+        return name
+
+    def digest(self, environment: str) -> str:
+        """Return the digest of everything in an environment that a verdict may depend on."""
+        return "" if environment == DEFAULT else self.environments[environment].digest
+
+    def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:
+        """Return the languages of an environment: those of its definition that this machine has."""
+        here = self.backend.traits.languages
+        if environment == DEFAULT:
+            return here
+        offered = self.environments[environment].definition.languages
+        return tuple(name for name in here if offered is None or name == PYTHON or name in offered)
 
     def limits(
-        self, asked: WireLimits | None, where: str, otherwise: Limits | None = None
+        self,
+        asked: WireLimits | None,
+        where: str,
+        otherwise: Limits | None = None,
+        environment: str = DEFAULT,
     ) -> Limits:
-        """Return the requested limits; the defaults are `otherwise`, or else the server's.
+        """Return the requested limits.
 
-        Raises InvalidRequest above a ceiling.
+        The defaults are `otherwise`, or else those of the environment and of the server. Raises
+        InvalidRequest above a ceiling.
         """
         settings = self.settings
+        own = None
+        if otherwise is None and environment != DEFAULT:
+            own = self.environments[environment].definition.limits
         values: dict[str, float] = {}
         for name in LIMITS_WITH_CEILING:
             value = getattr(asked, name, None)
             ceiling = getattr(settings, f"max_{name}")
             if value is not None and not value <= ceiling:
                 raise InvalidRequest(f"{where}.{name}: {value} is above this server's {ceiling}")
-            default = min(getattr(otherwise or settings, name), ceiling)
+            default = getattr(own, name, None)
+            default = min(default or getattr(otherwise or settings, name), ceiling)
             values[name] = value if value is not None else default
         network = bool(otherwise is not None and otherwise.network)
         if asked is not None and asked.network is not None:
@@ -98,15 +131,15 @@ class Machine:
             network=network,
         )
 
-    def language(self, name: str, grader: Grader, where: str) -> str:
+    def language(self, name: str, grader: Grader, where: str, environment: str = DEFAULT) -> str:
         """Return the name of a language for a name or an alias.
 
         Raises InvalidRequest if the server or the grader lacks it.
         """
         language = language_named(name, self.settings.languages)
-        here = ", ".join(self.backend.traits.languages)
-        if language not in self.backend.traits.languages:
-            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {here}")
+        here = self.languages(environment)
+        if language not in here:
+            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {', '.join(here)}")
         if language != PYTHON and grader.kind not in ANY_LANGUAGE_KINDS:
             kinds = ", ".join(ANY_LANGUAGE_KINDS)
             raise InvalidRequest(
@@ -128,7 +161,7 @@ class Translation:
     tenant: str
     deadline: float
     portable: bool = True
-    _limits: dict[int, Limits] = field(default_factory=dict)
+    _limits: dict[tuple[int, str], Limits] = field(default_factory=dict)
     _checked_graders: set[int] = field(default_factory=set)
     _digests: dict[int, bytes] = field(default_factory=dict)
 
@@ -150,25 +183,33 @@ class Translation:
             at = f"{where}.grader.files" if asked.grader else "grader.files"
             check_files(grader.files, at)
             self._checked_graders.add(id(grader))
+        environment = DEFAULT
+        if asked.environment is not None:
+            environment = self.machine.environment(asked.environment, f"{where}.environment")
+        elif request.environment is not None:
+            environment = self.machine.environment(request.environment, "environment")
         language = asked.language
         if language != PYTHON:
-            language = self.machine.language(language, grader, where)
+            language = self.machine.language(language, grader, where, environment)
         if asked.files:
             check_files(asked.files, f"{where}.files")
         wanted = asked.limits or request.limits
-        limits = self._limits.get(id(wanted))
+        limits = self._limits.get((id(wanted), environment))
         if limits is None:
             at = f"{where}.limits" if asked.limits else "limits"
-            limits = self._limits[id(wanted)] = self.machine.limits(wanted, at)
+            limits = self.machine.limits(wanted, at, environment=environment)
+            self._limits[id(wanted), environment] = limits
         text = completion_text(asked, where)
         source = extract(text, request.extract, language)
         submission: Submission | NoCode
         key = None
         if source is None:
-            submission = NoCode(test_count(grader))
+            submission = NoCode(test_count(grader), environment=environment)
         else:
             scoring = asked.scoring or request.scoring
-            submission = Submission(source, grader, limits, scoring, language, asked.files)
+            submission = Submission(
+                source, grader, limits, scoring, language, asked.files, environment=environment
+            )
             key = self._key(submission) if request.cache else None
         item = Item(
             evaluation_id=f"ev_{os.urandom(16).hex()}",
@@ -179,7 +220,7 @@ class Translation:
             cache_key=key,
             tags=tuple(request.tags),
             priority=request.priority,
-            portable=self.portable,
+            portable=self.portable and environment == DEFAULT,
             origin=self._origin(asked, text) if self.portable else None,
         )
         return Entry(index, asked.id, asked.group, item)
@@ -199,6 +240,8 @@ class Translation:
         small = (
             self.tenant,
             submission.language,
+            submission.environment,
+            self.machine.digest(submission.environment),
             submission.scoring,
             len(submission.source),
             sorted(submission.files.items()),
@@ -327,6 +370,7 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
         },
         "cache": outcome.cache,
         "sandbox_id": judgement.sandbox_id,
+        "environment": entry.item.submission.environment,
         "degraded": degraded,
     }
     return Line(encode(body), reward, verdict, failure is not None and failure.retryable)

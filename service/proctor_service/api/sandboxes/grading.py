@@ -59,7 +59,7 @@ class Gradings:
                 except SandboxEnded as ended:
                     if not session.by_own_act:
                         raise
-                    submission = _nothing_to_judge(asked, ended.message)
+                    submission = _nothing_to_judge(asked, session, ended.message)
                 item = Item(
                     evaluation_id=f"ev_{uuid.uuid4().hex}",
                     submission=submission,
@@ -86,18 +86,26 @@ class Gradings:
             solution = await self._registry.read_file(*where, SOLUTION)
         except (FileMissing, FileRefused) as refusal:
             if not optional:
-                return _nothing_to_judge(asked, refusal.message)
+                return _nothing_to_judge(asked, session, refusal.message)
         try:
             state = await self._registry.snapshot(*where)
         except FileRefused as refusal:
-            return _nothing_to_judge(asked, refusal.message)
+            return _nothing_to_judge(asked, session, refusal.message)
         try:
             source = solution.decode()
         except UnicodeDecodeError:
             # A syntax error in Python; an empty source leaves the file unchanged for its grader.
             source = "" if optional else solution.decode("utf-8", "surrogateescape")
-        return Submission(source, asked.grader, limits, asked.scoring, state=state)
+        return Submission(
+            source,
+            asked.grader,
+            limits,
+            asked.scoring,
+            state=state,
+            environment=session.environment,
+        )
 
 
-def _nothing_to_judge(asked: GradeRequest, why: str) -> NoCode:
-    return NoCode(test_count(asked.grader), f"There is nothing to judge: {why}")
+def _nothing_to_judge(asked: GradeRequest, session: Session, why: str) -> NoCode:
+    message = f"There is nothing to judge: {why}"
+    return NoCode(test_count(asked.grader), message, session.environment)

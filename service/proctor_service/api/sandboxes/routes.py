@@ -181,9 +181,11 @@ def order(machine: Machine, asked: wire.SandboxRequest, tenant: str) -> Order:
     """Return the order for a new sandbox. Raises InvalidRequest."""
     check_files(asked.files, "files")
     check_tags(asked.tags)
+    environment = machine.environment(asked.environment, "environment")
     return Order(
         tenant=tenant,
-        limits=machine.limits(asked.limits, "limits"),
+        limits=machine.limits(asked.limits, "limits", environment=environment),
+        environment=environment,
         tags=tuple(asked.tags),
         ttl_seconds=asked.ttl_seconds,
         files=asked.files,
@@ -212,6 +214,7 @@ def sandbox_body(session: Session, backend: str) -> dict[str, Any]:
         "status": session.status,
         "tags": session.tags,
         "backend": backend,
+        "environment": session.environment,
         "created_at": session.created_at.isoformat(),
         "expires_at": session.expires_at.isoformat(),
         "exec_stats": {

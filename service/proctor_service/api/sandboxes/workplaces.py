@@ -43,6 +43,7 @@ def workplaces(registry: Registry) -> OpenWorkplace:
         order = Order(
             tenant=plan.tenant,
             limits=plan.limits,
+            environment=plan.environment,
             tags=plan.sandbox_tags,
             ttl_seconds=left_seconds + SPARE_SECONDS,
             files=plan.task.files,

@@ -20,7 +20,7 @@ from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
 _MOST_BYTES_IN_THE_LOOP = 32_768
@@ -32,7 +32,7 @@ _LARGEST_PARSED_BYTES = 1 << 20
 
 
 async def judge(
-    submission: Submission, grader: AssertsGrader, backend: Backend, plan: Plan
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: Plan
 ) -> Judgement:
     """Judge with one sandbox. Raises NotDecidable if this process cannot compare a result."""
     job = python_message(submission, "calls", imports=plan.imports)

@@ -30,7 +30,7 @@ from proctor_service.judge.run import (
 )
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import Raised, understand
-from proctor_service.sandbox.interface import Backend, Ended, Job, Sandbox
+from proctor_service.sandbox.interface import Ended, Job, Sandbox, Sandboxes
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class _Reports:
 
 
 async def judge(
-    submission: Submission, grader: AssertsGrader, backend: Backend, tests: Rewritten
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, tests: Rewritten
 ) -> Judgement:
     """Run the tests in their own sandbox.
 

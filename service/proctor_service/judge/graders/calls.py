@@ -16,13 +16,13 @@ from proctor_service.judge.json_answers import is_answer
 from proctor_service.judge.run import python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
 _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
-async def judge(submission: Submission, grader: CallsGrader, backend: Backend) -> Judgement:
+async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
     """Judge with one sandbox; expected values stay in the service."""
     calls = [
         [grader.entry_point, values.encode(case.args), values.encode(case.kwargs)]

@@ -19,7 +19,7 @@ from proctor_service.judge.analysis.levels import TestSource
 from proctor_service.judge.run import Run, message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED, Raised, not_loaded
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import Sandboxes
 
 PATCHED = "harness_patched"
 _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
@@ -47,7 +47,9 @@ class Report:
     forged: bool = False
 
 
-async def judge_pytest(submission: Submission, grader: PytestGrader, backend: Backend) -> Judgement:
+async def judge_pytest(
+    submission: Submission, grader: PytestGrader, backend: Sandboxes
+) -> Judgement:
     """Judge by test files that import the module `solution`; test files replace submitted files."""
     from_state = submission.state is not None and not submission.source
     source = None if from_state else submission.source
@@ -70,7 +72,7 @@ async def judge_pytest(submission: Submission, grader: PytestGrader, backend: Ba
 
 
 async def judge_shared(
-    submission: Submission, grader: AssertsGrader, backend: Backend, tests: Sequence[TestSource]
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, tests: Sequence[TestSource]
 ) -> Judgement:
     """Judge by test statements. Raises InvalidTask for invalid tests or missing modules."""
     listed = [{"source": test.source, "run": test.run} for test in tests]
@@ -94,7 +96,7 @@ async def judge_shared(
 
 
 async def _run(
-    submission: Submission, backend: Backend, kind: str, reveal: bool, **fields: object
+    submission: Submission, backend: Sandboxes, kind: str, reveal: bool, **fields: object
 ) -> tuple[Run, Report]:
     word, end = secrets.token_hex(16), secrets.token_hex(16)
     files, tools = dict(submission.files), backend.traits.tools

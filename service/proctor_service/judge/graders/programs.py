@@ -27,7 +27,7 @@ from proctor_service.judge.run import Run, message, python_message, run, text_of
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
 from proctor_service.judge.verdict import understand
-from proctor_service.sandbox.interface import Backend, Usage
+from proctor_service.sandbox.interface import Sandboxes, Usage
 from proctor_service.settings.languages import Language
 
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
@@ -58,7 +58,7 @@ class Program:
             stdin=stdin,
         )
 
-    async def run(self, backend: Backend, job: bytes, keep_stdout_bytes: int = 0) -> Run:
+    async def run(self, backend: Sandboxes, job: bytes, keep_stdout_bytes: int = 0) -> Run:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
@@ -69,7 +69,10 @@ class Program:
 
 
 async def judge_exec(
-    submission: Submission, grader: ExecGrader, backend: Backend, languages: Mapping[str, Language]
+    submission: Submission,
+    grader: ExecGrader,
+    backend: Sandboxes,
+    languages: Mapping[str, Language],
 ) -> Judgement:
     """Judge a program by its exit: the program must reach its end, with code 0.
 
@@ -102,7 +105,10 @@ async def judge_exec(
 
 
 async def judge_stdio(
-    submission: Submission, grader: StdioGrader, backend: Backend, languages: Mapping[str, Language]
+    submission: Submission,
+    grader: StdioGrader,
+    backend: Sandboxes,
+    languages: Mapping[str, Language],
 ) -> Judgement:
     """Judge each case in a fresh sandbox, with its own limits.
 
@@ -147,7 +153,7 @@ async def judge_stdio(
 async def judge_command(
     submission: Submission,
     grader: CommandGrader,
-    backend: Backend,
+    backend: Sandboxes,
     languages: Mapping[str, Language],
 ) -> Judgement:
     """Run the command beside the submission's source; its exit code must be the expected code."""
@@ -165,7 +171,7 @@ async def judge_command(
 
 
 async def prepare(
-    submission: Submission, backend: Backend, languages: Mapping[str, Language]
+    submission: Submission, backend: Sandboxes, languages: Mapping[str, Language]
 ) -> Program | Judgement:
     """Return a runnable program, or the judgement of a failed compilation."""
     if submission.language == "python":

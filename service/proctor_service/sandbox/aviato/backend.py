@@ -29,7 +29,14 @@ from proctor_service.sandbox.aviato.plan import Order, Plan
 from proctor_service.sandbox.aviato.pool import Pool
 from proctor_service.sandbox.aviato.sandbox import AviatoSandbox
 from proctor_service.sandbox.aviato.stateful import AviatoStatefulSandbox
-from proctor_service.sandbox.interface import Check, Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import (
+    Check,
+    Limits,
+    Sandbox,
+    Sandboxes,
+    StatefulSandbox,
+    Traits,
+)
 
 _log = logging.getLogger(__name__)
 _TRIES = 3
@@ -96,6 +103,10 @@ class AviatoBackend:
                 _log.warning("sandboxes may be left until their lifetime ends", extra={"why": why})
             await self._gateway.close()
             self._gateway = None
+
+    def within(self, environment: str) -> Sandboxes:
+        """Return this backend: the service starts with no other environment at Aviato."""
+        return self
 
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by state; `ready` is the level of the pool."""

@@ -1,8 +1,9 @@
 """Local backend: fresh sandboxes on this machine, each a fork of a warm interpreter.
 
-The backend has a pool of slots, each with a fork server and a waiting sandbox. `lease` takes a
-slot's sandbox. After the lease the kernel removes the sandbox, and the slot forks the next sandbox.
-The pool grows when all slots are in use, up to a bound. A periodic sweep samples all sandboxes
+The backend has a pool of slots for each environment in use. `lease` takes the sandbox of a slot.
+After the lease the kernel removes the sandbox, and the slot forks the next. The pool of the default
+environment is always there; another starts with its first lease, and ends when it was idle for long.
+All pools share cgroups, user ids and the number of slots. A periodic sweep samples all sandboxes
 except very young sandboxes: CPU time, idle time, sleeping sandboxes, and long runners, which leave
 their cores to programs that have just begun.
 """
@@ -14,32 +15,31 @@ import contextlib
 import itertools
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
-from proctor_service.sandbox.interface import Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups
 from proctor_service.sandbox.local.launch import Plan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
+from proctor_service.sandbox.local.pool import Place, Pool
 from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.sandbox.local.slot import Slot
-from proctor_service.sandbox.local.spawn import Spawner
+from proctor_service.sandbox.local.spawn import Launch
 from proctor_service.sandbox.local.stateful import LocalStatefulSandbox
 from proctor_service.sandbox.memory_room import available_memory_mb
 from proctor_service.sandbox.open_files import raise_open_files
+from proctor_service.settings.environments import DEFAULT
 
 _log = logging.getLogger(__name__)
-_START_SECONDS = 20.0
 _SWEEP_SECONDS = 0.05
-_SURPLUS_SECONDS = 2.0
 _SWEEPS_PER_SECOND = 20
 _MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
 _SESSION_PROCESSES = 1  # the session process counts, too
-_STILLBORN = 5  # failed spawns in a row after which leases fail at once,
-_TRY_AGAIN_SECONDS = 2.0  # for this time
 
 
 class LocalBackend:
@@ -47,26 +47,18 @@ class LocalBackend:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._spawner = Spawner(plan.launch)
-        self._midwife: asyncio.Task[None] | None = None
-        self._slots: list[Slot] = []
-        self._ready: deque[Slot] = deque()
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._refitting: dict[Slot, asyncio.Future[None]] = {}
         self._groups: Groups | None = None
         self._monitor = Monitor()
         self._poller = Poller()
+        self._default = self._pool_of(plan.launch, plan.warm_slots)
+        self._pools: dict[str, Pool] = {DEFAULT: self._default}
+        self._starting: dict[str, asyncio.Task[Pool]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._kept: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._closing = False
-        self._stillborn = 0
-        self._stillborn_at = 0.0
         self._made = 0
-        self._last_error = ""
-        self._surplus_since = time.monotonic()
-        self._last_ready_at = time.monotonic()
         self._tell_asleep: Callable[[int, int], None] | None = None
-        self._graves: set[asyncio.Task[None]] = set()
 
     @property
     def traits(self) -> Traits:
@@ -79,24 +71,30 @@ class LocalBackend:
         self._poller.open()
         self._groups = self._plan.open_groups()
         try:
-            await self._spawner.open()
-        except StartError as error:
+            await self._default.open()
+        except StartError:
             await self.close()
-            raise StartError(f"no sandbox came up: {error}") from None
-        for _ in range(self._plan.warm_slots):
-            self._add_slot()
-        deadline = time.monotonic() + _START_SECONDS
-        while len(self._ready) < self._plan.warm_slots:
-            if self._stillborn or time.monotonic() > deadline:
-                await self.close()
-                raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")
-            await self._change(0.5)
+            raise
         self._sweeper = asyncio.create_task(self._sweep())
 
-    @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    def within(self, environment: str) -> Sandboxes:
+        """Return the sandboxes of an environment; see `Backend.within`."""
+        return self if environment == DEFAULT else _OfEnvironment(self, environment)
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
-        async with self._borrow(limits) as (_, sandbox):
+        return self.lease_in(DEFAULT, limits)
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
+        return self.open_stateful_in(DEFAULT, limits)
+
+    @contextlib.asynccontextmanager
+    async def lease_in(self, environment: str, limits: Limits) -> AsyncIterator[Sandbox]:
+        """Lease a fresh sandbox of an environment. Raises SandboxUnavailable."""
+        async with self._borrow(environment, limits) as (_, _, sandbox):
             self._monitor.add(sandbox)
             try:
                 yield sandbox
@@ -104,35 +102,39 @@ class LocalBackend:
                 self._monitor.remove(sandbox)
 
     @contextlib.asynccontextmanager
-    async def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
+    async def open_stateful_in(
+        self, environment: str, limits: Limits
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
+        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
-        async with self._borrow(more) as (slot, sandbox):
+        async with self._borrow(environment, more) as (pool, slot, sandbox):
             kept = LocalStatefulSandbox(sandbox, limits, self._monitor)
             self._kept[slot] = kept
-            if len(self._slots) - len(self._kept) < self._plan.warm_slots:
-                self._add_slot()  # keeps the number of slots for evaluations
+            pool.hold(slot)
             try:
                 await kept.open()
                 yield kept
             finally:
+                pool.release(slot)
                 del self._kept[slot]
                 await kept.close()
 
     @contextlib.asynccontextmanager
-    async def _borrow(self, limits: Limits) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
-        slot = await self._take(limits)
-        try:
-            sandbox = slot.lease(limits)
-        except OSError as error:
-            slot.close()
-            raise SandboxUnavailable(f"limits cannot be set: {error}") from error
-        try:
-            yield slot, sandbox
-        finally:
-            slot.give_back(sandbox)
+    async def _borrow(
+        self, environment: str, limits: Limits
+    ) -> AsyncIterator[tuple[Pool, Slot, LocalSandbox]]:
+        pool = self._pools.get(environment) or await self._started(environment)
+        with pool.in_use():
+            slot = await pool.take(limits)
+            try:
+                sandbox = slot.lease(limits)
+            except OSError as error:
+                slot.close()
+                raise SandboxUnavailable(f"limits cannot be set: {error}") from error
+            try:
+                yield pool, slot, sandbox
+            finally:
+                slot.give_back(sandbox)
 
     async def close(self) -> None:
         """Close every slot and wait until its processes are gone."""
@@ -142,13 +144,8 @@ class LocalBackend:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
         await self._monitor.close()
-        for slot in list(self._slots):
-            slot.close()
-        while self._graves:
-            await asyncio.wait(self._graves)
-        if self._midwife is not None:
-            await asyncio.wait({self._midwife})
-        await self._spawner.close()
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        await asyncio.gather(*(pool.close() for pool in self._pools.values()), *self._ending)
         self._poller.close()
         if self._groups is not None:
             self._groups.close()
@@ -160,167 +157,91 @@ class LocalBackend:
 
     def census(self) -> dict[str, int]:
         """Return the number of slots by state."""
-        return dict(Counter(slot.state for slot in self._slots))
+        return dict(sum((pool.census() for pool in self._pools.values()), Counter()))
+
+    def environments(self) -> tuple[str, ...]:
+        """Return the environments that have a pool at the moment."""
+        return tuple(self._pools)
 
     def forkserver_of(self, sandbox: Sandbox) -> int:
         """Return the PID of a leased sandbox's fork server, for fault injection.
 
         Raises LookupError for other sandboxes.
         """
-        return next(slot.pid for slot in self._slots if slot.sandbox is sandbox)
+        found = (slot.pid for slot in self._all_slots() if slot.sandbox is sandbox)
+        pid = next(found, None)
+        if pid is None:
+            raise LookupError("no fork server has this sandbox")
+        return pid
 
     def busy_slots(self) -> list[int]:
         """Return the PIDs of all fork servers with a leased sandbox, for fault injection."""
-        return [slot.pid for slot in self._slots if slot.state == "leased"]
+        return [slot.pid for slot in self._all_slots() if slot.state == "leased"]
 
-    def zygote(self) -> int:
-        """Return the PID of the zygote, for fault injection."""
-        return self._spawner.pid
+    def zygote(self, environment: str = DEFAULT) -> int:
+        """Return the PID of an environment's zygote, for fault injection."""
+        return self._pools[environment].zygote
 
-    # ------------------------------------------------------------ slots
+    # ------------------------------------------------------------ pools
 
-    async def _take(self, limits: Limits) -> Slot:
-        """Wait for a slot as long as slots become ready: many callers on a slow machine take long.
+    def _all_slots(self) -> list[Slot]:
+        return [slot for pool in self._pools.values() for slot in pool.slots]
 
-        Raises NoSandboxInTime if none became ready for 20 s.
-        """
-        begun = time.monotonic()
-        while True:
-            slot = self._pick(limits.disk_mb)
-            if slot is not None and (
-                slot.disk_mb == limits.disk_mb or await self._fit(slot, limits.disk_mb)
-            ):
-                return slot
-            if self._closing:
-                raise SandboxUnavailable("the service is stopping")
-            if self._gives_up():
-                raise SandboxUnavailable(f"forkservers die: {self._last_error}")
-            if time.monotonic() > max(begun, self._last_ready_at) + _START_SECONDS:
-                raise NoSandboxInTime("no sandbox became ready in time")
-            self._grow()
-            await self._change(1.0)
+    def _pool_of(self, launch: Launch, warm_slots: int) -> Pool:
+        return Pool(launch, warm_slots, self._new_place, self._poller)
 
-    def _pick(self, disk_mb: int) -> Slot | None:
-        """Take a ready slot out of the pool, preferably with the right disk size.
-
-        The slot that became ready last comes first: the processor's caches still hold its pages.
-        """
-        ready = [slot for slot in self._ready if slot.state == "ready"]
-        fitting = [slot for slot in ready if slot.disk_mb == disk_mb]
-        self._ready = deque(ready)
-        if not ready:
+    def _new_place(self) -> Place | None:
+        """Return the place of another slot; where there is none, another pool gives up a slot."""
+        if len(self._all_slots()) >= self._plan.max_slots and not any(
+            pool.give_up_one() for pool in self._idlest()
+        ):
             return None
-        slot = (fitting or ready)[-1]
-        self._ready.remove(slot)
-        return slot
-
-    async def _fit(self, slot: Slot, disk_mb: int) -> bool:
-        """Give a slot's sandbox this disk size; False if the slot died meanwhile.
-
-        The caller keeps the slot during the change. Back in the pool, a caller with another size
-        could take the slot, and both callers would take the slot from each other forever.
-        """
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._refitting[slot] = waiter
-        slot.refit(disk_mb)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            given = self._refitting.pop(slot, None) is None
-            if given and slot.state == "ready" and slot not in self._ready:
-                self._on_slot(slot)
-            raise
-        return slot.state == "ready"
-
-    def _grow(self) -> None:
-        """Add a slot unless enough are coming up for all waiting callers."""
-        coming = sum(slot.state in ("starting", "recycling") for slot in self._slots)
-        if coming <= len(self._waiters) and len(self._slots) < self._plan.max_slots:
-            self._add_slot()
-
-    def _add_slot(self) -> None:
-        """Order another fork server, or a new zygote if none runs."""
-        if not self._spawner.ready:
-            self._start_spawning()
-            return
         self._made += 1
         group = Group() if self._groups is None else self._groups.make(f"slot-{self._made}")
-        try:
-            slot = Slot(
-                self._spawner, self._plan.launch, self._made, group, self._poller, self._on_slot
-            )
-        except OSError as error:
-            self._last_error = str(error)
-            group.close()
-            return  # waiting callers try again
-        self._slots.append(slot)
+        return Place(self._made, group)
 
-    def _start_spawning(self) -> None:
-        if self._midwife is None or self._midwife.done():
-            self._midwife = asyncio.get_running_loop().create_task(self._replace_zygote())
+    def _idlest(self) -> list[Pool]:
+        return sorted(self._pools.values(), key=lambda pool: pool.last_used_at)
 
-    async def _replace_zygote(self) -> None:
-        _log.warning("the zygote died and is replaced")
+    async def _started(self, environment: str) -> Pool:
+        """Start the pool of an environment, once for all who wait. Raises SandboxUnavailable."""
+        if self._closing:
+            raise SandboxUnavailable("the service is stopping")
+        task = self._starting.get(environment)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._start(environment))
+            self._starting[environment] = task
+            task.add_done_callback(lambda ended: self._note_start(environment, ended))
         try:
-            await self._spawner.open()
+            return await asyncio.shield(task)
         except StartError as error:
-            self._note_failed_spawn(str(error))
-        self._wake(len(self._waiters))
+            raise SandboxUnavailable(f"environment {environment}: {error}") from None
 
-    def _note_failed_spawn(self, why: str) -> None:
-        self._stillborn += 1
-        self._stillborn_at = time.monotonic()
-        self._last_error = why
+    def _note_start(self, environment: str, task: asyncio.Task[Pool]) -> None:
+        del self._starting[environment]
+        failure = None if task.cancelled() else task.exception()  # all who waited may have left
+        if failure is not None:
+            extra = {"environment": environment, "why": str(failure)}
+            _log.warning("an environment did not start", extra=extra)
 
-    def _gives_up(self) -> bool:
-        """Return True after repeated recent failures; after a pause, callers try again."""
-        lately = time.monotonic() - self._stillborn_at < _TRY_AGAIN_SECONDS
-        return self._stillborn >= _STILLBORN and lately
+    async def _start(self, environment: str) -> Pool:
+        """Start the pool of an environment. Raises StartError."""
+        pool = self._pool_of(await asyncio.to_thread(self._plan.launch_in, environment), 1)
+        await pool.open()
+        self._pools[environment] = pool
+        return pool
 
-    def _on_slot(self, slot: Slot) -> None:
-        """Hand out a slot that became ready, or replace a slot that died."""
-        refitting = self._refitting.pop(slot, None)
-        if refitting is not None and not refitting.done():
-            refitting.set_result(None)
-            if slot.state == "ready":
-                return
-        if slot.state == "ready":
-            self._stillborn = 0
-            self._last_ready_at = time.monotonic()
-            self._ready.append(slot)
-            self._wake(1)
-        else:
-            self._bury(slot)
-            self._wake(len(self._waiters))
-
-    def _wake(self, most: int) -> None:
-        """Wake up to `most` waiting callers, the oldest first."""
-        while self._waiters and most > 0:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                most -= 1
-
-    def _bury(self, slot: Slot) -> None:
-        self._slots.remove(slot)
-        if not (self._closing or slot.closed):
-            if not slot.has_served:
-                self._note_failed_spawn(slot.error)
-            _log.warning("a forkserver died and is replaced", extra={"why": slot.error})
-            unkept = len(self._slots) - len(self._kept)
-            if self._stillborn < _STILLBORN and unkept < self._plan.warm_slots:
-                self._add_slot()
-        grave = asyncio.get_running_loop().create_task(asyncio.to_thread(slot.wait_closed))
-        self._graves.add(grave)
-        grave.add_done_callback(self._graves.discard)
-
-    async def _change(self, seconds: float) -> None:
-        """Wait until a slot becomes ready or dies, at most `seconds`."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):  # asyncio.wait_for may swallow a cancellation
-                await waiter
+    def _drop_idle(self) -> None:
+        """End the pools, beside the default one, that nobody has used for long."""
+        now = time.monotonic()
+        for environment, pool in list(self._pools.items()):
+            idle_seconds = now - pool.last_used_at
+            if pool is self._default or pool.users or idle_seconds < self._plan.idle_seconds:
+                continue
+            del self._pools[environment]
+            task = asyncio.get_running_loop().create_task(pool.close())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
     async def _sweep(self) -> None:
         told = 0
@@ -343,11 +264,27 @@ class LocalBackend:
             if (yielding or told) and self._tell_asleep is not None:
                 self._tell_asleep(yielding, lent)
                 told = yielding
-            self._shrink()
+            for pool in self._pools.values():
+                pool.shrink()
+            if sweep % _SWEEPS_PER_SECOND == 0:
+                self._drop_idle()
 
-    def _shrink(self) -> None:
-        """Close a surplus slot some time after a load peak."""
-        if len(self._ready) <= self._plan.warm_slots:
-            self._surplus_since = time.monotonic()
-        elif time.monotonic() - self._surplus_since > _SURPLUS_SECONDS:
-            self._ready.popleft().close()
+
+class _OfEnvironment:
+    """Implements `sandbox.interface.Sandboxes` for an environment of the local backend."""
+
+    def __init__(self, backend: LocalBackend, environment: str) -> None:
+        self._backend = backend
+        self._environment = environment
+
+    @property
+    def traits(self) -> Traits:
+        return self._backend.traits
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        return self._backend.lease_in(self._environment, limits)
+
+    def open_stateful(
+        self, limits: Limits, tags: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
+        return self._backend.open_stateful_in(self._environment, limits)

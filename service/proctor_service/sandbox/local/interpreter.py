@@ -11,6 +11,7 @@ from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
+from proctor_service.settings.environments import read_environments
 
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 _ASK = (
@@ -30,9 +31,21 @@ class Interpreter:
     prefix: str
 
 
+def default_python(settings: Settings) -> Path:
+    """Return the interpreter of the default environment."""
+    return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+
+
 def find_interpreter(settings: Settings) -> Interpreter:
-    """Ask the interpreter for its directories and version. Raises StartError if it does not run."""
-    chosen = settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
+    """Ask the default interpreter for its directories and version. Raises StartError."""
+    try:
+        return ask_interpreter(default_python(settings))
+    except StartError as error:
+        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {error}") from None
+
+
+def ask_interpreter(chosen: Path) -> Interpreter:
+    """Ask an interpreter for its directories and version. Raises StartError if it does not run."""
     try:
         asked = subprocess.run(
             [str(chosen), "-P", "-s", "-c", _ASK],
@@ -43,7 +56,7 @@ def find_interpreter(settings: Settings) -> Interpreter:
         )
         prefix, base_prefix, version, path = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        raise StartError(f"PROCTOR_SANDBOX_PYTHON: {chosen} does not run: {error}") from None
+        raise StartError(f"{chosen} does not run: {error}") from None
     shown = [p for p in dict.fromkeys((prefix, base_prefix)) if not is_shown(p)]
     executable = str(chosen.absolute()) if prefix != base_prefix else os.path.realpath(chosen)
     return Interpreter(executable, tuple(shown), version, tuple(path), prefix)
@@ -57,4 +70,6 @@ def is_shown(path: str) -> bool:
 def shown_paths(settings: Settings) -> list[Path]:
     """Return all directories of the machine that sandboxes see. Raises StartError."""
     shown = [*_ALREADY_SHOWN, *find_interpreter(settings).shown]
+    for environment in read_environments(settings.environments).values():
+        shown += map(str, environment.paths)
     return [*map(Path, shown), *settings.sandbox_paths]

@@ -14,17 +14,28 @@ import resource
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox import code_bundle
+from proctor_service.sandbox.environments.built import (
+    NO_ENVIRONMENTS,
+    BuiltEnvironment,
+    Environments,
+)
 from proctor_service.sandbox.interface import Check, Traits
 from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
 from proctor_service.sandbox.local.fork_server import RLIMITS
-from proctor_service.sandbox.local.interpreter import Interpreter, find_interpreter, is_shown
+from proctor_service.sandbox.local.interpreter import (
+    Interpreter,
+    ask_interpreter,
+    find_interpreter,
+    is_shown,
+)
 from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
@@ -35,6 +46,8 @@ _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""Variables set to 1: a preloaded library must not start threads, as a fork has none of them."""
 _RLIMITS = 1 << 64  # values of an rlimit; the last means none, as -1 does in Python
 _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
@@ -44,7 +57,8 @@ class Plan:
     """Plan of the local backend for this machine.
 
     `memory_mb`: maximum memory of all evaluations with a slot together. `cores`: cores for the
-    sandboxes of this backend.
+    sandboxes of this backend. `launch_in`: returns the launch of another environment; blocks, and
+    raises StartError. `idle_seconds`: time after which an unused environment ends.
     """
 
     launch: Launch
@@ -56,6 +70,8 @@ class Plan:
     max_slots: int
     memory_mb: float
     cores: int
+    launch_in: Callable[[str], Launch]
+    idle_seconds: float
 
     @property
     def memory_is_counted(self) -> bool:
@@ -70,7 +86,9 @@ class Plan:
         return cgroups.Groups(self.hierarchy, self.cpu_weight)
 
 
-def make_plan(settings: Settings, share: Share | None = None) -> Plan:
+def make_plan(
+    settings: Settings, share: Share | None = None, environments: Environments = NO_ENVIRONMENTS
+) -> Plan:
     """Inspect the machine and return the plan for a part of the machine, by default the whole.
 
     Raises StartError only when the sandboxes' interpreter is missing.
@@ -101,8 +119,17 @@ def make_plan(settings: Settings, share: Share | None = None) -> Plan:
         "nice": settings.sandbox_nice,
     }
     launch = _launch(settings, interpreter, config, share)
+
+    def launch_in(environment: str) -> Launch:
+        found = environments.get(environment)
+        if found is None:
+            raise StartError("this service does not have it")
+        return in_environment(launch, found, settings)
+
     return Plan(
         launch=launch,
+        launch_in=launch_in,
+        idle_seconds=settings.environment_idle_seconds,
         traits=Traits(
             name="local",
             degraded=tuple(check.name for check in checks if not check.ok and check.guards),
@@ -135,25 +162,17 @@ def _launch(
     config: dict[str, object] = {
         **known,
         "tools": _tool_paths(),
-        "python_path": interpreter.path,
-        "python_prefix": interpreter.prefix,
+        **_python_config(interpreter),
         "paths": [*interpreter.shown, *map(str, settings.sandbox_paths)],
         "seccomp_outer": seccomp.outer(os.uname().machine, memory_counted).hex(),
         "seccomp_inner": seccomp.inner(os.uname().machine).hex(),
     }
-    bin_directory = str(Path(interpreter.executable).parent)
-    try:
-        code = bundle.compiled(interpreter.executable)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise StartError(
-            f"{interpreter.executable} cannot compile for its sandboxes: {error}"
-        ) from None
     return Launch(
         python=interpreter.executable,
-        environment=code_bundle.environment(f"{bin_directory}:{SANDBOX_PATH}"),
+        environment=_environment(interpreter),
         config=config,
         preload=tuple(settings.sandbox_preload),
-        code=code,
+        code=_code(interpreter),
         first_uid=settings.sandbox_uid + share.index * users,
         users=users,
         disk_mb=settings.disk_mb,
@@ -165,6 +184,48 @@ def _launch(
             for soft, hard in (resource.getrlimit(each) for each in RLIMITS)
         ),
     )
+
+
+def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) -> Launch:
+    """Return the launch of fork servers of an environment; blocks. Raises StartError."""
+    interpreter = ask_interpreter(built.python)
+    definition = built.definition
+    preload = (*settings.sandbox_preload, *(definition.preload or ()))
+    return replace(
+        launch,
+        python=interpreter.executable,
+        environment={
+            **_environment(interpreter),
+            **dict.fromkeys(_THREADS, "1"),
+            **definition.env,
+        },
+        config={
+            **launch.config,
+            **_python_config(interpreter),
+            "paths": [*interpreter.shown, *map(str, (*settings.sandbox_paths, *definition.paths))],
+        },
+        preload=tuple(dict.fromkeys(preload)),
+        code=_code(interpreter),
+    )
+
+
+def _environment(interpreter: Interpreter) -> dict[str, str]:
+    bin_directory = str(Path(interpreter.executable).parent)
+    return code_bundle.environment(f"{bin_directory}:{SANDBOX_PATH}")
+
+
+def _python_config(interpreter: Interpreter) -> dict[str, object]:
+    return {"python_path": interpreter.path, "python_prefix": interpreter.prefix}
+
+
+def _code(interpreter: Interpreter) -> bytes:
+    """Return the code of fork servers, compiled. Raises StartError."""
+    try:
+        return bundle.compiled(interpreter.executable)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise StartError(
+            f"{interpreter.executable} cannot compile for its sandboxes: {error}"
+        ) from None
 
 
 def _tool_paths() -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Environments by name: the interpreters of the machine, and folders of packages built for them."""
