@@ -53,7 +53,7 @@ from proctor_service.settings.environments import Environment
 from proctor_service.settings.state_folder import NoStateFolder, state_folder
 
 _KEY = re.compile(r"[0-9a-f]{32}")
-_PART = re.compile(r"([0-9a-f]{32})\.\w{1,16}\.part")
+_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
 _FOLDER_MODE, _PARENT_MODE = 0o755, 0o700
 
 
@@ -205,11 +205,12 @@ class Store:
         pruned: list[Pruned] = []
         try:
             for file in (self.folder / "locks").glob("*"):
-                unwanted[file.name] = []
+                if _KEY.fullmatch(file.name):
+                    unwanted[file.name] = []
             for folder in self._folders():
-                match = _KEY.match(folder.name)
+                match = _FOLDER.fullmatch(folder.name)
                 if match is not None and folder.name not in keep:
-                    unwanted.setdefault(match[0], []).append(folder)
+                    unwanted.setdefault(match[1], []).append(folder)
             for key, folders in unwanted.items():
                 pruned += self._prune(key, folders, dry_run)
         except OSError as error:
@@ -286,8 +287,8 @@ class Store:
 
     def _remove_parts(self, key: str) -> None:
         for each in self._folders():
-            match = _PART.fullmatch(each.name)
-            if match is not None and match[1] == key:
+            match = _FOLDER.fullmatch(each.name)
+            if match is not None and match[1] == key and match[2]:
                 shutil.rmtree(each, ignore_errors=True)
 
     def _create(self) -> None:
