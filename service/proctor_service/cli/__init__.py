@@ -11,6 +11,7 @@ from proctor_service.cli.bench import benches
 from proctor_service.cli.console import service_version
 from proctor_service.cli.demo import demo
 from proctor_service.cli.doctor import doctor
+from proctor_service.cli.environments import environments
 from proctor_service.cli.evaluation import evaluation
 from proctor_service.cli.journal import journal
 from proctor_service.cli.replay import replay
@@ -38,6 +39,7 @@ def build() -> typer.Typer:
     app.command()(demo)
     app.add_typer(sandboxes(), name="sandboxes")
     app.add_typer(journal(), name="journal")
+    app.add_typer(environments(), name="env")
     app.command()(replay)
     return app
 

@@ -1,1 +1,7 @@
-"""Environments by name: the interpreters of the machine, and folders of packages built for them."""
+"""Environments by name: their interpreters, and the folders with their packages."""
+
+from proctor_service.sandbox.environments.built import BuiltEnvironment
+from proctor_service.sandbox.environments.interpreters import default_python, find_python
+from proctor_service.sandbox.environments.store import Store, environments_folder
+
+__all__ = ["BuiltEnvironment", "Store", "default_python", "environments_folder", "find_python"]
