@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from fastapi.telemetry import TelemetryConfig
 from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
 from proctor_service.api.console.cookies import Cookies
 from proctor_service.api.console.routes import ConsoleHandler, console_routes
+from proctor_service.api.environments import environment_routes
 from proctor_service.api.forwarding import Fleet
 from proctor_service.api.health import Readiness, health_routes, judging_probe
 from proctor_service.api.job_store import JobStore
@@ -50,6 +53,8 @@ from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.metrics import Metrics
 from proctor_service.rollout.agent import Play, Player
 from proctor_service.rollout.policy import Policies
+from proctor_service.sandbox.environments.built import BuiltEnvironment, Environments
+from proctor_service.sandbox.environments.loading import default_environment, load_environments
 from proctor_service.sandbox.interface import Backend
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
@@ -99,17 +104,20 @@ def build_app(
     Tests pass their own judge.
     """
     probed = backend is None and judge is None and settings.backend == "local"
+    held = ExitStack()
+    environments = load_environments(settings, held)
     metrics = Metrics(by_tenant=len(settings.tokens_by_tenant()) > 1)
     workers = None
     if backend is None and judge is None and settings.worker_count():
-        settings, workers = _workers(settings, metrics)
+        settings, workers = _workers(settings, metrics, environments)
         backend, judge = workers.backend, workers.judge
     elif backend is None and settings.backend == "local":
         settings = _fitted(settings)
-    backend, judge = backend or _backend(settings), judge or _judge(settings)
-    machine = Machine(settings, backend)
+    backend, judge = backend or _backend(settings, environments), judge or _judge(settings)
+    machine = Machine(settings, backend, environments)
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
+    parts.held = held
     if workers is not None:
         workers.send_ahead = parts.queue.send_ahead
         if parts.tracing is not None:
@@ -128,6 +136,7 @@ def build_app(
     app.include_router(sandbox_routes(parts.sandboxes))
     app.include_router(rollout_routes(parts.rollouts, settings.max_body_mb))
     app.include_router(journal_routes(parts.records))
+    app.include_router(environment_routes(machine, partial(_default_environment, settings)))
     app.include_router(compat_routes(parts.compat))
     tokens = Tokens(settings.tokens_by_tenant())
     console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend)
@@ -166,7 +175,9 @@ def _fitted(settings: Settings) -> Settings:
     return fitted
 
 
-def _workers(settings: Settings, metrics: Metrics) -> tuple[Settings, Pool]:
+def _workers(
+    settings: Settings, metrics: Metrics, environments: Environments
+) -> tuple[Settings, Pool]:
     """Return the judge processes, and the settings with the sandboxes of all of them.
 
     Raises StartError.
@@ -178,7 +189,13 @@ def _workers(settings: Settings, metrics: Metrics) -> tuple[Settings, Pool]:
     settings = settings.model_copy(
         update={name: sum(getattr(part, name) for part in each) for name in totals}
     )
-    workers = Pool(each, worker_environment(), metrics.worker_ended, _clear_cgroups)
+    workers = Pool(
+        each,
+        worker_environment(),
+        metrics.worker_ended,
+        _clear_cgroups,
+        environments=environments,
+    )
     metrics.watch_workers(lambda: len(workers.working()))
     return settings, workers
 
@@ -297,10 +314,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await parts.close()
 
 
-def _backend(settings: Settings) -> Backend:
+def _backend(settings: Settings, environments: Environments) -> Backend:
     from proctor_service.sandbox.backends import make_backend
 
-    return make_backend(settings)
+    return make_backend(settings, environments=environments)
+
+
+def _default_environment(settings: Settings) -> BuiltEnvironment | None:
+    try:
+        return default_environment(settings)
+    except StartError:  # it is not asked for a second time
+        return None
 
 
 def _seen_in_sandboxes(settings: Settings, path: Path) -> bool:

@@ -28,6 +28,7 @@ from proctor_client.wire.base import (
     dump,
     example_of,
 )
+from proctor_client.wire.environments import Environment, EnvironmentList
 from proctor_client.wire.graders import (
     AssertsGrader,
     Call,
@@ -111,6 +112,8 @@ __all__ = [
     "Capacity",
     "CommandGrader",
     "Ending",
+    "Environment",
+    "EnvironmentList",
     "ErrorReason",
     "Evaluation",
     "EvaluationDetail",

@@ -52,7 +52,7 @@ def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
         except asyncio.CancelledError:
             metrics.cancelled()
             raise
-        metrics.evaluated(item.job, outcome, item.tenant)
+        metrics.evaluated(item.job, outcome, item.tenant, item.submission.environment)
         return outcome
 
     return measured

@@ -31,6 +31,7 @@ from proctor_service.rollout.trajectory import Trajectory
 from proctor_service.sandbox.interface import Backend
 from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
+from proctor_service.settings.environments import DEFAULT
 
 MOST_SIGNALS = 64
 JOURNAL_LOSSES = ("full", "invalid", "stopped")
@@ -150,6 +151,9 @@ class Metrics:
         self._errors = counter(
             "proctor_infrastructure_errors", "Items without a verdict, by reason.", "reason"
         )
+        text = "Verdicts, by the environment of the submission."
+        self._environments = LoopCounter("proctor_environment_verdicts", text, "environment")
+        self.registry.register(self._environments)
         self._attempts = counter(
             "proctor_failed_attempts", "Attempts at judging that failed, retried or not.", "reason"
         )
@@ -316,7 +320,9 @@ class Metrics:
         jobs = None if tenant is None else JobCollector(self._jobs.seen, tenant, by_tenant=False)
         return View(self.registry, jobs)
 
-    def evaluated(self, job: str, outcome: Outcome, tenant: str = "local") -> None:
+    def evaluated(
+        self, job: str, outcome: Outcome, tenant: str = "local", environment: str = DEFAULT
+    ) -> None:
         """Record the outcome of an evaluation; the rewards of a peer are in the peer's metrics."""
         judgement = outcome.judgement
         if judgement is None or outcome.reward is None:
@@ -331,6 +337,7 @@ class Metrics:
         self._jobs.add(tenant, job, judgement.verdict, outcome.reward)
         if judgement.verdict == "no_code":
             return
+        self._environments.add(environment)
         self._cache.add(outcome.cache)
         if outcome.cache == "miss":
             self._phases.observe("queue", outcome.queue_seconds)

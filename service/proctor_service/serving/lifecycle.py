@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from proctor_service.api.compat import CompatHandler
@@ -45,7 +46,10 @@ ANSWERING_SECONDS = 2.0
 
 @dataclass(slots=True)
 class AppState:
-    """App state: the connected parts of the service, and their lifecycle."""
+    """App state: the connected parts of the service, and their lifecycle.
+
+    `held`: what is locked until the end.
+    """
 
     settings: Settings
     backend: Backend
@@ -65,6 +69,7 @@ class AppState:
     tracing: Tracing | None = None
     spreader: Spreader | None = None
     journal: Recorder | None = None
+    held: ExitStack = field(default_factory=ExitStack)
     opened: bool = False
     closed: bool = False
 
@@ -126,6 +131,7 @@ class AppState:
             await self.store.close()
         if self.tracing is not None:
             await self.tracing.close()
+        self.held.close()
         log.info("closed")
 
     def _running(self) -> list[Job[Any]]:

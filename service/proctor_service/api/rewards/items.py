@@ -68,7 +68,7 @@ class Machine:
 
     settings: Settings
     backend: Backend
-    environments: Environments = NO_ENVIRONMENTS
+    environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
 
     def environment(self, name: str | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown one."""

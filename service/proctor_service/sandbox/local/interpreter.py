@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.environments import default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
@@ -29,11 +29,6 @@ class Interpreter:
     version: str
     path: tuple[str, ...]
     prefix: str
-
-
-def default_python(settings: Settings) -> Path:
-    """Return the interpreter of the default environment."""
-    return settings.sandbox_python or Path(getattr(sys, "_base_executable", sys.executable))
 
 
 def find_interpreter(settings: Settings) -> Interpreter:

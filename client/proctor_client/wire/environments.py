@@ -1,0 +1,46 @@
+"""Answer of GET /environments."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from proctor_client.wire.base import Response
+from proctor_client.wire.rewards import Limits
+
+_DEFAULT: dict[str, JsonValue] = {
+    "name": "default",
+    "python": "3.11.7",
+    "packages": {"numpy": "2.2.1"},
+    "languages": ["python", "bash", "cpp"],
+    "limits": {
+        "cpu_seconds": 10.0,
+        "wall_seconds": 60.0,
+        "memory_mb": 512,
+        "output_kb": 64,
+        "processes": 64,
+        "disk_mb": 64,
+        "network": False,
+    },
+}
+
+
+class Environment(Response):
+    """Environment that a submission, a sandbox or a rollout may name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_DEFAULT]})
+
+    name: str
+    python: str | None = Field(None, description="Version; null where the service does not know.")
+    packages: dict[str, str] | None = Field(
+        None, description="Distribution to version; null where the service does not know."
+    )
+    languages: list[str] = Field([])
+    limits: Limits = Field(Limits(), description="Limits of submissions that set none.")
+
+
+class EnvironmentList(Response):
+    """Answer of GET /environments; the default one is the first."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"environments": [_DEFAULT]}]})
+
+    environments: list[Environment]
