@@ -70,6 +70,8 @@ zygote = importlib.import_module("proctor.sandbox.local.zygote")
 try:
     for name in start["preload"]:
         importlib.import_module(name)
+        if len(os.listdir("/proc/self/task")) > 1:  # a fork has no threads, but their locks
+            raise RuntimeError(f"preload: {name} starts threads, so it cannot be preloaded")
     program = importlib.import_module("proctor.guest.main")
     inside_main, warm_up = program.main, program.warm_up
     sys.meta_path.remove(finder)
