@@ -13,7 +13,14 @@ import pytest
 from harness import Service
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/graders.md", "docs/wire.md", "docs/compat.md", "trainers/README.md")
+PAGES = (
+    "README.md",
+    "docs/graders.md",
+    "docs/wire.md",
+    "docs/compat.md",
+    "docs/environments.md",
+    "trainers/README.md",
+)
 SHOWN_URL = "http://127.0.0.1:8080"
 EXAMPLE_SECONDS = 120.0
 

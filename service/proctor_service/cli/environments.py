@@ -190,7 +190,7 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
         "built": True,
         "version": built.version,
         "interpreter": str(built.python),
-        "size_bytes": 0 if built.folder is None else size_bytes(built.folder),
+        "size_bytes": None if built.folder is None else size_bytes(built.folder),
         "packages": dict(built.packages),
         "digest": built.digest,
     }
@@ -221,8 +221,8 @@ def _described(built: BuiltEnvironment) -> str:
     return f"{built.name}: Python {built.version}, {packages}"
 
 
-def _size(count: int) -> str:
-    return f"{count / _MB:.1f} MB"
+def _size(count: int | None) -> str:
+    return "-" if count is None else f"{count / _MB:.1f} MB"
 
 
 def _lines(text: str) -> str:

@@ -129,10 +129,11 @@ def read_environments(path: Path | None) -> Mapping[str, Environment]:
         return {}
     where = f"PROCTOR_ENVIRONMENTS {path}"
     try:
-        return _File.model_validate(tomllib.loads(path.read_text())).environments
+        return _File.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).environments
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        raise StartError(f"{where}: {field}: {first['msg']}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise StartError(f"{where}: {field}: {message}") from None
     except (OSError, ValueError) as error:
         raise StartError(f"{where}: {error}") from None

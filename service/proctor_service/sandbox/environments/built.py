@@ -1,4 +1,4 @@
-"""An environment that sandboxes can use, and the digest of everything in it."""
+"""An environment that sandboxes can use: the digest of everything in it, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from types import MappingProxyType
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments.interpreters import Python, find_interpreter
-from proctor_service.sandbox.environments.manifest import Manifest, digest_of, key_of, python_in
-from proctor_service.sandbox.environments.packages import installed_packages
+from proctor_service.sandbox.environments.manifest import (
+    Manifest,
+    digest_of,
+    file_problems,
+    key_of,
+    python_in,
+)
+from proctor_service.sandbox.environments.packages import (
+    import_problems,
+    installed_packages,
+    preload_problems,
+)
 from proctor_service.settings.environments import Environment
 
 
@@ -80,3 +90,23 @@ def _digest(definition: Environment, python: Python, packages: Mapping[str, str]
             [definition.preload, definition.languages],
         ]
     )
+
+
+def damage_of(folder: Path, definition: Environment, manifest: Manifest) -> list[str]:
+    """Return a text for each package of a built folder that has changed or cannot be imported."""
+    python, built, changed = python_in(folder), manifest.packages, file_problems(folder)
+    try:
+        packages = installed_packages(python)
+    except StartError as error:
+        return [str(error)]
+    present = {name: package.version for name, package in packages.items()}
+    for name in sorted(present.keys() | built.keys()):
+        if present.get(name) != built.get(name):
+            found, expected = present.get(name, "none"), built.get(name, "none")
+            changed.append(f"{name}: version {found} was found, {expected} was built")
+    return changed or import_problems(python, definition.requirements, packages, definition.env)
+
+
+def preload_problems_in(folder: Path, definition: Environment) -> list[str]:
+    """Import the preload with the interpreter of a built folder; return a text if that fails."""
+    return preload_problems(python_in(folder), definition.preload, definition.env)

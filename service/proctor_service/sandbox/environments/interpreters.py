@@ -119,13 +119,12 @@ def _of_version(wanted: str) -> Python:
     if usable:
         # The first of equal versions wins, so the order of the places decides between them.
         return max(usable, key=lambda each: (each.order[3] == "final", each.order))
-    others = sorted(installed(()), key=lambda each: each.order)
-    listed = "".join(f"\n  {each.version} {each.executable}" for each in others)
+    others = sorted({(each.order, each.version) for each in installed(()) if each.order >= OLDEST})
+    listed = ", ".join(version for _, version in others) or "none"
     raise StartError(
-        f"Python {wanted} was not found among those of uv, pyenv, the system and PATH; "
-        + (f"found:{listed}" if listed else "found none")
-        + f"\ninstall it: `uv python install {wanted}`, `pyenv install {wanted}` or a package of "
-        "the system; or give a path"
+        f"Python {wanted} was not found among those of uv, pyenv, the system and PATH, which are "
+        f"{listed}; install it by `uv python install {wanted}`, pyenv or the system's packages, or "
+        "name a path"
     )
 
 

@@ -14,7 +14,7 @@ from proctor_service.sandbox.environments.interpreters import Python
 from proctor_service.settings.environments import Environment
 
 _FORMAT = 1
-_FILE = "manifest.json"
+_FILE, _FILE_LIST = "manifest.json", "files.json"
 _KEY_CHARACTERS = 32
 
 
@@ -66,6 +66,35 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a folder. Raises OSError."""
     text = json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=1)
     (folder / _FILE).write_text(text + "\n")
+
+
+def write_file_list(folder: Path) -> None:
+    """Write the size of each file, for `file_problems`. Raises OSError."""
+    (folder / _FILE_LIST).write_text(json.dumps(_file_sizes(folder), indent=0) + "\n")
+
+
+def file_problems(folder: Path) -> list[str]:
+    """Return a text for files that were changed, added or removed since the build, with the first."""
+    try:
+        expected = json.loads((folder / _FILE_LIST).read_text())
+        found = _file_sizes(folder)
+    except (OSError, ValueError) as error:
+        return [f"its files cannot be compared with those of the build: {error}"]
+    names = sorted(set(found) | set(expected))
+    changed = [name for name in names if found.get(name) != expected.get(name)]
+    return (
+        [f"files changed since the build: {len(changed)}, such as {changed[0]}"] if changed else []
+    )
+
+
+def _file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size of each file by its path in the virtual environment, without bytecode."""
+    return {
+        str(path.relative_to(folder)): path.lstat().st_size
+        for parent, _, names in os.walk(folder / "venv")
+        for name in names
+        if not name.endswith(".pyc") and (path := Path(parent, name))
+    }
 
 
 def python_in(folder: Path) -> Path:

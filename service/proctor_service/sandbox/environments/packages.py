@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from uv import find_uv_bin
 
@@ -24,6 +25,10 @@ IMPORT_SECONDS = 300.0
 _LIST_SECONDS = 120.0
 _MOST_LINES = 30
 _ALWAYS = ("--color", "never", "--no-progress", "--no-python-downloads")
+_ERRORS = ("error", "×")
+"""Begin the first line of uv's error message."""
+_NO_PROGRESS = "Using "
+"""Begins the line with the path of the interpreter, which is a temporary one."""
 _NO_VARIABLES = ("PYTHON", "VIRTUAL_ENV", "CONDA_", "UV_PYTHON", "UV_SYSTEM_PYTHON")
 """Variables of the caller that name another interpreter than the wanted one."""
 _DISTRIBUTION = re.compile(r"\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*($|[\[(<>=!~;@ ])")
@@ -78,15 +83,8 @@ def install(python: Path, requirements: Sequence[str], venv: Path, progress: Pro
 
 def installed_packages(python: Path) -> dict[str, Distribution]:
     """Return the distributions that an interpreter sees, by normalized name. Raises StartError."""
-    with tempfile.TemporaryDirectory(prefix="proctor-packages-") as scratch:
-        file = Path(scratch, "packages.json")
-        ran = _run_python(python, _LIST, [str(file)], {}, Path(scratch), _LIST_SECONDS)
-        try:
-            listed = json.loads(file.read_text())
-            found = [Distribution(n, v, tuple(m), u) for n, (v, m, u) in listed.items()]
-        except (OSError, ValueError):
-            why = shortened(ran.output) or f"status {ran.status}"
-            raise StartError(f"{python} does not list its packages:\n{why}") from None
+    listed = _answer(python, _LIST)
+    found = [Distribution(n, v, tuple(m), u) for n, (v, m, u) in listed.items()]
     return {normalized(each.name): each for each in found}
 
 
@@ -153,6 +151,18 @@ def _required(
     return list(found.values())
 
 
+def _answer(python: Path, code: str) -> Any:
+    """Run code in an interpreter; return the JSON that it writes to a file. Raises StartError."""
+    with tempfile.TemporaryDirectory(prefix="proctor-packages-") as scratch:
+        file = Path(scratch, "answer.json")
+        ran = _run_python(python, code, [str(file)], {}, Path(scratch), _LIST_SECONDS)
+        try:
+            return json.loads(file.read_text())
+        except (OSError, ValueError):
+            why = shortened(ran.output) or f"status {ran.status}"
+            raise StartError(f"{python} does not list its packages:\n{why}") from None
+
+
 def _import_failure(
     python: Path, modules: Sequence[str], variables: Mapping[str, str]
 ) -> str | None:
@@ -198,8 +208,17 @@ def _run_uv(arguments: Sequence[str], folder: Path, progress: Progress | None) -
         command = [find_uv_bin(), *_ALWAYS, *arguments]
     except FileNotFoundError as error:
         raise StartError(f"uv is missing: {error}; install the package uv") from None
-    ran = run_program(command, folder, environment, on_line=progress)
+    failing = False
+
+    def relay(line: str) -> None:
+        nonlocal failing
+        failing = failing or line.lstrip().startswith(_ERRORS)
+        if progress is not None and not failing and not line.startswith(_NO_PROGRESS):
+            progress(line)
+
+    ran = run_program(command, folder, environment, on_line=relay)
     if ran.status != 0:
-        lines = [line for line in ran.output.splitlines() if not line.startswith("Using ")]
-        why = shortened("\n".join(lines)) or f"status {ran.status}"
+        lines = ran.output.splitlines()
+        errors = (i for i, line in enumerate(lines) if line.lstrip().startswith(_ERRORS))
+        why = shortened("\n".join(lines[next(errors, 0) :])) or f"status {ran.status}"
         raise StartError(f"uv failed:\n{why}")

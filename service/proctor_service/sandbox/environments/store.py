@@ -2,6 +2,7 @@
 
     FOLDER/KEY/venv              virtual environment
     FOLDER/KEY/manifest.json     its requirements, interpreter, packages and time
+    FOLDER/KEY/files.json        size of each file, to find damage
     FOLDER/KEY.RANDOM.part/      an environment during its build, or during its removal
     FOLDER/locks/KEY
 
@@ -26,9 +27,11 @@ from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import locks
 from proctor_service.sandbox.environments.built import (
     BuiltEnvironment,
+    damage_of,
     from_folder,
     from_interpreter,
     interpreter_of,
+    preload_problems_in,
 )
 from proctor_service.sandbox.environments.interpreters import Python, find_interpreter
 from proctor_service.sandbox.environments.manifest import (
@@ -39,6 +42,7 @@ from proctor_service.sandbox.environments.manifest import (
     read_manifest,
     requirements_of,
     size_bytes,
+    write_file_list,
     write_manifest,
 )
 from proctor_service.sandbox.environments.packages import (
@@ -130,10 +134,10 @@ class Store:
                 self._remove_parts(key)
                 folder = self.folder / key
                 manifest = None if rebuild else read_manifest(folder)
-                if manifest is None or _package_problems(folder, definition):
+                if manifest is None or damage_of(folder, definition, manifest):
                     manifest = self._build(key, name, definition, python, progress)
                 else:
-                    _refuse(name, _preload_problems(folder, definition))
+                    _refuse(name, preload_problems_in(folder, definition))
         except OSError as error:
             raise StartError(f"environment {name} cannot be built: {_reason(error)}") from None
         return from_folder(name, definition, python, folder, manifest)
@@ -144,12 +148,11 @@ class Store:
             built = self.built(name, definition, default_python)
             if built.folder is None:
                 return preload_problems(built.python, definition.preload, definition.env)
-            found = installed_packages(built.python)
-            present = {each: found[each].version for each in found}
-            lost = [n for n, v in built.packages.items() if present.get(n) != v]
-            problems = [f"{n} {built.packages[n]}: found {present.get(n, 'none')}" for n in lost]
-            problems += _package_problems(built.folder, definition)
-            return problems + _preload_problems(built.folder, definition)
+            manifest = read_manifest(built.folder)
+            if manifest is None:
+                return [_not_built(name, "is not built")]
+            damage = damage_of(built.folder, definition, manifest)
+            return damage or preload_problems_in(built.folder, definition)
         except StartError as error:
             return [str(error)]
 
@@ -252,7 +255,8 @@ class Store:
             except StartError as error:
                 raise StartError(f"environment {name} cannot be built: {error}") from None
             progress("importing the packages")
-            _refuse(name, _package_problems(part, definition) + _preload_problems(part, definition))
+            problems = import_problems(python_in(part), requirements, packages, definition.env)
+            _refuse(name, problems or preload_problems_in(part, definition))
             manifest = Manifest(
                 requirements=requirements,
                 interpreter=str(python.base),
@@ -261,6 +265,7 @@ class Store:
                 packages={each: packages[each].version for each in sorted(packages)},
                 built_at=time.time(),
             )
+            write_file_list(part)
             write_manifest(part, manifest)
             make_readable(part)
             os.sync()  # the name must not outlast a crash that the contents do not
@@ -323,19 +328,6 @@ class Store:
                     f"{python.base} {python.version}"
                 )
         return "is not built"
-
-
-def _package_problems(folder: Path, definition: Environment) -> list[str]:
-    python = python_in(folder)
-    try:
-        packages = installed_packages(python)
-    except StartError as error:
-        return [str(error)]
-    return import_problems(python, definition.requirements, packages, definition.env)
-
-
-def _preload_problems(folder: Path, definition: Environment) -> list[str]:
-    return preload_problems(python_in(folder), definition.preload, definition.env)
 
 
 def _refuse(name: str, problems: list[str]) -> None:
