@@ -118,8 +118,9 @@ async def run(
     keep_stdout_bytes: int = 0,
     state: bytes | None = None,
     says_began: bool = True,
+    data: bytes = b"",
 ) -> Run:
-    """Run one job to its end.
+    """Run one job to its end. `data`: bytes behind the job's line, which the line announces.
 
     Raises SandboxUnavailable and SandboxLost, and from `check_outcome` Unfit, InvalidTask and
     RunnerFailed. `says_began`: true if the job's runner reports the start of the submission; a
@@ -127,6 +128,8 @@ async def run(
     """
     async with backend.lease(room_for(limits, state)) as sandbox:
         begin(sandbox, Job(job, limits, keep_stdout_bytes), state)
+        if data:
+            sandbox.send(data)
         ended = await sandbox.ended()
         lines = []
         while (line := await sandbox.receive()) is not None:

@@ -22,6 +22,7 @@ from proctor_client.wire import (
 )
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
+from proctor_service.guest.command import MAX_MADE_BYTES
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.run import Run, message, python_message, run, text_of, with_files
 from proctor_service.judge.submission import Judgement, Submission
@@ -37,13 +38,21 @@ _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """Files made by a compiler: path and size in bytes of each, and the bytes of all in this order."""
+
+    sizes: tuple[tuple[str, int], ...] = ()
+    data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A submission ready to run: as a script, or as a command with its files."""
 
     submission: Submission
     argv: tuple[str, ...] | None = None
     files: Mapping[str, str] | None = None
-    binaries: Mapping[str, str] | None = None
+    made: Made = Made()
     compiling: Usage = field(default_factory=Usage)
 
     def job(self, stdin: str = "", end: str = "") -> bytes:
@@ -54,7 +63,7 @@ class Program:
             "command",
             argv=self.argv,
             files=dict(self.files or {}),
-            binaries=dict(self.binaries or {}),
+            binaries=self.made.sizes,
             stdin=stdin,
         )
 
@@ -62,7 +71,9 @@ class Program:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
         limits, state = self.submission.limits, self.submission.state
         is_script = self.argv is None
-        finished = await run(backend, job, limits, keep_stdout_bytes, state, is_script)
+        finished = await run(
+            backend, job, limits, keep_stdout_bytes, state, is_script, self.made.data
+        )
         if self.argv is not None and "/" not in self.argv[0] and NOT_STARTED in finished.lines:
             raise JudgeFailed(f"the sandbox has no {self.argv[0]}")
         return finished
@@ -181,7 +192,9 @@ async def prepare(
     if language.compile is None:
         return Program(submission, language.run, files)
     job = message("compile", argv=language.compile, files=files)
-    compiled = _as_compiler(await run(backend, job, submission.limits, state=submission.state))
+    limits, state = submission.limits, submission.state
+    compiled = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    made, compiled = compiled.ended.stdout, _without_stdout(compiled)
     if NOT_STARTED in compiled.lines:
         raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
     limited = verdicts.LIMITS.get(compiled.ended.ending)
@@ -192,19 +205,37 @@ async def prepare(
     except Malformed:
         answer = None
     match answer:
-        case ["compiled", 0, dict(binaries)] if binaries:
-            return Program(
-                submission, language.run, submission.files, binaries, compiled.ended.usage
-            )
-        case ["compiled", 0, dict()]:
+        case ["compiled", 0, []]:
             return compiled.judgement("output_limit", message="what the compiler made is too large")
-        case ["compiled", 127, dict()]:
+        case ["compiled", 0, list(sizes)] if _add_up(sizes, len(made)):
+            files_made = Made(tuple((path, size) for path, size in sizes), made)
+            return Program(
+                submission, language.run, submission.files, files_made, compiled.ended.usage
+            )
+        case ["compiled", 127, []]:
             raise JudgeFailed(f"{language.compile[0]} does not work in the sandbox")
-        case ["compiled", int(), dict()]:
+        case ["compiled", int(code), []] if code != 0:
             text = text_of(compiled.ended.stderr)
             return compiled.judgement("syntax_error", message=text[-4000:])
     verdict, text = verdicts.of_silence(compiled.ended)
     return compiled.judgement(verdict, message=f"while compiling: {text}")
+
+
+def _add_up(sizes: list[object], size_bytes: int) -> bool:
+    """Return True for a list of [path, size in bytes] whose sizes are this sum; they are untrusted."""
+    total = 0
+    for each in sizes:
+        match each:
+            case [str(), int(size)] if size >= 0:
+                total += size
+            case _:
+                return False
+    return total == size_bytes
+
+
+def _without_stdout(compiled: Run) -> Run:
+    """Return the run without its stdout, which has only the files that were made."""
+    return replace(compiled, ended=replace(compiled.ended, stdout=b""))
 
 
 def _as_compiler(compiled: Run) -> Run:
