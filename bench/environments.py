@@ -49,6 +49,7 @@ SOURCES = {
         "def f(x):\n    return int(numpy.square(x) + pandas.Series([0]).sum())  # {}"
     ),
     "science, numpy alone": "import numpy\ndef f(x):\n    return int(numpy.square(x))  # {}",
+    "science, no import": "def f(x):\n    return x * x  # {}",
     "algebra": "import sympy\ndef f(x):\n    return int(sympy.Integer(x) ** 2)  # {}",
 }
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}

@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 0.05
 _SWEEPS_PER_SECOND = 20
 _MOST_LONG_RUNNERS = 128  # maximum beside the slots, which run programs that have just begun
+_WARM_SLOTS = 2  # of an environment: one is forked again while the other serves
 _SESSION_PROCESSES = 1  # the session process counts, too
 
 
@@ -226,7 +227,10 @@ class LocalBackend:
 
     async def _start(self, environment: str) -> Pool:
         """Start the pool of an environment. Raises StartError."""
-        pool = self._pool_of(await asyncio.to_thread(self._plan.launch_in, environment), 1)
+        pool = self._pool_of(
+            await asyncio.to_thread(self._plan.launch_in, environment),
+            min(_WARM_SLOTS, self._plan.warm_slots),
+        )
         await pool.open()
         self._pools[environment] = pool
         return pool
