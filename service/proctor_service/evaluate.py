@@ -17,11 +17,10 @@ from functools import partial
 from proctor_client.wire import CacheResult, Extract, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import Backend, Sandboxes
+from proctor_service.sandbox.interface import DEFAULT, Backend, Sandboxes
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
-from proctor_service.settings.environments import DEFAULT
 
 log = logging.getLogger(__name__)
 texts_log = logging.getLogger(f"{__name__}.texts")

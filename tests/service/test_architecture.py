@@ -24,13 +24,14 @@ MAY_IMPORT = {
     "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
                 "sandbox.interface"},
     "workers": {"errors", "settings", "evaluate", "judge.submission", "judge.judge",
-                "observability.logs", "sandbox.interface", "sandbox.backends"},
+                "observability.logs", "sandbox.interface", "sandbox.backends",
+                "sandbox.environments"},
     "journal": {"errors", "evaluate", "judge.submission", "rollout", "settings.garbage",
                 "workers.connection", "workers.values"},
     "observability": {"errors", "scheduling", "evaluate", "judge", "rollout", "sandbox.interface"},
     "api": {"errors", "settings", "scheduling", "evaluate", "judge", "observability.metrics",
             "observability.logs", "sessions", "cluster", "rollout", "sandbox.interface", "journal",
-            "workers.connection", "workers.values"},
+            "sandbox.environments", "workers.connection", "workers.values"},
 }  # fmt: skip
 MOST_AT_THE_TOP = 18
 

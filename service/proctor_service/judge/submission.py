@@ -20,8 +20,7 @@ from proctor_client.wire import (
     StdioGrader,
     Verdict,
 )
-from proctor_service.sandbox.interface import Limits, Usage
-from proctor_service.settings.environments import DEFAULT
+from proctor_service.sandbox.interface import DEFAULT, Limits, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,9 @@ from proctor_service.observability.collectors import (
     View,
 )
 from proctor_service.rollout.trajectory import Trajectory
-from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.interface import DEFAULT, Backend
 from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.settings.environments import DEFAULT
 
 MOST_SIGNALS = 64
 JOURNAL_LOSSES = ("full", "invalid", "stopped")

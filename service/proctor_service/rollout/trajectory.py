@@ -14,8 +14,7 @@ from pydantic import JsonValue
 
 from proctor_client.wire import Agent, Extract, Grader, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
-from proctor_service.sandbox.interface import Limits
-from proctor_service.settings.environments import DEFAULT
+from proctor_service.sandbox.interface import DEFAULT, Limits
 
 JsonObject = dict[str, JsonValue]
 

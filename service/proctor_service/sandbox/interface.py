@@ -12,6 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from proctor_service.settings.environments import DEFAULT as DEFAULT
+
 Ending = Literal[
     "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
 ]

@@ -12,10 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
-from proctor_service.sandbox.interface import Backend, Command, Ended, Limits, StatefulSandbox
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    Backend,
+    Command,
+    Ended,
+    Limits,
+    StatefulSandbox,
+)
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
-from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import Language
 
 Tell = Callable[[str, float], None]

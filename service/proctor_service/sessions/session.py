@@ -34,10 +34,9 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.sandbox.interface import Backend, Ending, Limits, StatefulSandbox
+from proctor_service.sandbox.interface import DEFAULT, Backend, Ending, Limits, StatefulSandbox
 from proctor_service.scheduling.places import Whose
 from proctor_service.scheduling.queue import FairQueue, stopping
-from proctor_service.settings.environments import DEFAULT
 
 log = logging.getLogger(__name__)
 
