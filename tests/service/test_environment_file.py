@@ -18,6 +18,7 @@ WRONG = {
     "[environments.default]": "PROCTOR_SANDBOX_PYTHON",
     "[environments.a]\nrequirements = 'x'": "environments.a.requirements: ",
     "[environments.a]\nrequirements = ['-r x.txt']": "'-r x.txt' is no requirement",
+    "[environments.a]\nrequirements = ['./x']": "'./x' is no absolute path",
     "[environments.a]\nrequirements = ['']": "environments.a.requirements.0: ",
     '[environments.a]\nrequirements = ["x\\ny"]': "is no requirement",
     "[environments.a]\npreload = ['os; x']": "'os; x' is no name of a module",

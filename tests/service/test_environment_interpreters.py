@@ -78,3 +78,13 @@ def test_pyenv_is_searched_and_its_shims_are_resolved(
         assert found.read_bytes()[:2] != b"#!"
         assert inspect(found).order[:2] == python.order[:2]
     assert DEFAULT in {each.base for each in installed(())}
+
+
+def test_interpreters_of_uv_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = inspect(DEFAULT)
+    binaries = tmp_path / f"cpython-{python.version}-linux" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / ("python" + ".".join(map(str, python.order[:2])))).symlink_to(DEFAULT)
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", "/missing")
+    assert installed(())[0].base == DEFAULT

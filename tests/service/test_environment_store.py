@@ -191,6 +191,9 @@ def test_a_preload_that_cannot_be_imported_is_refused_also_later(
     assert "preload: ModuleNotFoundError" in refused(store, definition)
     assert store.check("one", ONE, DEFAULT) == []
     assert "preload: ModuleNotFoundError" in store.check("one", definition, DEFAULT)[0]
+    with pytest.raises(StartError, match="preload: ModuleNotFoundError"):
+        store.build("one", definition, DEFAULT, rebuild=True)
+    assert store.check("one", ONE, DEFAULT) == []  # the old one remains
 
 
 def test_a_failed_build_shows_the_end_of_its_words_without_credentials(

@@ -75,6 +75,8 @@ class Environment(BaseModel):
         for each in given:
             if _OPTION.match(each) or "\n" in each:
                 raise ValueError(f"{each!r} is no requirement; options such as an index are uv's")
+            if each.lstrip().startswith((".", "~")):
+                raise ValueError(f"{each!r} is no absolute path")
         return given
 
     @field_validator("preload")
