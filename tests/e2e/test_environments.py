@@ -75,7 +75,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["one process", "judge processes"])
 def service(request: pytest.FixtureRequest, settings: dict[str, Any]) -> Iterator[Service]:
-    compat = {"": "two"}
+    compat = {"/compat/run": "two"}
     chosen = Settings(slots=4, workers=request.param, compat_environments=compat, **settings)
     with running_service(chosen, judge=None) as running:
         yield running
@@ -194,7 +194,7 @@ def test_a_language_that_it_does_not_offer_is_refused(client: httpx.Client) -> N
                 "environment": "twoo",
             },
         ),
-        ("/run_code?environment=twoo", {"code": "1", "language": "python"}),
+        ("/compat/run_code?environment=twoo", {"code": "1", "language": "python"}),
     ],
 )
 def test_an_unknown_name_is_told_with_the_known(
@@ -220,7 +220,7 @@ def test_a_stateful_sandbox_and_its_grading_have_it(client: httpx.Client) -> Non
 def test_compatible_routes_have_it_by_route_and_by_query(client: httpx.Client) -> None:
     asked = {"code": "import proctortest_number\nprint(proctortest_number.N)", "language": "python"}
     for query, number in (("", "2"), ("?environment=three", "4")):
-        said = client.post(f"/run_code{query}", json=asked).json()
+        said = client.post(f"/compat/run_code{query}", json=asked).json()
         assert said["run_result"]["stdout"] == f"{number}\n", said
 
 

@@ -108,6 +108,7 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         },
         "cache": "miss",
         "sandbox_id": "sb_1",
+        "environment": "default",
         "degraded": [],
     }
 
