@@ -45,6 +45,8 @@ class RewardOptions(TypedDict, total=False):
     """Submissions unjudged by then return with the error `deadline`; default: 600."""
     cache: bool
     """True (the default) lets the service judge identical work once."""
+    environment: str | None
+    """Environment of submissions that name none; None selects `default`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,13 @@ class Calls:
         call = Call("GET", "/capacity", self.policy.timeout_seconds)
         return answer_flow(
             call, lambda body: parse_model(wire.Capacity, body), self.policy, self.clock
+        )
+
+    def environments(self) -> Flow[wire.EnvironmentList]:
+        """Build the flow of GET /environments."""
+        call = Call("GET", "/environments", self.policy.timeout_seconds)
+        return answer_flow(
+            call, lambda body: parse_model(wire.EnvironmentList, body), self.policy, self.clock
         )
 
     def health(self) -> Flow[wire.Health]:

@@ -38,6 +38,7 @@ class Origin:
     scoring: wire.Scoring = "all"
     grader: wire.Grader | None = None
     limits: wire.Limits | None = None
+    environment: str | None = None
     graded_sandbox_id: str | None = None
 
     @classmethod
@@ -51,6 +52,7 @@ class Origin:
             scoring=request.scoring,
             grader=request.grader,
             limits=request.limits,
+            environment=request.environment,
         )
 
 
@@ -77,6 +79,9 @@ class FakeJournal:
         said = self.ask(submission)
         number = next(self._numbers)
         result = result_of(index, submission, said, f"ev_fake_{number}")
+        if not isinstance(said, wire.Result):
+            chosen = submission.environment or origin.environment or result.environment
+            result = result.model_copy(update={"environment": chosen})
         self._records.append(_Record(number, submission, self._detail(submission, origin, result)))
         return result
 
@@ -173,6 +178,7 @@ class FakeJournal:
             source_begin=0 if has_code else None,
             extract=origin.extract,
             language=submission.language,
+            environment=result.environment,
             grader=None if grader is None else wire.dump(grader),
             limits=None if limits is None else wire.dump(limits),
             scoring=submission.scoring or origin.scoring,

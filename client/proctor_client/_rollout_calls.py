@@ -43,6 +43,8 @@ class RolloutOptions(TypedDict, total=False):
     """`evaluation` runs before the tenant's `training`, which is the default."""
     deadline_seconds: float
     """Trajectories unfinished by then return with the error `deadline`; default: 3,600."""
+    environment: str | None
+    """Environment of the sandboxes; None selects `default`."""
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             draining=False,
             recent_rewards_per_second=0.0,
         )
+        default = wire.Environment(name="default", python=None, languages=["python"])
+        self.environments = wire.EnvironmentList(environments=[default])
         self._journal = FakeJournal(judge or (lambda submission: "passed"), self.clock)
         self._sandboxes = FakeSandboxes(execute or (lambda *_: 0), self._journal, self.clock)
         self._roll_out = roll_out or (lambda *_: "passed")
@@ -264,6 +266,8 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 return as_json(wire.Health(status="ok"))
             case "GET", "/capacity":
                 return as_json(self.capacity)
+            case "GET", "/environments":
+                return as_json(self.environments)
             case _:
                 return problem(404, "not_found", f"no {received.method} {received.path}")
 

@@ -347,3 +347,29 @@ def test_max_attempts_of_one_never_retries() -> None:
         with pytest.raises(ProctorConnectionError):
             client.health()
     assert proctor.clock.sleeps == []
+
+
+@both_kinds
+def test_environments(kind: Kind) -> None:
+    proctor = FakeProctor()
+
+    async def in_a_loop() -> wire.EnvironmentList:
+        async with proctor.async_client() as client:
+            return await client.environments()
+
+    if kind == "loops":
+        listed = asyncio.run(in_a_loop())
+    else:
+        with proctor.client() as client:
+            listed = client.environments()
+    assert [each.name for each in listed.environments] == ["default"]
+
+
+def test_a_result_names_the_environment_that_was_asked_for() -> None:
+    items = [{"completion": "x"}, {"completion": "y", "environment": "bare"}]
+    with FakeProctor().client() as client:
+        results = client.reward(items, grader={"kind": "exec"}, environment="science").results
+        assert [each.environment for each in results] == ["science", "bare"]
+        recorded = [client.evaluation(each.evaluation_id).environment for each in results]
+        assert recorded == ["science", "bare"]
+        assert client.sandbox(environment="science").start().refresh().environment == "science"

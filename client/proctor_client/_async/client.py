@@ -186,6 +186,10 @@ class AsyncClient:
         """Return the capacity of the service, from which a trainer can choose its batch size."""
         return await self._driver.finish(self._calls.capacity())
 
+    async def environments(self) -> wire.EnvironmentList:
+        """Return the environments that submissions and sandboxes may name."""
+        return await self._driver.finish(self._calls.environments())
+
     async def health(self) -> wire.Health:
         """Check the service's health. Waits out a restart; `max_attempts=1` disables retries."""
         return await self._driver.finish(self._calls.health())

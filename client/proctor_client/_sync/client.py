@@ -184,6 +184,10 @@ class Client:
         """Return the capacity of the service, from which a trainer can choose its batch size."""
         return self._driver.finish(self._calls.capacity())
 
+    def environments(self) -> wire.EnvironmentList:
+        """Return the environments that submissions and sandboxes may name."""
+        return self._driver.finish(self._calls.environments())
+
     def health(self) -> wire.Health:
         """Check the service's health. Waits out a restart; `max_attempts=1` disables retries."""
         return self._driver.finish(self._calls.health())

@@ -68,6 +68,7 @@ _DETAIL: dict[str, JsonValue] = {
     "source_begin": 9,
     "extract": "auto",
     "language": "python",
+    "environment": "default",
     "grader": {"kind": "asserts", "tests": ["assert double(0) == 0", "assert double(2) == 4"]},
     "limits": {"cpu_seconds": 5.0, "wall_seconds": 60.0, "memory_mb": 512},
     "scoring": "all",
@@ -182,6 +183,7 @@ class EvaluationDetail(Evaluation):
     )
     extract: Extract | str | None = None
     language: str | None = None
+    environment: str | None = None
     grader: dict[str, JsonValue] | None = None
     limits: dict[str, JsonValue] | None = None
     scoring: Scoring | str | None = None

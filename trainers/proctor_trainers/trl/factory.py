@@ -74,12 +74,14 @@ def environment_factory(
     observation_characters: int = 8192,
     tags: Iterable[str] = (),
     job: str = "default",
+    environment: str | None = None,
 ) -> EnvironmentFactory:
     """Return a factory for GRPOTrainer: each rollout gets a sandbox, and tools to use it.
 
     Pass the factory as `environment_factory`. `url`, `token`, `retry_seconds`, `name`, `task` and
-    `scoring` are as for reward_function; `task` may also return `limits`, and `files` for the new
-    sandbox. `tools` are the policy's tools, out of `execute_code`, `bash`, `read_file`,
+    `scoring` are as for reward_function; `task` may also return `limits`, `environment`, and `files` for
+    the new sandbox. `environment` is the service's environment of the other sandboxes.
+    `tools` are the policy's tools, out of `execute_code`, `bash`, `read_file`,
     `write_file` and `submit_solution`. The reward judges the sandbox's final state: its
     `solution.py`, which submit_solution writes, or the files that the grader reads.
 
@@ -95,7 +97,13 @@ def environment_factory(
     require_masking()
     patient = client_for(url, token, retry_seconds)
     hasty = client_for(url, token, 0.0, connect_timeout_seconds=HASTY_CONNECT_SECONDS)
-    order = Order(tags=(TAG, *tags), ttl_seconds=ttl_seconds, limits=limits, job=job)
+    order = Order(
+        tags=(TAG, *tags),
+        ttl_seconds=ttl_seconds,
+        limits=limits,
+        job=job,
+        environment=environment,
+    )
     rules = Rules(
         task=task,
         scoring=scoring,

@@ -43,6 +43,7 @@ class Order:
     ttl_seconds: float = 3600.0
     limits: wire.Limits | Mapping[str, Any] | None = None
     job: str = "default"
+    environment: str | None = None
 
 
 class _Made:
@@ -88,7 +89,10 @@ class Workplaces:
         return is_mistake(error, has_answered) and not error.retryable
 
     def make(self, client: Client, task: Mapping[str, Any]) -> Sandbox:
-        """Create a sandbox for a task with optional `files` and `limits`. Raises ProctorError."""
+        """Create a sandbox for a task, which may have `files`, `limits` and an `environment`.
+
+        Raises ProctorError.
+        """
         order = self._order
         options: SandboxOptions = {
             "tags": list(dict.fromkeys([*order.tags, *environment_tags(), self._made.get().tag])),
@@ -96,6 +100,7 @@ class Workplaces:
             "limits": task.get("limits", order.limits),
             "files": task.get("files") or {},
             "job": order.job,
+            "environment": task.get("environment", order.environment),
         }
         self._made.get().is_any = True
         return client.sandbox(**options).start()
