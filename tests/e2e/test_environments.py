@@ -314,6 +314,7 @@ def test_one_that_cannot_start_is_an_error_and_no_verdict(
         result = one(client, "pass", "bad")
         assert result["reward"] is None
         assert result["error"]["reason"] == "sandbox_unavailable"
+        assert "proctortest_threads starts threads" in result["error"]["message"]
         assert one(client, "pass", None)["reward"] == 1.0
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import default_python
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import read_environments
 
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _ALREADY_SHOWN = ("/usr", "/bin", "/lib", "/lib64", "/sbin")
 _ASK = (
     "import sys, json; "
@@ -39,15 +42,18 @@ def find_interpreter(settings: Settings) -> Interpreter:
         raise StartError(f"PROCTOR_SANDBOX_PYTHON: {error}") from None
 
 
-def ask_interpreter(chosen: Path) -> Interpreter:
-    """Ask an interpreter for its directories and version. Raises StartError if it does not run."""
+def ask_interpreter(chosen: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Interpreter:
+    """Ask an interpreter, with these variables, for its directories and version.
+
+    Raises StartError if it does not run.
+    """
     try:
         asked = subprocess.run(
             [str(chosen), "-P", "-s", "-c", _ASK],
             capture_output=True,
             text=True,
             check=True,
-            env={},
+            env=dict(variables),
         )
         prefix, base_prefix, version, path = json.loads(asked.stdout)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:

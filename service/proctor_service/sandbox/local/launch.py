@@ -188,8 +188,8 @@ def _launch(
 
 def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) -> Launch:
     """Return the launch of fork servers of an environment; blocks. Raises StartError."""
-    interpreter = ask_interpreter(built.python)
     definition = built.definition
+    interpreter = ask_interpreter(built.python, definition.env)
     preload = (*settings.sandbox_preload, *(definition.preload or ()))
     return replace(
         launch,
