@@ -28,7 +28,7 @@ from proctor_client.wire.base import (
     dump,
     example_of,
 )
-from proctor_client.wire.environments import Environment, EnvironmentList
+from proctor_client.wire.environments import DefaultLimits, Environment, EnvironmentList
 from proctor_client.wire.graders import (
     AssertsGrader,
     Call,
@@ -111,6 +111,7 @@ __all__ = [
     "CallsGrader",
     "Capacity",
     "CommandGrader",
+    "DefaultLimits",
     "Ending",
     "Environment",
     "EnvironmentList",

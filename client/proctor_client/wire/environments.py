@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field, JsonValue
 
 from proctor_client.wire.base import Response
-from proctor_client.wire.rewards import Limits
 
 _DEFAULT: dict[str, JsonValue] = {
     "name": "default",
@@ -24,6 +23,18 @@ _DEFAULT: dict[str, JsonValue] = {
 }
 
 
+class DefaultLimits(Response):
+    """Limits of submissions that set none."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    memory_mb: int
+    output_kb: int
+    processes: int
+    disk_mb: int
+    network: bool = False
+
+
 class Environment(Response):
     """Environment that a submission, a sandbox or a rollout may name."""
 
@@ -35,7 +46,7 @@ class Environment(Response):
         None, description="Distribution to version; null where the service does not know."
     )
     languages: list[str] = Field([])
-    limits: Limits = Field(Limits(), description="Limits of submissions that set none.")
+    limits: DefaultLimits | None = None
 
 
 class EnvironmentList(Response):

@@ -8,8 +8,7 @@ from dataclasses import asdict
 
 from fastapi import APIRouter
 
-from proctor_client.wire import Environment, EnvironmentList
-from proctor_client.wire import Limits as WireLimits
+from proctor_client.wire import DefaultLimits, Environment, EnvironmentList
 from proctor_service.api.rewards.examples import answers
 from proctor_service.api.rewards.items import Machine
 from proctor_service.sandbox.environments.built import BuiltEnvironment
@@ -29,7 +28,7 @@ def environment_routes(
             python=None if built is None else built.version,
             packages=None if built is None else dict(built.packages),
             languages=list(machine.languages(name)),
-            limits=WireLimits(**asdict(machine.limits(None, "limits", environment=name))),
+            limits=DefaultLimits(**asdict(machine.limits(None, "limits", environment=name))),
         )
 
     @routes.get("/environments", responses=answers(EnvironmentList, 401))
