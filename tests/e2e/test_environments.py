@@ -315,6 +315,7 @@ def test_one_that_cannot_start_is_an_error_and_no_verdict(
         assert result["reward"] is None
         assert result["error"]["reason"] == "sandbox_unavailable"
         assert "proctortest_threads starts threads" in result["error"]["message"]
+        assert client.get("/readyz").status_code == 200  # the service itself works
         assert one(client, "pass", None)["reward"] == 1.0
 
 

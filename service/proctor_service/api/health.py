@@ -31,7 +31,7 @@ from proctor_service.errors import (
 from proctor_service.evaluate import Judge
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.metrics import Metrics
-from proctor_service.sandbox.interface import Backend, Limits, Sandboxes
+from proctor_service.sandbox.interface import DEFAULT, Backend, Limits, Sandboxes
 from proctor_service.scheduling.queue import DRAINING, FairQueue
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,10 @@ class Readiness:
                 await self._probing
 
     def judged(self, judge: Judge) -> Judge:
-        """Return the judge, with sandbox failures reported to this object."""
+        """Return the judge, with failures of the default environment reported to this object.
+
+        That of another environment is no failure of the service, and no probe would see it.
+        """
 
         async def noticed(submission: Submission, backend: Sandboxes) -> Judgement:
             try:
@@ -92,7 +95,8 @@ class Readiness:
             except NoSandboxInTime:
                 raise
             except (SandboxLost, SandboxUnavailable) as failure:
-                self.failed(failure.message)
+                if submission.environment == DEFAULT:
+                    self.failed(failure.message)
                 raise
 
         return noticed
