@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 
 from fastapi import APIRouter
 
@@ -20,7 +21,7 @@ def environment_routes(
 ) -> APIRouter:
     """Return the route. `ask_default`: returns the default environment, if it is known; blocks."""
     routes = APIRouter()
-    asked: list[BuiltEnvironment | None] = []
+    known_default = cache(ask_default)
 
     def body(name: str, built: BuiltEnvironment | None) -> Environment:
         return Environment(
@@ -34,9 +35,8 @@ def environment_routes(
     @routes.get("/environments", responses=answers(EnvironmentList, 401))
     async def environments() -> EnvironmentList:
         """Return the environments of this service, with their packages."""
-        if not asked:
-            asked.append(await asyncio.to_thread(ask_default))
+        default = await asyncio.to_thread(known_default)
         others = [body(name, built) for name, built in machine.environments.items()]
-        return EnvironmentList(environments=[body(DEFAULT, asked[0]), *others])
+        return EnvironmentList(environments=[body(DEFAULT, default), *others])
 
     return routes

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import (
     Command,
     Ended,
@@ -74,11 +75,15 @@ class WorkersBackend:
 
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Raise RuntimeError: the judge runs where the sandboxes are."""
+        return self.lease_in(DEFAULT, limits)
+
+    def lease_in(self, environment: str, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+        """Raise RuntimeError, as `lease`."""
         raise RuntimeError("sandboxes for evaluations are leased in the judge processes")
 
     def within(self, environment: str) -> Sandboxes:
         """Return the sandboxes of an environment; see `Backend.within`."""
-        return self if environment == DEFAULT else _OfEnvironment(self, environment)
+        return self if environment == DEFAULT else InEnvironment(self, environment)
 
     def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
@@ -88,7 +93,7 @@ class WorkersBackend:
 
     @contextlib.asynccontextmanager
     async def open_stateful_in(
-        self, environment: str, limits: Limits, tags: Sequence[str]
+        self, environment: str, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
         """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
         worker = await self._holders.holder(environment)
@@ -142,26 +147,6 @@ class WorkersBackend:
         if yielding != self._told and self._tell_asleep is not None:
             self._tell_asleep(yielding, 0)  # judge processes report evaluations, not sandboxes
             self._told = yielding
-
-
-class _OfEnvironment:
-    """Implements `sandbox.interface.Sandboxes` for an environment of the judge processes."""
-
-    def __init__(self, backend: WorkersBackend, environment: str) -> None:
-        self._backend = backend
-        self._environment = environment
-
-    @property
-    def traits(self) -> Traits:
-        return self._backend.traits
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        return self._backend.lease(limits)
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        return self._backend.open_stateful_in(self._environment, limits, tags)
 
 
 class _RemoteSandbox:

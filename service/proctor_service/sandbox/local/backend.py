@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups
@@ -80,7 +81,7 @@ class LocalBackend:
 
     def within(self, environment: str) -> Sandboxes:
         """Return the sandboxes of an environment; see `Backend.within`."""
-        return self if environment == DEFAULT else _OfEnvironment(self, environment)
+        return self if environment == DEFAULT else InEnvironment(self, environment)
 
     def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
@@ -90,7 +91,7 @@ class LocalBackend:
         self, limits: Limits, tags: Sequence[str] = ()
     ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open_stateful`. Local sandboxes ignore tags."""
-        return self.open_stateful_in(DEFAULT, limits)
+        return self.open_stateful_in(DEFAULT, limits, tags)
 
     @contextlib.asynccontextmanager
     async def lease_in(self, environment: str, limits: Limits) -> AsyncIterator[Sandbox]:
@@ -104,9 +105,9 @@ class LocalBackend:
 
     @contextlib.asynccontextmanager
     async def open_stateful_in(
-        self, environment: str, limits: Limits
+        self, environment: str, limits: Limits, tags: Sequence[str] = ()
     ) -> AsyncIterator[StatefulSandbox]:
-        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        """Lease a stateful sandbox of an environment; ignores tags. Raises SandboxUnavailable."""
         more = replace(limits, processes=limits.processes + _SESSION_PROCESSES)
         async with self._borrow(environment, more) as (pool, slot, sandbox):
             kept = LocalStatefulSandbox(sandbox, limits, self._monitor)
@@ -272,23 +273,3 @@ class LocalBackend:
                 pool.shrink()
             if sweep % _SWEEPS_PER_SECOND == 0:
                 self._drop_idle()
-
-
-class _OfEnvironment:
-    """Implements `sandbox.interface.Sandboxes` for an environment of the local backend."""
-
-    def __init__(self, backend: LocalBackend, environment: str) -> None:
-        self._backend = backend
-        self._environment = environment
-
-    @property
-    def traits(self) -> Traits:
-        return self._backend.traits
-
-    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
-        return self._backend.lease_in(self._environment, limits)
-
-    def open_stateful(
-        self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AbstractAsyncContextManager[StatefulSandbox]:
-        return self._backend.open_stateful_in(self._environment, limits)
