@@ -7,13 +7,16 @@ BIN := $(VENV)/bin
 TRL := .venv-trl
 ART := .venv-art
 UNSLOTH := .venv-unsloth
+HARBOR := .venv-harbor
+HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
+	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 CODE := client service trainers tests bench
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -76,6 +79,17 @@ test-unsloth: $(VENV)/.service $(UNSLOTH)/.trainer ## Unsloth's trainer on a CPU
 test-unsloth-gpu: $(VENV)/.service ## train with Unsloth on a GPU, with GPU_PYTHON=…
 	PYTHONPATH=client:trainers $(GPU_PYTHON) -m pytest -m gpu tests/trainers_unsloth
 
+$(HARBOR)/.harbor: constraints-harbor.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
+	@$(HARBOR_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
+		{ echo "Harbor needs Python 3.12; say which with HARBOR_PYTHON=…"; exit 1; }
+	test -x $(HARBOR)/bin/python || $(HARBOR_PYTHON) -m venv $(HARBOR)
+	$(HARBOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-harbor.txt \
+		-e client -e 'trainers[harbor]' pytest
+	touch $@
+
+test-harbor: $(VENV)/.service $(HARBOR)/.harbor ## Harbor with sandboxes of a service, in .venv-harbor
+	$(HARBOR)/bin/python -m pytest tests/trainers_harbor
+
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -115,4 +129,4 @@ image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE an
 	else echo "make image needs buildah or docker"; exit 1; fi
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -39,6 +39,8 @@ HELLO = {
     "go_test": 'package main\n\nimport "testing"\n\nfunc TestHello(t *testing.T) {}',
     "java": 'public class Main { public static void main(String[] a) { System.out.println("hello"); } }',
     "javascript": 'console.log("hello")',
+    "jest": 'test("hello", () => {});',
+    "junit": "class Hello { @org.junit.jupiter.api.Test void hello() { } }",
     "kotlin": 'fun main() { println("hello") }',
     "lua": 'print("hello")',
     "perl": 'print "hello\\n";',
@@ -123,7 +125,7 @@ def measure(
 
 
 def _judged(connection: Connection, name: str, source: str) -> float:
-    by_exit = name == "go_test" or source == ":"  # the output of `go test` has a time
+    by_exit = name in ("go_test", "jest", "junit") or source == ":"  # their output has times
     cases = [{"stdout": "hello\n"}]
     grader = {"kind": "exec"} if by_exit else {"kind": "stdio", "cases": cases}
     taken, results = connection.judge(

@@ -216,6 +216,10 @@ class NoSandboxInTime(SandboxUnavailable):
     """All sandboxes are in use, or the machine is slow; the backend itself works."""
 
 
+class EnvironmentUnavailable(SandboxUnavailable):
+    """The sandboxes of an environment do not start, and another attempt at once would not help."""
+
+
 class SandboxLost(Failure):
     """The sandbox was lost under a running submission, through no act of the submission."""
 

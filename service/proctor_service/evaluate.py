@@ -180,8 +180,11 @@ def reward(judgement: Judgement, scoring: Scoring) -> float:
 
     `all`: 1.0 when the verdict is `passed`, else 0.0. `fraction`: tests passed over all tests.
 
-    A grader without countable tests (`exec`, `command`) counts as one test.
+    A grader without countable tests (`exec`, `command`) counts as one test. The verifier of a Harbor
+    task gives the reward itself.
     """
+    if judgement.verifier_reward is not None:
+        return judgement.verifier_reward
     if judgement.verdict == "passed":
         return 1.0
     if scoring == "all" or judgement.total == 0:

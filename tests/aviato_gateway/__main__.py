@@ -54,7 +54,7 @@ class Gateway:
     async def obey(self, order: str, value: Any) -> Any:
         """One order; its answer."""
         boxes = self.boxes
-        if order in ("start_seconds", "refuse", "key"):
+        if order in ("start_seconds", "refuse", "key", "broken_image"):
             setattr(boxes.faults, order, value)
         elif order in ("cut", "lost", "gone"):
             return boxes.strike(value, order)
@@ -64,6 +64,8 @@ class Gateway:
             await self.stop()
             await asyncio.sleep(value)
             await self.start()
+        elif order == "images":
+            return {box.id: box.image for box in boxes.all.values()}
         elif order == "census":
             alive = [box for box in boxes.all.values() if box.state not in ENDED]
             return {
@@ -81,6 +83,7 @@ def _shown(box: Box) -> dict[str, Any]:
     spec = box.spec
     return {
         "id": box.id,
+        "image": box.image,
         "tags": list(spec.tags),
         "deny_egress": spec.network.deny_egress,
         "open_egress": any(rule.HasField("any") for rule in spec.network.egress),

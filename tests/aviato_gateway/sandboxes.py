@@ -26,6 +26,7 @@ class Faults:
     start_seconds: float = 0.0
     refuse: int = 0  # so many creations
     key: str = "right-key"
+    broken_image: str = ""  # sandboxes of this image fail
 
 
 class Lost(Exception):
@@ -109,6 +110,11 @@ class Box:
         if self.state == pb.STATE_CREATING:
             self.state = pb.STATE_RUNNING
 
+    @property
+    def image(self) -> str:
+        """Its image."""
+        return str(self.spec.containers[0].image)
+
     def end(self, state: pb.State) -> None:
         """Ends all that runs in it."""
         if self.state in ENDED:
@@ -184,6 +190,9 @@ class Boxes:
         box = Box(f"box-{len(self.all) + 1}", spec, self._containers.make())
         box.open()
         self.all[box.id] = self._by_request[request_id] = box
+        if box.image == self.faults.broken_image:
+            box.failed = "ErrImagePull"
+            box.end(pb.STATE_FAILED)
         starting = asyncio.create_task(box.start(self.faults.start_seconds))
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)

@@ -297,6 +297,37 @@ def test_pytest_runs_the_test_functions(
     assert printed in said["run_result"]["stdout"]
 
 
+_TESTS_BY_TOOL = {
+    "jest": (
+        "const {{ twice }} = require('./twice');\ntest('four', () => {{ expect(twice(4)).toBe({}); }});",
+        {"twice.js": b"module.exports = { twice: (n) => 2 * n };"},
+        "solution.test.js",
+    ),
+    "junit": (
+        "import org.junit.jupiter.api.*;\npublic class FourTest {{ @Test void four() {{"
+        " Assertions.assertEquals({}, Twice.of(4)); }} }}",
+        {"Twice.java": b"class Twice { static int of(int n) { return 2 * n; } }"},
+        "four()",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", _TESTS_BY_TOOL)
+def test_tests_run_by_their_tool(client: httpx.Client, language: str) -> None:
+    code, files, printed = _TESTS_BY_TOOL[language]
+    encoded = {path: base64.b64encode(data).decode() for path, data in files.items()}
+    for expected, status in ((8, "Success"), (9, "Failed")):
+        source = code.format(expected)
+        ran = run_code(
+            client, source, language=language, files=encoded, run_timeout=30, compile_timeout=30
+        )
+        if ran["status"] == "SandboxError":
+            assert f"no {language}" in ran["message"].replace("'", "")
+            continue
+        assert ran["status"] == status, ran
+        assert printed in ran["run_result"]["stdout"] + ran["run_result"]["stderr"]
+
+
 def test_pytest_finds_the_files_beside_the_tests(client: httpx.Client) -> None:
     files = {"helper.py": base64.b64encode(b"n = 7").decode()}
     code = "from helper import n\ndef test_n():\n    assert n == 7"

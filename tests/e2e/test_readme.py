@@ -19,6 +19,7 @@ PAGES = (
     "docs/wire.md",
     "docs/compat.md",
     "docs/environments.md",
+    "docs/harbor.md",
     "trainers/README.md",
 )
 SHOWN_URL = "http://127.0.0.1:8080"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -62,7 +63,9 @@ Findings = dict[str, str]
 """What got through, by the program's id. Empty when nothing did."""
 
 
-def attack_by_reward(service: Started, programs: Sequence[Attack]) -> Findings:
+def attack_by_reward(
+    service: Started, programs: Sequence[Attack], environment: str = "default"
+) -> Findings:
     """All of them in one batch, each between two honest ones."""
     hostile = [
         {"id": each.id, "completion": each.source, "grader": GRADER, "limits": LIMITS}
@@ -71,7 +74,7 @@ def attack_by_reward(service: Started, programs: Sequence[Attack]) -> Findings:
     batch = [item for each in hostile for item in (each, HONEST)]
     found: Findings = {}
     with _unchanged(service, found), service.client() as client:
-        body = {"submissions": batch, "extract": "none", "cache": False}
+        body = {"submissions": batch, "extract": "none", "cache": False, "environment": environment}
         answer = client.post("/reward", json=body)
         assert answer.status_code == 200, answer.text
         results = answer.json()["results"]
@@ -84,15 +87,19 @@ def attack_by_reward(service: Started, programs: Sequence[Attack]) -> Findings:
     return found
 
 
-def attack_in_sandboxes(service: Started, programs: Sequence[Attack]) -> Findings:
+def attack_in_sandboxes(
+    service: Started, programs: Sequence[Attack], environment: str = "default"
+) -> Findings:
     """Each as a command of a stateful sandbox, several at once, and an honest one beside them."""
     found: Findings = {}
     with _unchanged(service, found), service.client() as client:
-        honest = _create(client, HONEST["limits"])
+        honest = _create(client, HONEST["limits"], environment)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for attack, problem in zip(
                 programs,
-                pool.map(lambda each: _attack_in_sandbox(client, each, honest), programs),
+                pool.map(
+                    lambda each: _attack_in_sandbox(client, each, honest, environment), programs
+                ),
                 strict=True,
             ):
                 if problem:
@@ -101,9 +108,9 @@ def attack_in_sandboxes(service: Started, programs: Sequence[Attack]) -> Finding
     return found
 
 
-def _attack_in_sandbox(client: httpx.Client, attack: Attack, honest: str) -> str:
+def _attack_in_sandbox(client: httpx.Client, attack: Attack, honest: str, environment: str) -> str:
     """What got through, or nothing."""
-    url = f"/sandboxes/{_create(client, LIMITS)}"
+    url = f"/sandboxes/{_create(client, LIMITS, environment)}"
     answer = client.post(f"{url}/exec", json={"code": attack.source})
     neighbour = client.post(f"/sandboxes/{honest}/exec", json=HONEST_COMMAND)
     if neighbour.status_code != 200 or neighbour.json()["stdout"] != "600000\n":
@@ -142,8 +149,8 @@ def _note_result(found: Findings, attack: Attack, result: dict[str, Any]) -> Non
         found[attack.id] = f"verdict {result['verdict']}: {result['message'][:200]}"
 
 
-def _create(client: httpx.Client, limits: Any) -> str:
-    answer = client.post("/sandboxes", json={"limits": limits})
+def _create(client: httpx.Client, limits: Any, environment: str) -> str:
+    answer = client.post("/sandboxes", json={"limits": limits, "environment": environment})
     assert answer.status_code == 201, answer.text
     name: str = answer.json()["id"]
     return name
@@ -183,7 +190,7 @@ def _unchanged(service: Started, found: Findings) -> Iterator[None]:
 def _warm_up(service: Started) -> None:
     """Has the service make all that it keeps anyway: more sandboxes than there will be at once."""
     with service.client() as client:
-        kept = [_create(client, LIMITS) for _ in range(MOST_SANDBOXES)]
+        kept = [_create(client, LIMITS, "default") for _ in range(MOST_SANDBOXES)]
         body = {"submissions": [HONEST] * 2 * AT_ONCE, "extract": "none", "cache": False}
         summary = client.post("/reward", json=body).json()["summary"]
         assert summary["passed"] == 2 * AT_ONCE, summary
@@ -226,9 +233,9 @@ def _watching(service: Started) -> Iterator[_Meanwhile]:
 
 
 @contextmanager
-def attacked_service(*, ordinary: bool) -> Iterator[Started]:
+def attacked_service(*, ordinary: bool, environments: Path | None = None) -> Iterator[Started]:
     """A service for hostile programs. When it has ended, nothing of its is left on the machine."""
-    with started_service(ordinary=ordinary) as service:
+    with started_service(ordinary=ordinary, environments=environments) as service:
         yield service
         pids = outside.judges(service)
     until(lambda: not outside.owned(service), "processes are left")

@@ -28,6 +28,8 @@ _GUARDED = (
     os.__file__,
 )
 _LISTED = ("/", "/etc", "/etc/cron.d", "/root", "/home", "/mnt", str(Path(os.__file__).parent))
+IMAGES = range(1_900_000_000, 2**31)
+"""User ids of images, on a machine that has so many."""
 _SETTINGS = ("kernel/hostname", "kernel/domainname", "kernel/core_pattern", "net/core/somaxconn")
 
 
@@ -79,14 +81,17 @@ def _zygotes(service: Started) -> list[int]:
 
 
 def is_at_rest(service: Started) -> bool:
-    """Whether nothing runs but the service, its zygotes, and a waiting sandbox in each forkserver."""
+    """Whether nothing runs but the service, its zygotes, and a waiting sandbox in each forkserver.
+
+    Each environment in use has a zygote.
+    """
     above, zygotes = judges(service), _zygotes(service)
     forkservers = [pid for zygote in zygotes for pid in children(zygote)]
     waiting = [pid for each in forkservers for pid in children(each)]
     known = {service.pid, *above, *zygotes, *forkservers, *waiting}
     if any(children(pid) or len(procfs.threads(pid)) != 1 for pid in waiting):
         return False
-    if len(waiting) != len(forkservers) or len(zygotes) != len(above):
+    if len(waiting) != len(forkservers) or len(zygotes) < len(above):
         return False
     return set(owned(service)) <= known
 
@@ -122,7 +127,7 @@ def _owned(service: Started) -> Iterator[tuple[int, int]]:
         fields = dict(line.split(":", 1) for line in lines)
         if pid in service.others or pid == os.getpid():
             continue
-        if any(int(uid) in service.uids for uid in fields["Uid"].split()):
+        if any(int(uid) in service.uids or int(uid) in IMAGES for uid in fields["Uid"].split()):
             yield pid, int(fields["Threads"])
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,12 +52,17 @@ class Started:
 
 @contextmanager
 def started_service(
-    *, ordinary: bool, open_files: int | None = None, state: Path | None = None
+    *,
+    ordinary: bool,
+    open_files: int | None = None,
+    state: Path | None = None,
+    environments: Path | None = None,
 ) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
 
     `open_files`: how many it may have open, if not as many as the tests. `state`: a directory that
-    it gets as its user's state folder, with its journal; without one it keeps none.
+    it gets as its user's state folder, with its journal; without one it keeps none. `environments`: file
+    of its environments; it builds them beside the file first.
 
     Fails, and says what the machine lacks, when it does not come up.
     """
@@ -90,6 +95,10 @@ def started_service(
         "PROCTOR_WORKERS": os.environ.get("PROCTOR_WORKERS", "auto"),
         "PROCTOR_JOURNAL": "off",
     }
+    if environments is not None:
+        environment["PROCTOR_ENVIRONMENTS"] = str(environments)
+        environment["PROCTOR_ENVIRONMENTS_FOLDER"] = str(environments.parent / "store")
+        _build(command[: command.index("serve")], environment, environments, first)
     if state is not None:
         if os.geteuid() == 0:
             os.chown(state, first if ordinary else 0, -1)
@@ -108,6 +117,20 @@ def started_service(
         finally:
             child.terminate()
             child.wait(WAIT_SECONDS)
+
+
+def _build(
+    command: list[str], variables: Mapping[str, str], environments: Path, first: int
+) -> None:
+    """Builds the environments as the user of the service."""
+    for path in (environments.parent, environments):
+        path.chmod(0o755)
+        if command[1] == ordinary_user.__file__:
+            os.chown(path, first, first)
+    done = subprocess.run(
+        [*command, "env", "build"], env=variables, cwd="/", capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def until(condition: Any, otherwise: str) -> None:

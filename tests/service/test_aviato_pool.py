@@ -15,6 +15,7 @@ from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import failure_of
 from proctor_service.sandbox.aviato.plan import Order, Plan, Shape, make_plan
 from proctor_service.sandbox.aviato.pool import Pool
+from proctor_service.sandbox.aviato.quota import Quota
 from proctor_service.settings import Settings
 
 
@@ -160,6 +161,33 @@ def test_another_size_is_made_for_the_purpose() -> None:
         assert pool.census()["ready"] >= 3
 
     ask(question)
+
+
+def give_up(pools: list[Pool]) -> None:
+    any(pool.give_up_one() for pool in pools)
+
+
+def test_pools_with_one_quota_give_up_what_waits_in_them_and_fill_only_what_is_free() -> None:
+    async def asked() -> None:
+        own, maker, pools = plan(pool_size=3, most_sandboxes=4), Maker(), list[Pool]()
+        quota = Quota(4, 4, lambda: give_up(pools))
+        pools += [Pool(own, own.pool_shape, maker, quota) for _ in range(2)]
+        try:
+            await pools[0].open()
+            pools[1].start()
+            await until(lambda: quota.free == 0)
+            lent = [await pools[1].lease(own.pool_shape) for _ in range(4)]
+            assert quota.free == 0
+            assert [pool.census()["ready"] for pool in pools] == [0, 0]
+            for box in lent:
+                pools[1].stop(box)
+            await until(lambda: sum(pool.census()["ready"] for pool in pools) == 4)
+        finally:
+            await asyncio.gather(*(pool.close() for pool in pools))
+        assert quota.free == 4
+        assert all(box.stopped for box in maker.made)
+
+    asyncio.run(asked())
 
 
 def test_those_who_wait_get_what_is_made_after_a_shortage() -> None:

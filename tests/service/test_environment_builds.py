@@ -60,6 +60,9 @@ class Project:
         )
         self.store = Store(folder / "store")
         self.definition = read_environments(file)["one"]
+        # A killed build leaves its temporary folder: here it goes with the test.
+        (folder / "temporary").mkdir()
+        monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
         monkeypatch.setenv("PROCTOR_ENVIRONMENTS", str(file))
         monkeypatch.setenv("PROCTOR_ENVIRONMENTS_FOLDER", str(self.store.folder))
 

@@ -78,6 +78,7 @@ def test_a_second_build_changes_nothing_and_a_rebuild_takes_newer_packages(
     store: Store, wheels: Path
 ) -> None:
     first = build(store, ONE)
+    assert first.python is not None
     number = first.python.parent.stat().st_ino
     assert build(store, ONE) == first
     assert first.python.parent.stat().st_ino == number
@@ -249,6 +250,7 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path: Path, wheels: Path) -
 @pytest.mark.slow
 def test_a_damaged_environment_is_found_and_built_again(store: Store, wheels: Path) -> None:
     built = build(store, ONE)
+    assert built.python is not None
     next(built.python.parents[1].rglob("proctortest_one/__init__.py")).unlink()
     changed = store.check("one", ONE, DEFAULT)
     assert changed[0].startswith("files changed since the build: 1, such as venv/lib/")

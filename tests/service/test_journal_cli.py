@@ -15,7 +15,7 @@ from harness import running_service
 from journals import DOUBLE, FAILED, GRADER, LIMITS, PASSED, Evaluated, written
 from typer.testing import Result
 
-from proctor_client.wire import CallsGrader, CommandGrader
+from proctor_client.wire import CallsGrader, CommandGrader, HarborGrader
 from proctor_service.errors import DeadlinePassed, InvalidTask
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.judge.submission import Judgement, Submission
@@ -412,13 +412,14 @@ def test_what_cannot_be_judged_again_is_counted(tmp_path: Path) -> None:
         Evaluated(4, with_texts=False),
         Evaluated(5, state=b"archive"),
         Evaluated(6, more={"graded_sandbox_id": "sb_1"}),
+        Evaluated(7, grader=HarborGrader(kind="harbor", tests={"test.sh": ""})),
     )
     result = replayed(url)
     assert result.exit_code == 0, result.output
     assert counts(result)["judged again"] == "1"
     said = re.sub(r"\s+", " ", result.stdout)
     for part in (
-        "5 (the files of a stateful sandbox were judged, and these are not recorded: 2;",
+        "6 (the files of a stateful sandbox were judged, and these are not recorded: 3;",
         "its texts were not recorded (PROCTOR_JOURNAL_TEXTS=false): 1",
         "it was recorded without a reward: 1",
         "the completion had no code: 1",

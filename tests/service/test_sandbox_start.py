@@ -14,9 +14,9 @@ print(main.rehearse().decode())
 """
 FILL = """
 import json
-from proctor_service.sandbox.local import fork_server
-fillers = fork_server._fill_gaps()
-new = {size: [fork_server._filler(size) for _ in range(4)] for size in (48, 128, 512)}
+from proctor_service.sandbox.local import gaps
+fillers = gaps.fill()
+new = {size: [gaps._filler(size) for _ in range(4)] for size in (48, 128, 512)}
 print(json.dumps({size: [id(each) for each in new[size]] for size in new}))
 """
 

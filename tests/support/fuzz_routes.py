@@ -25,7 +25,11 @@ STDIO = {
 }  # fmt: skip
 PYTEST = {"kind": "pytest", "files": {"test_a.py": "def test_a(): pass", "d/b.py": ""}}
 COMMAND = {"kind": "command", "argv": ["python3", "solution.py"], "expect_exit_code": 3}
-GRADERS: list[dict[str, Any]] = [{"kind": "exec"}, ASSERTS, CALLS, STDIO, PYTEST, COMMAND]
+RUNNER = {"kind": "command", "runner": "pytest", "files": PYTEST["files"]}
+APART = {"kind": "exec", "setup": "x = 1", "tests": "assert x == 1", "empty_stderr": True}
+GRADERS: list[dict[str, Any]] = [
+    {"kind": "exec"}, APART, ASSERTS, CALLS, STDIO, PYTEST, COMMAND, RUNNER,
+]  # fmt: skip
 FENCED = f"```python\n{CODE}```"
 CHAT = [
     {"role": "user", "content": "Write it.", "name": "a"},

@@ -101,6 +101,12 @@ class ScriptedSandbox:
             raise FileRefused("the sandbox has no means left for it")
         return " ".join(sorted(self.files)).encode()
 
+    async def restore(
+        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+    ) -> None:
+        """Refused: only sandboxes of an image take changes over."""
+        raise FileRefused("no image")
+
     async def ended(self) -> Ended:
         """Waits for `end` or `lose`."""
         return await asyncio.shield(self._end)

@@ -41,12 +41,15 @@ class Environment(Response):
     model_config = ConfigDict(json_schema_extra={"examples": [_DEFAULT]})
 
     name: str
-    python: str | None = Field(None, description="Version; null where the service does not know.")
+    python: str | None = Field(
+        None, description="Version; null for an image, and where the service does not know."
+    )
     packages: dict[str, str] | None = Field(
         None, description="Distribution to version; null where the service does not know."
     )
     languages: list[str] = Field([])
     limits: DefaultLimits | None = None
+    image: str | None = Field(None, description="Digest of its container image, if it has one.")
 
 
 class EnvironmentList(Response):

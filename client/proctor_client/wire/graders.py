@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import base64
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from proctor_client.wire.base import Integrity, Request
+
+Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Grader(Request):
@@ -21,6 +26,15 @@ class ExecGrader(_Grader):
         False,
         description="Also nothing may be on stderr: JavaScript's `console.assert` writes there, and "
         "fails nothing.",
+    )
+    setup: str = Field(
+        "", description="A source in the submission's language that runs before the submission."
+    )
+    tests: str = Field(
+        "",
+        description="A source in the submission's language that runs after the submission. The program "
+        "passes when this source reaches its end, too: the return from its main function, in a language "
+        "that has one. A main function of the submission does not run.",
     )
 
 
@@ -81,14 +95,96 @@ class PytestGrader(_Grader):
 
 
 class CommandGrader(_Grader):
-    """Command: passes when the command exits with the expected code."""
+    """Command: passes when the command exits with the expected code.
+
+    With a `runner` in place of `argv`: passes when the tool runs at least one test, and all pass.
+    """
 
     kind: Literal["command"]
-    argv: list[str] = Field(min_length=1)
+    argv: list[str] = Field(default_factory=list)
     expect_exit_code: int = 0
+    runner: Runner | None = Field(
+        None,
+        description="The tool that runs the tests in `files`; it needs the submission's language: go, "
+        "java, javascript, python or rust.",
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict, description="Test files by path; they replace the submission's."
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if bool(self.argv) == (self.runner is not None):
+            raise ValueError("a command has either an argv or a runner")
+        if self.runner is not None and not self.files:
+            raise ValueError("a runner needs files with tests")
+        return self
+
+
+class HarborGrader(_Grader):
+    """Verifier of a Harbor task: the reward is what `/tests/test.sh` writes below `/logs/verifier`.
+
+    Judges the files of a sandbox whose environment has an image, in a fresh sandbox of the same
+    image: for /rollout and /sandboxes/{id}/grade.
+    """
+
+    kind: Literal["harbor"]
+    tests: dict[str, str] = Field(
+        min_length=1, description="Path below `/tests` to text; with a `test.sh`."
+    )
+    binary_tests: dict[str, str] = Field({}, description="Path below `/tests` to base64.")
+    env: dict[str, str] = Field({}, description="Variables of `test.sh`, beside the image's own.")
+    timeout_seconds: float = Field(600, gt=0, description="Of `test.sh`.")
+    separate: bool = Field(
+        False, description="Take over only the files in `keep`, and none by default."
+    )
+    keep: list[str] = Field(
+        [],
+        max_length=256,
+        description="Absolute paths whose changes the verifier sees, also below system folders.",
+    )
+
+    @field_validator("tests")
+    @classmethod
+    def _with_a_script(cls, given: dict[str, str]) -> dict[str, str]:
+        if "test.sh" not in given:
+            raise ValueError("there is no test.sh")
+        return given
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, given: dict[str, str]) -> dict[str, str]:
+        for name, value in given.items():
+            if not _VARIABLE.fullmatch(name) or "\0" in value:
+                raise ValueError(f"{name[:100]!r} is no name of a variable, or has a zero byte")
+        return given
+
+    @field_validator("keep")
+    @classmethod
+    def _absolute(cls, given: list[str]) -> list[str]:
+        for path in given:
+            if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+                raise ValueError(f"{path[:100]!r} is no absolute path")
+        return given
+
+    @field_validator("binary_tests")
+    @classmethod
+    def _base64(cls, given: dict[str, str]) -> dict[str, str]:
+        for path, text in given.items():
+            try:
+                base64.b64decode(text, validate=True)
+            except ValueError:
+                raise ValueError(f"{path[:100]!r} is not base64") from None
+        return given
 
 
 Grader = Annotated[
-    ExecGrader | AssertsGrader | CallsGrader | StdioGrader | PytestGrader | CommandGrader,
+    ExecGrader
+    | AssertsGrader
+    | CallsGrader
+    | StdioGrader
+    | PytestGrader
+    | CommandGrader
+    | HarborGrader,
     Field(discriminator="kind"),
 ]

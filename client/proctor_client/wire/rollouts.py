@@ -80,6 +80,7 @@ class RolloutTask(Request):
     grader: Grader
     files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
     metadata: dict[str, JsonValue] = Field({}, description="Echoed.")
+    environment: str | None = Field(None, description="In place of the request's.")
 
 
 class Policy(Request):

@@ -205,7 +205,7 @@ def _invalid(error: ValidationError, where: tuple[int | str, ...] = ()) -> Inval
 
 
 BRANCHES: Mapping[str, frozenset[str]] = {
-    "grader": frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command"}),
+    "grader": frozenset({"exec", "asserts", "calls", "stdio", "pytest", "command", "harbor"}),
     "agent": frozenset({"tools", "refine"}),
     "completion": frozenset({"str", "list[Message]"}),
     "prompt": frozenset({"str", "list[Message]"}),

@@ -29,6 +29,7 @@ def environment_routes(
             python=None if built is None else built.version,
             packages=None if built is None else dict(built.packages),
             languages=list(machine.languages(name)),
+            image=built.image.digest if built and built.image else None,
             limits=DefaultLimits(**asdict(machine.limits(None, "limits", environment=name))),
         )
 

@@ -28,10 +28,12 @@ from proctor_client.wire import (
     ToolsAgent,
 )
 from proctor_service.api.body import Pacer, parse_body, read_body
+from proctor_service.api.harbor import check_agent, check_verifier
 from proctor_service.api.jobs import Job, Work
 from proctor_service.api.responses import NDJSON, AnswerFormat, Line, encode, job_response
+from proctor_service.api.rewards.checks import check_files, check_tags
 from proctor_service.api.rewards.examples import rollout_docs
-from proctor_service.api.rewards.items import Machine, check_files, check_tags, error_body
+from proctor_service.api.rewards.items import Machine, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
@@ -40,6 +42,7 @@ from proctor_service.rollout.policy import Connect
 from proctor_service.rollout.prompts import system_prompt
 from proctor_service.rollout.reply import clean
 from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
+from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)
@@ -68,7 +71,7 @@ class Planning:
         self._tenant = tenant
         self._deadline = deadline
         self._environment = machine.environment(request.environment, "environment")
-        self._limits = machine.limits(request.limits, "limits", environment=self._environment)
+        self._limits(self._environment)
         _check_policy(request.policy, machine.settings.policy_hosts)
         if isinstance(request.agent, ToolsAgent):
             asked, ceiling = request.agent.exec_timeout_seconds, machine.settings.max_wall_seconds
@@ -83,6 +86,11 @@ class Planning:
         check_files(asked.files, f"{where}.files")
         if isinstance(asked.grader, PytestGrader):
             check_files(asked.grader.files, f"{where}.grader.files")
+        environment = self._environment
+        if asked.environment is not None:
+            environment = self._machine.environment(asked.environment, f"{where}.environment")
+        check_verifier(self._machine, asked.grader, environment, f"{where}.grader")
+        check_agent(self._request.agent, asked.grader, f"{where}.grader")
         task = Task(
             id=asked.id,
             messages=self._messages(asked, where),
@@ -91,16 +99,16 @@ class Planning:
             test_count=test_count(asked.grader),
         )
         count = self._request.trajectories_per_task
-        return [Part(asked, index, self._plan(task)) for index in range(count)]
+        return [Part(asked, index, self._plan(task, environment)) for index in range(count)]
 
-    def _plan(self, task: Task) -> Plan:
+    def _plan(self, task: Task, environment: str) -> Plan:
         request = self._request
         return Plan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
             agent=request.agent,
-            limits=self._limits,
-            environment=self._environment,
+            limits=self._limits(environment),
+            environment=environment,
             scoring=request.scoring,
             extract=request.extract,
             tenant=self._tenant,
@@ -109,8 +117,12 @@ class Planning:
             tags=tuple(request.tags),
             priority=request.priority,
             step=request.step,
-            shell="bash" if "bash" in self._machine.languages(self._environment) else "sh",
+            shell="bash" if "bash" in self._machine.languages(environment) else "sh",
         )
+
+    def _limits(self, environment: str) -> Limits:
+        """Return the limits of the sandboxes in an environment. Raises InvalidRequest."""
+        return self._machine.limits(self._request.limits, "limits", environment=environment)
 
     def _messages(self, asked: RolloutTask, where: str) -> Sequence[JsonObject]:
         """Return the policy's first messages: the system prompt and the task, as chat messages.

@@ -13,6 +13,7 @@ from proctor_service.cli.demo import demo
 from proctor_service.cli.doctor import doctor
 from proctor_service.cli.environments import environments
 from proctor_service.cli.evaluation import evaluation
+from proctor_service.cli.go_cache import go_cache
 from proctor_service.cli.journal import journal
 from proctor_service.cli.replay import replay
 from proctor_service.cli.sandboxes import sandboxes
@@ -41,6 +42,7 @@ def build() -> typer.Typer:
     app.add_typer(journal(), name="journal")
     app.add_typer(environments(), name="env")
     app.command()(replay)
+    app.command("go-cache")(go_cache)
     return app
 
 

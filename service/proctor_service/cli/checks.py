@@ -30,6 +30,8 @@ _EMPTY: Mapping[str, str] = {
     "kotlin": "fun main() {}\n",
     "scala": "object Main { def main(args: Array[String]): Unit = () }\n",
     "go_test": 'package main\n\nimport "testing"\n\nfunc TestNothing(t *testing.T) {}\n',
+    "jest": "test('nothing', () => {});\n",
+    "junit": "class Nothing { @org.junit.jupiter.api.Test void nothing() { } }\n",
     "ruby": "nil\n",
     "php": "<?php\n",
     "perl": ";\n",

@@ -26,6 +26,7 @@ from proctor_service.cli.console import (
     screen,
     settings_from,
 )
+from proctor_service.cli.harbor_tasks import harbor_environments
 from proctor_service.errors import StartError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Configured:
 
 
 def environments() -> typer.Typer:
-    """Return the commands `build`, `list`, `check` and `prune`."""
+    """Return the commands `build`, `list`, `check`, `prune` and `harbor`."""
     app = typer.Typer(
         help="Build and check environments: an interpreter with packages, by name.",
         no_args_is_help=True,
@@ -65,6 +66,7 @@ def environments() -> typer.Typer:
     app.command("list")(list_environments)
     app.command("check")(check)
     app.command("prune")(prune)
+    app.command("harbor")(harbor_environments)
     return app
 
 
@@ -74,7 +76,7 @@ def build(
         bool, typer.Option("--rebuild", help="Also those that are built: for newer packages.")
     ] = False,
 ) -> None:
-    """Build environments with uv, import their packages, and store them."""
+    """Build environments with uv, import their packages, and store them; or fetch their images."""
     with friendly():
         configured = _configured()
         failed = False
@@ -174,7 +176,8 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
     definition = configured.definitions[name]
     row: dict[str, Any] = {
         "name": name,
-        "python": definition.python or str(configured.default),
+        "python": None if definition.image else definition.python or str(configured.default),
+        "image": definition.image or None,
         "requirements": definition.requirements,
         "built": False,
         "problem": None,
@@ -189,7 +192,7 @@ def _row(name: str, configured: _Configured) -> dict[str, Any]:
         **row,
         "built": True,
         "version": built.version,
-        "interpreter": str(built.python),
+        "interpreter": built.python and str(built.python),
         "size_bytes": None if built.folder is None else size_bytes(built.folder),
         "packages": dict(built.packages),
         "digest": built.digest,
@@ -209,14 +212,20 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     for row in rows:
         if row["built"]:
             size, packages = _size(row["size_bytes"]), str(len(row["packages"]))
-            table.add_row(row["name"], Text(row["version"]), "yes", size, packages)
+            if row["image"]:
+                packages = "-"
+            what = Text(row["version"] or plain(row["image"], 60))
+            table.add_row(row["name"], what, "yes", size, packages)
         else:
             no = Text("no", style="yellow")
-            table.add_row(row["name"], Text(plain(row["python"], 60)), no, "-", "-")
+            what = Text(plain(row["image"] or row["python"], 60))
+            table.add_row(row["name"], what, no, "-", "-")
     return table
 
 
 def _described(built: BuiltEnvironment) -> str:
+    if built.image is not None:
+        return f"{built.name}: image {built.image.digest}"
     packages = f"{len(built.packages)} {'package' if len(built.packages) == 1 else 'packages'}"
     return f"{built.name}: Python {built.version}, {packages}"
 

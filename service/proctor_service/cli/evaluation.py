@@ -8,8 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -28,8 +29,11 @@ from proctor_service.cli.console import (
     screen,
 )
 from proctor_service.cli.datasets import Format, Task, load_completions, load_tasks
+from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
-from proctor_service.cli.target import AllowDegraded, Url, connected
+from proctor_service.cli.target import AllowDegraded, Prepare, Url, connected
+
+Form = Literal[Format, "harbor"]
 
 
 @dataclass(slots=True)
@@ -94,8 +98,10 @@ class Summary:
 
 
 def evaluation(
-    file: Annotated[Path, typer.Argument(help="JSON lines, plain or .gz.")],
-    form: Annotated[Format, typer.Option("--format", help="What the rows are.")],
+    file: Annotated[
+        Path, typer.Argument(help="JSON lines, plain or .gz; for harbor a folder of tasks.")
+    ],
+    form: Annotated[Form, typer.Option("--format", help="What the rows are.")],
     completions: Annotated[
         Path | None,
         typer.Option(help="JSON lines of {task_id, completion}; default: the references."),
@@ -111,20 +117,39 @@ def evaluation(
         Path | None, typer.Option(help="Write each result here, a JSON line as it comes.")
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
+    ] = False,
     allow_degraded: AllowDegraded = False,
 ) -> None:
     """Judge a file of problems: completions of them, or the reference solutions.
 
+    With --format harbor, run the solution/solve.sh of each task, and then its verifier.
+
     Status 0: all passed. 1: some failed. 2: some or all could not be judged.
     """
     with friendly(), ExitStack() as stack:
-        items = _load(file, form, completions, limit)
-        sink = stack.enter_context(_open(output)) if output else None
         console = aside()
-        client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
-        mode = extract or _extract(form, given=completions is not None)
+        if form == "harbor":
+            if completions is not None or extract is not None:
+                raise Trouble("--completions and --extract are for files of problems")
+            tasks = load(file, limit, empty=empty)
+            prepare: Prepare = partial(own_environments, tasks)
+            count = len(tasks)
+        else:
+            items = _load(file, form, completions, limit)
+            prepare, count = dict, len(items)
+        sink = stack.enter_context(_open(output)) if output else None
+        client = stack.enter_context(
+            connected(url, console, allow_degraded=allow_degraded, prepare=prepare)
+        )
         started = time.monotonic()
-        summary = _follow(judged(client, items, extract=mode, job=job), len(items), sink, console)
+        if form == "harbor":
+            results = evaluated(client, tasks, job=job, empty=empty)
+        else:
+            mode = extract or _extract(form, given=completions is not None)
+            results = judged(client, items, extract=mode, job=job)
+        summary = _follow(results, count, sink, console)
         summary.show(screen(), time.monotonic() - started, show)
         if summary.errors:
             raise typer.Exit(TROUBLE)

@@ -7,8 +7,9 @@ temporary service that runs as long as the command.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -30,8 +31,14 @@ AllowDegraded = Annotated[
 ]
 
 
+Prepare = Callable[[], Mapping[str, str]]
+"""Prepare a temporary service before its start; return further variables of the service."""
+
+
 @contextmanager
-def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Iterator[Client]:
+def connected(
+    url: str | None, console: Console, *, allow_degraded: bool, prepare: Prepare = dict
+) -> Iterator[Client]:
     """Return a client for the service. Raises Trouble if the named service does not answer."""
     named = url or os.environ.get("PROCTOR_URL")
     token = os.environ.get("PROCTOR_TOKEN")
@@ -45,7 +52,7 @@ def connected(url: str | None, console: Console, *, allow_degraded: bool) -> Ite
     elif named:
         raise Trouble(f"no service answers at {address}: {answer}\nstart one with: proctor serve")
     else:
-        with own(console, allow_degraded=allow_degraded) as client:
+        with own(console, allow_degraded=allow_degraded, settings=prepare()) as client:
             yield client
 
 
@@ -62,11 +69,18 @@ def existing(url: str | None) -> Iterator[Client]:
 
 
 @contextmanager
-def own(console: Console, *, allow_degraded: bool) -> Iterator[Client]:
+def own(
+    console: Console,
+    *,
+    allow_degraded: bool,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Client]:
     """Return a client for a temporary service. Raises Trouble if the service does not start."""
     with ExitStack() as stack:
         with console.status("starting a service for this run"):
-            running = stack.enter_context(temporary_service(allow_degraded=allow_degraded))
+            running = stack.enter_context(
+                temporary_service(allow_degraded=allow_degraded, settings=settings)
+            )
         yield stack.enter_context(Client(running.url, token=running.token))
 
 

@@ -6,14 +6,19 @@ the job. The line before has their sizes.
 
 import os
 import signal
-from typing import Any
+from typing import Any, NoReturn
 
 from ..codec import values
 from . import script, work_files
 from .channel import BEGAN, Channel
+from .session.main import set_dumpable
+from .session.streams import write_all
 
 MAX_MADE_BYTES = 48 << 20
 """Total size of the files that a compiler may make."""
+END_DESCRIPTOR = 3
+MAX_END_BYTES = 1 << 20
+"""Size of what a program may report at its end."""
 _MAX_MADE_FILES = 4096
 
 
@@ -25,12 +30,34 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
     place(channel, job)
     argv = job["argv"]
     os.environ.update(job.get("environment") or {})
+    if job.get("end"):
+        _run_with_end(channel, argv, job.pop("end"))
     try:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:
         channel.send(values.dumps(["not started"]))
         os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "replace"))
         os._exit(127)
+
+
+def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
+    """Run a command that can prove its end: send `["reached", text]` with what it left in descriptor 3.
+
+    Descriptor 3 is a file with the secret word. A launcher reads and empties it, and writes the word
+    and a line break behind the tests. End with the command's exit code, or 128 plus its signal.
+    """
+    end = os.memfd_create("end", 0)
+    os.write(end, word.encode())
+    os.lseek(end, 0, os.SEEK_SET)
+    set_dumpable(0)  # the program cannot read the word in this process
+    code = _exit_code_of(argv, [(os.POSIX_SPAWN_DUP2, end, END_DESCRIPTOR)])
+    if code is None:
+        channel.send(values.dumps(["not started"]))
+        script.leave(127)
+    text = os.pread(end, MAX_END_BYTES, 0).decode("utf-8", "replace")
+    if text:
+        channel.send(values.dumps(["reached", text]))
+    script.leave(code if code >= 0 else 128 - code)
 
 
 def place(channel: Channel, job: dict[str, Any]) -> None:
@@ -61,7 +88,11 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
     place(channel, job)
     channel.send(BEGAN)
     before = _files_here()
-    code = _exit_code_of(job["argv"])
+    actions: list[tuple[Any, ...]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, 2, 1),
+    ]
+    code = _exit_code_of(job["argv"], actions)
     if code is None:
         channel.send(values.dumps(["not started"]))
         script.leave(127)
@@ -70,18 +101,15 @@ def compile_program(channel: Channel, job: dict[str, Any]) -> None:
         values.dumps(["compiled", code, [[name, len(data)] for name, data in made.items()]])
     )
     for data in made.values():
-        view = memoryview(data)
-        while view:
-            view = view[os.write(1, view) :]
+        write_all(1, data)
     script.leave(code)
 
 
-def _exit_code_of(argv: list[str]) -> int | None:
-    """Run a command without input, with its output on stderr; None if it cannot start.
+def _exit_code_of(argv: list[str], actions: list[tuple[Any, ...]]) -> int | None:
+    """Run a command after these actions on descriptors; None if it cannot start.
 
     `subprocess` would do the same, but its import takes a part of the time of a small compilation.
     """
-    actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)]
     try:
         pid = os.posix_spawnp(
             argv[0],

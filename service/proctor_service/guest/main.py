@@ -1,7 +1,8 @@
 """Entry point of a locked-down sandbox: read the job and run its kind.
 
-python, calls   load the submission, then call its functions     script.run_calls
+python, calls   load the submission, then call its functions     function_calls.run_calls
 python, script  run the submission to its end                    script.run_script
+python, tested  run the submission, then its tests               script.run_tested
 python, serve   load the submission, then serve the tests        submission_server.serve
 tests           run test code; the submission runs elsewhere     test_runner.judge_tests
 command         run another program                              command.run_command
@@ -20,7 +21,7 @@ import traceback
 from typing import Any
 
 from ..codec import values
-from . import command, script, work_files
+from . import command, function_calls, script, work_files
 from .channel import Channel
 from .rpc import submission_server, test_runner
 from .same_process import main as shared_run
@@ -92,7 +93,7 @@ def rehearse() -> bytes:
         job = values.loads(channel.receive() or b"")
         job.pop("kind")
         script.prepare(job)
-        script.answer_calls(channel, job)
+        function_calls.answer_calls(channel, job)
         return judge.recv(1 << 16)
 
 
@@ -100,9 +101,11 @@ def _python(channel: Channel, job: dict[str, Any]) -> None:
     script.prepare(job)
     mode = job["mode"]
     if mode == "calls":
-        script.run_calls(channel, job)
+        function_calls.run_calls(channel, job)
     elif mode == "script":
         script.run_script(channel, job)
+    elif mode == "tested":
+        script.run_tested(channel, job)
     else:
         _serve(channel, job)
 
@@ -123,6 +126,7 @@ def _state(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def _tests(channel: Channel, job: dict[str, Any]) -> None:
+    script.find_files()
     test_runner.judge_tests(channel, job)
     script.leave(0)
 

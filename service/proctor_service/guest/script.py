@@ -1,7 +1,8 @@
 """Submission runner: run a submission like `python solution.py`, in its forked interpreter.
 
 Send one line each on the channel: `["loaded"]`, or the reason for a failed load; for each requested
-call `["value", i, value]` or `["raised", i, …]`; for a script `["reached", word]` at its end.
+call (`function_calls.py`) `["value", i, value]` or `["raised", i, …]`; for a script, and for a program
+with its tests, `["reached", word]` at its end.
 """
 
 import ast
@@ -46,7 +47,19 @@ def prepare(job: dict[str, Any]) -> None:
         random.seed()  # otherwise all sandboxes would share the zygote's random state
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
-    sys.path.insert(0, os.getcwd())
+    find_files(os.getcwd())
+
+
+def find_files(*folders: str) -> None:
+    """Let imports find the files of these folders, and those of PYTHONPATH.
+
+    In an image, the judge's own imports do not see these: an agent may have changed them.
+    """
+    named = os.environ.get("PYTHONPATH", "").split(":")
+    late = [path for path in map(os.path.abspath, filter(None, named)) if path not in sys.path]
+    for path in late:
+        sys.path_importer_cache.pop(path, None)  # it may have been missing when Python started
+    sys.path[:0] = [*folders, *late]
 
 
 def feed_stdin(text: str) -> None:
@@ -90,6 +103,19 @@ def load(
     namespace["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
+    execute(say, source, path, namespace, tests_behind=tests_behind)
+    return module
+
+
+def execute(
+    say: Callable[..., None],
+    source: str,
+    path: str,
+    namespace: dict[str, Any],
+    *,
+    tests_behind: bool,
+) -> None:
+    """Run statements in a namespace. Raises Left if they end early, after a report."""
     try:
         code = compile(source, path, "exec", dont_inherit=True)
     except UNCOMPILABLE as error:
@@ -112,84 +138,6 @@ def load(
             finish(code_of(error))
         say("raised", "load", *explain(error))
         raise Left from error
-    return module
-
-
-def run_calls(channel: Channel, job: dict[str, Any]) -> None:
-    """Load the program, make the job's calls, and end the process."""
-    answer_calls(channel, job)
-    leave(0)
-
-
-def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
-    """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits."""
-    decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
-    try:
-        namespace = load_job(channel, job)
-    except Left:
-        return
-    for statement in job.get("imports", ()):
-        try:
-            exec(statement, namespace)
-        except BaseException:
-            continue  # tests that need this import fail by themselves
-    # Lines between which no code of the submission runs are sent together, since each message costs
-    # the service one event loop turn.
-    unsent = values.dumps(["loaded"])
-    last = len(decoded) - 1
-    plain_arrays = bool(job.get("plain_arrays"))
-    for index, ((name, *_), (args, kwargs)) in enumerate(zip(job["calls"], decoded, strict=True)):
-        try:
-            result = _callee(name, namespace)(*args, **kwargs)
-            encoder = values.Encoder()
-            encoder.plain_arrays = plain_arrays
-            line = values.dumps(["value", index, encoder.encode(result)])
-        except SystemExit as error:
-            channel.send(unsent + values.dumps(["exit", index, exit_code(error)]))
-            return
-        except (values.ValueTooLarge, values.ValueTooDeep) as error:
-            line = values.dumps(["raised", index, "ValueError", str(error), "", []])
-        except BaseException as error:
-            line = values.dumps(["raised", index, *explain(error)])
-        unsent += line
-        if index < last:
-            channel.send(unsent)
-            unsent = b""
-    _flush(_stdout, _stderr, sys.stdout, sys.stderr)
-    channel.send(unsent + values.dumps(["done"]))
-
-
-def _callee(name: Any, namespace: dict[str, Any]) -> Any:
-    """Return the object to call.
-
-    `name` is the name of a function, `""` for the last function that the program defines, or
-    `[class, arguments, keywords, method]` for a method of a new object.
-    """
-    if type(name) is list:
-        cls, args, kwargs, method = name
-        made = _callee(cls, namespace)(*values.decode(args), **values.decode(kwargs))
-        return getattr(made, method)
-    if name == "":
-        return last_function(namespace)
-    if name not in namespace:
-        builtin = getattr(sys.modules["builtins"], name, None)
-        if builtin is None:
-            raise NameError(f"name {name!r} is not defined")
-        return builtin
-    return namespace[name]
-
-
-def last_function(namespace: dict[str, Any]) -> Any:
-    """Return the last function that a program defines. Raises NameError if there is none."""
-    path = namespace.get("__file__")
-    own = [
-        value
-        for value in namespace.values()
-        if type(value) is types.FunctionType and value.__code__.co_filename == path
-    ]
-    if not own:
-        raise NameError("the program defines no function")
-    return max(own, key=lambda function: function.__code__.co_firstlineno)
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:
@@ -201,6 +149,25 @@ def run_script(channel: Channel, job: dict[str, Any]) -> None:
     except Left as left:
         code = code_of(left.__cause__)
     finish(code)
+
+
+def run_tested(channel: Channel, job: dict[str, Any]) -> None:
+    """Run the program as the module `solution`, and then its tests as the script, in the same globals."""
+    code = 0
+    try:
+        _tell_end(channel, job.pop("end"), _load_tests(channel, job.pop("tests"), job))
+    except Left as left:
+        code = code_of(left.__cause__)
+    finish(code)
+
+
+def _load_tests(channel: Channel, tests: str, job: dict[str, Any]) -> dict[str, Any]:
+    namespace = load_job(channel, job)
+    namespace["__name__"] = "__main__"
+    sys.modules["__main__"] = sys.modules.get("solution") or types.ModuleType("__main__")
+    path = os.getcwd() + "/tests.py"
+    execute(partial(_send, channel), tests, path, namespace, tests_behind=True)
+    return namespace
 
 
 def _tell_end(channel: Channel, word: str, _: dict[str, Any]) -> None:
@@ -319,6 +286,11 @@ def _ends_program(error: SystemExit, source: str, code: types.CodeType, tests_be
     except (SyntaxError, ValueError, RecursionError, MemoryError, IndexError):
         return False
     return frames is not None and frames.tb_lineno >= last.lineno
+
+
+def flush_all() -> None:
+    """Flush standard output and standard error: the program's, and those of before."""
+    _flush(_stdout, _stderr, sys.stdout, sys.stderr)
 
 
 def _flush(*streams: Any) -> bool:

@@ -17,7 +17,8 @@ _CONDITIONS = ("limits", "scoring", "language", "environment")
 def why_not(row: Mapping[str, Any]) -> str | None:
     """Return why an evaluation (`Reader.evaluation`) cannot be judged again; None if it can."""
     conditions = row["conditions"]
-    if row["graded_sandbox_id"] is not None or (conditions or {}).get("with_state"):
+    is_of_sandbox = row["graded_sandbox_id"] is not None or row["grader_kind"] == "harbor"
+    if is_of_sandbox or (conditions or {}).get("with_state"):
         return "the files of a stateful sandbox were judged, and these are not recorded"
     if not row["with_texts"]:
         return "its texts were not recorded (PROCTOR_JOURNAL_TEXTS=false)"

@@ -21,7 +21,8 @@ MOST_WORDS_CHARACTERS = 200_000
 MOST_NAME_CHARACTERS = 200
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
-    "integrity", "level", "signals", "sandbox_id", "unreported", "failures", "usage",
+    "integrity", "level", "signals", "sandbox_id", "unreported", "verifier_reward",
+    "failures", "usage",
 )  # fmt: skip
 _LIMITS = (
     "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",

@@ -12,12 +12,22 @@ from proctor_client.wire import (
     CallsGrader,
     CommandGrader,
     ExecGrader,
+    HarborGrader,
     PytestGrader,
     StdioGrader,
 )
+from proctor_service.errors import JudgeFailed
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
-from proctor_service.judge.graders import asserts_calls, asserts_values, calls, in_process, programs
+from proctor_service.judge.graders import (
+    asserts_calls,
+    asserts_values,
+    calls,
+    harbor,
+    in_process,
+    programs,
+    runners,
+)
 from proctor_service.judge.run import Unfit
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
@@ -37,6 +47,12 @@ class Judge:
 
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
+        _check_language(submission, backend)
+        judgement = await self._judge(submission, backend)
+        _check_language(submission, backend)  # by now the sandboxes of its environment are known
+        return judgement
+
+    async def _judge(self, submission: Submission, backend: Sandboxes) -> Judgement:
         if submission.source.startswith(_BYTE_ORDER_MARK):
             # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])
@@ -53,8 +69,17 @@ class Judge:
                     return await programs.judge_exec(submission, grader, backend, languages)
                 case PytestGrader() as grader:
                     return await in_process.judge_pytest(submission, grader, backend)
+                case CommandGrader(runner="pytest") as grader:
+                    by_pytest = PytestGrader(
+                        kind="pytest", files=grader.files, reveal=grader.reveal
+                    )
+                    return await in_process.judge_pytest(submission, by_pytest, backend)
+                case CommandGrader(runner=str()) as grader:
+                    return await runners.judge_runner(submission, grader, backend, languages)
                 case CommandGrader() as grader:
                     return await programs.judge_command(submission, grader, backend, languages)
+                case HarborGrader() as grader:
+                    return await harbor.judge(submission, grader, backend)
         except Unfit as unfit:
             return unfit.judgement
 
@@ -95,3 +120,13 @@ class Judge:
         else:
             self._analyses.move_to_end(key)
         return known
+
+
+def _check_language(submission: Submission, backend: Sandboxes) -> None:
+    """Raise JudgeFailed if the image of an environment is known to lack the language."""
+    grader = submission.grader
+    if isinstance(grader, CommandGrader) and grader.runner is None:
+        return
+    if submission.language in backend.traits.missing_languages:
+        where = f"the image of {submission.environment}"
+        raise JudgeFailed(f"{where} has not all programs of {submission.language}")

@@ -60,6 +60,8 @@ class Judgement:
     sandbox_id: str | None = None
     unreported: str = ""
     """Ending of a program without a report, due to the submission or a failure of our runner."""
+    verifier_reward: float | None = None
+    """Reward that the task's own verifier gave, 0.0 to 1.0; None for the other graders."""
 
 
 def test_count(grader: Grader) -> int:

@@ -9,7 +9,7 @@ from proctor_service.judge.submission import Submission
 from proctor_service.rollout.trajectory import Plan
 
 SOLUTION = "solution.py"
-KINDS_WITHOUT_SOLUTION = ("pytest", "command")
+KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
 """Graders that judge the working directory, with or without a solution.py."""
 
 
@@ -21,6 +21,13 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     return Submission(
         code, task.grader, plan.limits, plan.scoring, files=task.files, environment=plan.environment
     )
+
+
+def of_files(plan: Plan) -> Submission | NoCode:
+    """Return the submission of an agent that has left no sandbox: the task's own files."""
+    if plan.task.grader.kind == "harbor":
+        return of_code(plan, "")  # its verifier decides about an untouched image, too
+    return of_code(plan, plan.task.files.get(SOLUTION))
 
 
 def of_submission(plan: Plan, code: str) -> Submission | NoCode:

@@ -187,18 +187,19 @@ class Toolbox:
             return Observation(f"Error: {refused.message}", failed=True)
 
     async def left_behind(self) -> Submission | NoCode:
-        """Return the final state to judge; without a sandbox, the files of a new sandbox."""
+        """End the sandbox and return its final state; without one, the files of a new sandbox."""
         if self._workplace is not None:
             try:
                 archive = await self._workplace.snapshot()
                 solution = await _solution(self._workplace)
+                await self.close()  # the judge needs room for its own sandboxes
                 return answers.of_state(self._plan, solution, archive)
             except (FileMissing, FileRefused) as refused:
                 why = f"There is nothing to judge: {refused.message}"
                 return NoCode(self._plan.task.test_count, why, self._plan.environment)
             except SandboxEnded:
                 await self.close()
-        return answers.of_code(self._plan, self._plan.task.files.get(answers.SOLUTION))
+        return answers.of_files(self._plan)
 
     async def close(self) -> None:
         """End the sandbox; a cancellation of this call still ends the sandbox."""

@@ -31,7 +31,7 @@ def make_backend(
     if settings.backend == "aviato":
         with _needing_the_sdk():
             from proctor_service.sandbox import aviato
-        return aviato.AviatoBackend(aviato.make_plan(settings, share))
+        return aviato.AviatoBackend(aviato.make_plan(settings, share, environments))
     plan = make_plan(settings, share, environments)
     refuse_without_isolation(plan, settings.allow_degraded)
     return LocalBackend(plan)

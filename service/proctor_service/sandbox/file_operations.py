@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
@@ -38,6 +39,13 @@ class FileOperations(ABC):
         room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
         ended = await self._file_operation("save", [most], room)
         return _check(ended, "the sandbox's files do not fit an archive of their size")
+
+    async def restore(
+        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+    ) -> None:
+        """See `StatefulSandbox.restore`."""
+        what: list[object] = [len(archive), list(kept), list(left_out)]
+        _check(await self._file_operation("take_over", what, stdin=archive), "")
 
 
 def _check(ended: Ended, too_long: str) -> bytes:

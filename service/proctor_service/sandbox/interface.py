@@ -84,7 +84,8 @@ class Traits:
     `degraded`: names of the missing protections. `allows_network`: a sandbox can get network
     access. The local backend never allows network access, since the only route would lead to the
     service itself. `tools`: directories inside a sandbox with packages missing from some Python
-    environments (pytest).
+    environments (pytest). `missing_languages`: languages that the image of an environment was
+    found to lack, once it is in use.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Traits:
     languages: tuple[str, ...] = ("python",)
     allows_network: bool = False
     tools: tuple[str, ...] = ()
+    missing_languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,20 @@ class StatefulSandbox(Protocol):
         """
 
     async def snapshot(self) -> bytes:
-        """Return a tar archive of all files in work/, home/ and tmp/, without processes."""
+        """Return a tar archive of all files in work/, home/ and tmp/, without processes.
+
+        In an image: of all that differs from the image, as a layer of the OCI image format.
+        """
+
+    async def restore(
+        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+    ) -> None:
+        """Apply the snapshot of another sandbox of the same image.
+
+        Changes from which a grading could take code are left out: an agent made them
+        (`guest/session/retained.py`). Paths in `kept` are applied in any case, and paths in
+        `left_out` in none but below a longer path in `kept`. Raises FileRefused.
+        """
 
     async def ended(self) -> Ended:
         """Wait until the sandbox is gone and return its ending. Raises SandboxLost."""

@@ -7,7 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from proctor_service.errors import DeadlinePassed, SandboxLost, SandboxUnavailable
+from proctor_service.errors import (
+    DeadlinePassed,
+    EnvironmentUnavailable,
+    SandboxLost,
+    SandboxUnavailable,
+)
 from proctor_service.scheduling.deadlines import Limit
 from proctor_service.scheduling.queue import Ticket
 
@@ -29,7 +34,8 @@ async def attempted(
 
     `work` gets three attempts, all before the deadline. The last attempt runs alone: all other
     tickets are returned first. So a shortage caused by several programs together, for example of
-    the machine's memory, is gone by then. Other errors are raised at once. Raises SandboxLost and
+    the machine's memory, is gone by then. Other errors are raised at once, and so is that of an
+    environment whose sandboxes do not start. Raises SandboxLost and
     SandboxUnavailable after the last attempt, and DeadlinePassed.
     """
     limit, deadlines = Limit(), ticket.queue.deadlines
@@ -39,6 +45,8 @@ async def attempted(
         for attempt in range(1, MOST_ATTEMPTS):
             try:
                 return await work()
+            except EnvironmentUnavailable:
+                raise
             except (SandboxLost, SandboxUnavailable) as lost:
                 why = {"evaluation_id": evaluation_id, "attempt": attempt, "why": lost.message}
                 log.warning("trying once more: %s", lost.reason, extra=why)

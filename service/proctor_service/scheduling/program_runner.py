@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from proctor_service.errors import FileMissing, FileRefused, SandboxEnded, SandboxLost
+from proctor_service.errors import (
+    FileMissing,
+    FileRefused,
+    JudgeFailed,
+    SandboxEnded,
+    SandboxLost,
+)
 from proctor_service.sandbox.interface import (
     DEFAULT,
     Backend,
@@ -104,6 +110,11 @@ class Runner:
             run = Command(language.run, None, program.stdin, program.run_seconds)
         sandboxes = self._backend.within(program.environment)
         async with sandboxes.open_stateful(program.limits) as sandbox:
+            if (
+                program.language in sandboxes.traits.missing_languages
+            ):  # known from the first use on
+                where = f"the image of {program.environment}"
+                raise JudgeFailed(f"{where} has not all programs of {program.language}")
             await _place(sandbox, files)
             compiled = None
             if language is not None and language.compile is not None:

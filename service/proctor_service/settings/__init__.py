@@ -31,7 +31,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
 from proctor_service.settings.cgroups_above import cpu_quota
-from proctor_service.settings.languages import LANGUAGES, Language
+from proctor_service.settings.languages import LANGUAGES, Language, with_go_cache
 
 _PREFIX = "PROCTOR_"
 _OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
@@ -199,6 +199,8 @@ class Settings(BaseSettings):
     """Interpreter of the sandboxes; default: the base interpreter of this venv."""
     sandbox_paths: list[Path] = []
     """More directories to show read-only in every sandbox."""
+    go_cache: Path | None = None
+    """Warm build cache of Go, read-only in every sandbox: a directory that `proctor go-cache` fills."""
     sandbox_preload: list[str] = Field(
         ["bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json",
          "math", "operator", "random", "re", "string", "traceback", "typing"],
@@ -296,6 +298,23 @@ class Settings(BaseSettings):
             return given
         merged = {**LANGUAGES, **given}
         return {name: language for name, language in merged.items() if language is not None}
+
+    @model_validator(mode="after")
+    def _with_go_cache(self) -> Settings:
+        folder = self.go_cache
+        if folder is not None and folder not in self.sandbox_paths:
+            if not folder.is_absolute():
+                raise ValueError(f"PROCTOR_GO_CACHE: {folder} is no absolute path")
+            if folder.is_relative_to("/tmp") or folder.is_relative_to("/var/tmp"):
+                raise ValueError(
+                    f"PROCTOR_GO_CACHE: {folder} lies where sandboxes have their own files"
+                )
+            languages = with_go_cache(self.languages, str(folder))
+            object.__setattr__(
+                self, "sandbox_paths", [*self.sandbox_paths, folder]
+            )  # frozen from here on
+            object.__setattr__(self, "languages", languages)
+        return self
 
     @model_validator(mode="after")
     def _token_unless_loopback(self) -> Settings:

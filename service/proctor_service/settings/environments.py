@@ -1,9 +1,12 @@
-"""Environments by name, from a TOML file: interpreter, packages, variables, limits, languages.
+"""Environments by name, from a TOML file: interpreter and packages, or an image.
 
     [environments.science]
     python = "3.12"
     requirements = ["numpy==2.2.1", "pandas"]
     preload = ["numpy"]
+
+    [environments.nginx]
+    image = "oci:/srv/images/nginx:1.27"
 
 `sandbox/environments` builds them; this module only reads the file.
 """
@@ -14,7 +17,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -24,6 +27,7 @@ from pydantic import (
     PositiveInt,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from proctor_service.errors import StartError
@@ -33,6 +37,11 @@ DEFAULT = "default"
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IMAGE = re.compile(
+    r"(oci|docker-archive):/[^\s\0]+|(docker://)?(?!oci:|docker-archive:|dir:)[a-z0-9][\w./:@-]*"
+)
+NOT_WITH_IMAGE = ("python", "requirements", "preload", "paths", "languages")
+"""Fields of an environment that exclude an image."""
 _OPTION = re.compile(r"\s*(-|$)")
 _OWN_VARIABLES = frozenset({"HOME", "TMPDIR", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE"})
 
@@ -56,7 +65,8 @@ class Environment(BaseModel):
     `python`: a version (`3.12`, `3.12.1`), a path, or nothing for the default interpreter.
     `requirements`: as pip has them, without options. `preload`: modules that are warm in every
     sandbox. `env`: variables of every program. `paths`: folders that are shown read-only.
-    `languages`: those that it offers beside Python; None for all that the service has.
+    `languages`: those that it offers beside Python; None for all that the service has. `image`:
+    container image that has all of this, in place of the other sources of programs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +78,24 @@ class Environment(BaseModel):
     paths: tuple[Path, ...] = ()
     limits: DefaultLimits = DefaultLimits()
     languages: tuple[str, ...] | None = None
+    image: Annotated[str, Field(max_length=1000)] = ""
+
+    @model_validator(mode="after")
+    def _image_alone(self) -> Self:
+        also = [name for name in NOT_WITH_IMAGE if getattr(self, name)]
+        if self.image and also:
+            raise ValueError(f"image and {also[0]} exclude each other")
+        return self
+
+    @field_validator("image")
+    @classmethod
+    def _reference(cls, given: str) -> str:
+        if given and not _IMAGE.fullmatch(given):
+            raise ValueError(
+                f"{given!r} is no image: oci:/path[:tag], docker-archive:/path, or a reference such "
+                "as registry/name:tag"
+            )
+        return given
 
     @field_validator("requirements")
     @classmethod

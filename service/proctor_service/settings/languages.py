@@ -7,6 +7,7 @@ language is installed if every program in `needs` is on the sandbox's PATH.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Literal, Self
 
@@ -19,12 +20,19 @@ PYTHON_ALIASES = ("py", "python3", "py3")
 SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+Launcher = Literal[
+    "bash", "c", "csharp", "go", "java", "javascript", "kotlin", "lua", "perl", "php", "r", "ruby",
+    "rust", "scala", "typescript",
+]  # fmt: skip
+
+
 class Language(BaseModel):
     """Name of the source file, compile command (or None) and run command of a language.
 
     A compile command that ends with 127 lacks something, and says nothing of the submission.
     `aliases`: other names, in any case. `opening`: what a source begins with; it is put before a
-    source that nowhere has it.
+    source that nowhere has it. `launcher`: how tests apart from the completion run; without one the
+    language takes none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,6 +44,7 @@ class Language(BaseModel):
     named_by: Literal["java", "scala"] | None = None
     aliases: tuple[str, ...] = ()
     opening: str = ""
+    launcher: Launcher | None = None
 
     def for_source(self, source: str) -> Self:
         """Return the language with the class names of a source in its paths and commands."""
@@ -78,6 +87,25 @@ def language_named(name: str, languages: Mapping[str, Language]) -> str:
     return name
 
 
+def with_go_cache(languages: Mapping[str, Language], folder: str) -> dict[str, Language]:
+    """Return the languages with a build cache for their commands of Go, in sandboxes that have it.
+
+    Go refuses a cache that is neither filled nor writable, so an empty folder counts for none.
+    """
+    quoted = shlex.quote(folder)
+    script = f'[ -d {quoted}/00 ] && export GOCACHE={quoted}; exec go "$@"'
+
+    def cached(argv: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return ("sh", "-c", script, *argv) if argv and argv[0] == "go" else argv
+
+    return {
+        name: language.model_copy(
+            update={"compile": cached(language.compile), "run": cached(language.run)}
+        )
+        for name, language in languages.items()
+    }
+
+
 _TRANSPILE = """\
 const fs = require("fs"), path = require("path");
 const tsc = process.env.PATH.split(":").map(d => path.join(d, "tsc")).find(p => fs.existsSync(p));
@@ -89,49 +117,70 @@ try {
   console.error(String(error));
   process.exit(127);
 }
-const done = ts.transpileModule(fs.readFileSync("solution.ts", "utf8"), {
-  fileName: "solution.ts", reportDiagnostics: true,
-  compilerOptions: { target: "es2020", module: "commonjs", esModuleInterop: true },
-});
-if (done.diagnostics.length) {
-  const host = { getCanonicalFileName: f => f, getCurrentDirectory: () => "", getNewLine: () => "\\n" };
-  console.error(ts.formatDiagnostics(done.diagnostics, host));
-  process.exit(1);
+for (const fileName of process.argv.slice(1)) {
+  const done = ts.transpileModule(fs.readFileSync(fileName, "utf8"), {
+    fileName, reportDiagnostics: true,
+    compilerOptions: { target: "es2020", module: "commonjs", esModuleInterop: true },
+  });
+  if (done.diagnostics.length) {
+    const host = { getCanonicalFileName: f => f, getCurrentDirectory: () => "", getNewLine: () => "\\n" };
+    console.error(ts.formatDiagnostics(done.diagnostics, host));
+    process.exit(1);
+  }
+  fs.writeFileSync(fileName.replace(/ts$/, "js"), done.outputText);
 }
-fs.writeFileSync("solution.js", done.outputText);
 """
 """Types are removed and not checked, as by tsx and Deno: the types of Node are often not installed."""
 
 _COMPILER_HEAP = ("-J-Xmx320m", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
 
+_JAVA = ("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JUNIT_JARS = ":".join(
+    f"/usr/share/java/{jar}.jar"
+    for jar in (
+        "apiguardian-api", "junit-jupiter-api", "junit-jupiter-engine", "junit-jupiter-params",
+        "junit-platform-commons", "junit-platform-console", "junit-platform-engine",
+        "junit-platform-launcher", "junit-platform-reporting", "opentest4j", "picocli", "univocity-parsers",
+    )
+)  # fmt: skip
+_JUNIT_COMPILE = """\
+for jar in $(echo "$1" | tr : ' '); do test -e "$jar" || { echo "no $jar" >&2; exit 127; }; done
+exec javac -J-Xmx256m -J-XX:+UseSerialGC -proc:none -d . -cp "$1:." "$2"
+"""
+
 LANGUAGES: dict[str, Language] = {
     "bash": Language(
         source="solution.sh",
+        launcher="bash",
         run=("bash", "solution.sh"),
         needs=("bash",),
         aliases=("sh", "shell", "zsh"),
     ),
     "javascript": Language(
         source="solution.js",
+        launcher="javascript",
         run=("node", "solution.js"),
         needs=("node",),
         aliases=("js", "node", "nodejs"),
     ),
     "typescript": Language(
         source="solution.ts",
-        compile=("node", "-e", _TRANSPILE),
+        launcher="typescript",
+        compile=("node", "-e", _TRANSPILE, "solution.ts"),
         run=("node", "solution.js"),
         needs=("node", "tsc"),
         aliases=("ts",),
     ),
     "c": Language(
         source="solution.c",
+        launcher="c",
         compile=("gcc", "-O2", "-o", "solution", "solution.c", "-lm"),
         run=("./solution",),
         needs=("gcc",),
     ),
     "cpp": Language(
         source="solution.cpp",
+        launcher="c",
         compile=("g++", "-O2", "-std=c++17", "-o", "solution", "solution.cpp"),
         run=("./solution",),
         needs=("g++",),
@@ -139,6 +188,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "csharp": Language(
         source="solution.cs",
+        launcher="csharp",
         compile=("mcs", "-optimize", "-out:solution.exe", "solution.cs"),
         run=("mono", "solution.exe"),
         needs=("mcs", "mono"),
@@ -146,6 +196,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "java": Language(
         source="{file}.java",
+        launcher="java",
         compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "-d", ".", "{file}.java"),
         run=("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
         needs=("javac", "java"),
@@ -153,6 +204,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "kotlin": Language(
         source="solution.kt",
+        launcher="kotlin",
         compile=(
             "kotlinc",
             *_COMPILER_HEAP,
@@ -168,6 +220,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "scala": Language(
         source="solution.scala",
+        launcher="scala",
         compile=("scalac", *_COMPILER_HEAP, "-nowarn", "-d", ".", "solution.scala"),
         run=("scala", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
         needs=("scalac", "scala"),
@@ -175,6 +228,7 @@ LANGUAGES: dict[str, Language] = {
     ),
     "go": Language(
         source="solution.go",
+        launcher="go",
         compile=("go", "build", "-o", "solution", "solution.go"),
         run=("./solution",),
         needs=("go",),
@@ -183,30 +237,64 @@ LANGUAGES: dict[str, Language] = {
     "go_test": Language(
         source="solution_test.go", run=("go", "test", "solution_test.go"), needs=("go",)
     ),
+    "jest": Language(
+        source="solution.test.js",
+        run=("jest", "--config={}", "--rootDir=.", "--ci", "--runInBand", "--watchman=false"),
+        needs=("node", "jest"),
+    ),
+    "junit": Language(
+        source="{file}.java",
+        compile=("sh", "-c", _JUNIT_COMPILE, "sh", _JUNIT_JARS, "{file}.java"),
+        run=(
+            *_JAVA,
+            "-cp",
+            f"{_JUNIT_JARS}:.",
+            "org.junit.platform.console.ConsoleLauncher",
+            "--disable-banner",
+            "--disable-ansi-colors",
+            "--fail-if-no-tests",
+            "--include-classname=.*",
+            "--scan-class-path=.",
+        ),
+        needs=("javac", "java"),
+        named_by="java",
+    ),
     "rust": Language(
         source="solution.rs",
+        launcher="rust",
         compile=("rustc", "-O", "-o", "solution", "solution.rs"),
         run=("./solution",),
         needs=("rustc",),
         aliases=("rs",),
     ),
     "ruby": Language(
-        source="solution.rb", run=("ruby", "solution.rb"), needs=("ruby",), aliases=("rb",)
+        source="solution.rb",
+        launcher="ruby",
+        run=("ruby", "solution.rb"),
+        needs=("ruby",),
+        aliases=("rb",),
     ),
     "php": Language(
         source="solution.php",
+        launcher="php",
         run=("php", "-d", "display_errors=stderr", "-d", "memory_limit=-1", "solution.php"),
         needs=("php",),
         opening="<?php",  # PHP prints a text without it, and ends with 0
     ),
     "perl": Language(
         source="solution.pl",
+        launcher="perl",
         run=("perl", "-Mstrict=subs", "solution.pl"),  # a word alone is no program
         needs=("perl",),
         aliases=("pl",),
     ),
-    "lua": Language(source="solution.lua", run=("lua", "solution.lua"), needs=("lua",)),
+    "lua": Language(
+        source="solution.lua", launcher="lua", run=("lua", "solution.lua"), needs=("lua",)
+    ),
     "r": Language(
-        source="solution.R", run=("Rscript", "--vanilla", "solution.R"), needs=("Rscript",)
+        source="solution.R",
+        launcher="r",
+        run=("Rscript", "--vanilla", "solution.R"),
+        needs=("Rscript",),
     ),
 }

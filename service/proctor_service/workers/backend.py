@@ -184,6 +184,11 @@ class _RemoteSandbox:
         data: bytes = await self._ask("snapshot")
         return data
 
+    async def restore(
+        self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
+    ) -> None:
+        await self._ask("restore", archive, tuple(kept), tuple(left_out))
+
     async def ended(self) -> Ended:
         return ended_of(await self._ask("ended"))
 

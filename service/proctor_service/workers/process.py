@@ -277,6 +277,8 @@ class Process:
                 return await sandbox.read_file(*rest)
             case "snapshot":
                 return await sandbox.snapshot()
+            case "restore":
+                return await sandbox.restore(*arguments)
             case "ended":
                 return ended_values(await sandbox.ended())
             case "close":

@@ -19,6 +19,7 @@ from proctor_client.wire import (
     ExecGrader,
     Failure,
     Grader,
+    HarborGrader,
     PytestGrader,
     StdioCase,
     StdioGrader,
@@ -37,6 +38,7 @@ _GRADERS: Mapping[str, type[BaseModel]] = MappingProxyType(
         "exec": ExecGrader,
         "pytest": PytestGrader,
         "command": CommandGrader,
+        "harbor": HarborGrader,
     }
 )
 _CASES: Mapping[str, type[BaseModel]] = MappingProxyType({"calls": Call, "stdio": StdioCase})
@@ -50,7 +52,7 @@ _usage_values = attrgetter(*Usage.__slots__)
 _ended_values = attrgetter("ending", "exit_code", "signal", "stdout", "stderr", "truncated")
 _judgement_values = attrgetter(
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
-    "integrity", "level", "hack_signals", "sandbox_id", "unreported",
+    "integrity", "level", "hack_signals", "sandbox_id", "unreported", "verifier_reward",
 )  # fmt: skip
 
 
@@ -130,7 +132,7 @@ def judgement_of(values: Values) -> Judgement:
     """Return the judgement of `judgement_values`."""
     (
         verdict, passed, total, message, stdout, stderr, truncated, exit_code,
-        integrity, level, hack_signals, sandbox_id, unreported, failures, usage,
+        integrity, level, hack_signals, sandbox_id, unreported, verifier_reward, failures, usage,
     ) = values  # fmt: skip
     return Judgement(
         verdict=verdict,
@@ -150,6 +152,7 @@ def judgement_of(values: Values) -> Judgement:
         usage=Usage(*usage),
         sandbox_id=sandbox_id,
         unreported=unreported,
+        verifier_reward=verifier_reward,
     )
 
 

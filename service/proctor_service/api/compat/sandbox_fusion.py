@@ -38,6 +38,7 @@ MOST_FILES = 1000
 PYTEST = "pytest"
 TEST_FILE = "test_solution.py"
 NO_PYTEST = 113  # unused by pytest as an exit code
+NOT_HERE = 127  # exit code of a compile command that lacks something
 PYTEST_RUNNER = f"""\
 import sys
 try:
@@ -154,6 +155,10 @@ async def _run_code(
     last = came.ran or came.compiled
     if by_pytest and last is not None and last.exit_code == NO_PYTEST:
         return answer("SandboxError", "the sandbox has no pytest", sandbox_id=came.sandbox_id)
+    if came.ran is None and last is not None and last.exit_code == NOT_HERE:
+        return answer(
+            "SandboxError", f"the sandbox has no {asked.language}", sandbox_id=came.sandbox_id
+        )
     good = last is not None and last.ending == "exited" and last.exit_code == 0
     return answer(
         "Success" if good else "Failed",

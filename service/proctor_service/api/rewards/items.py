@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from proctor_client.wire import (
     MAX_FAILURES,
+    CommandGrader,
     Grader,
     PytestGrader,
     RewardRequest,
@@ -26,6 +26,7 @@ from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
 from proctor_service.api.body import Pacer
 from proctor_service.api.responses import Line, encode
+from proctor_service.api.rewards.checks import check_files, check_judges_code, check_language
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
@@ -36,7 +37,6 @@ from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import PYTHON, language_named
 
-ANY_LANGUAGE_KINDS = ("exec", "stdio", "command")
 LIMITS_WITH_CEILING = (
     "cpu_seconds",
     "wall_seconds",
@@ -45,10 +45,6 @@ LIMITS_WITH_CEILING = (
     "processes",
     "disk_mb",
 )
-MOST_FILES = 1000
-LONGEST_TAG_CHARACTERS = 256
-LONGEST_PATH_BYTES = 1024
-LONGEST_NAME_BYTES = 255
 _NOTHING = Judgement("failed")  # default fields of an item without a verdict
 
 
@@ -84,10 +80,24 @@ class Machine:
         return "" if environment == DEFAULT else self.environments[environment].digest
 
     def languages(self, environment: str = DEFAULT) -> tuple[str, ...]:
-        """Return the languages of an environment: those of its definition that this machine has."""
+        """Return the languages of an environment.
+
+        Those of its definition that this machine has, or those whose programs its image has. All
+        for an image at Aviato, where the judge finds out which are missing.
+        """
         here = self.backend.traits.languages
         if environment == DEFAULT:
             return here
+        if self.environments[environment].remote_image:
+            return (PYTHON, *self.settings.languages)
+        image = self.environments[environment].image
+        if image is not None:
+            own = (PYTHON,) if image.python else ()
+            return own + tuple(
+                name
+                for name, language in self.settings.languages.items()
+                if set(language.needs) <= set(image.programs)
+            )
         offered = self.environments[environment].definition.languages
         return tuple(name for name in here if offered is None or name == PYTHON or name in offered)
 
@@ -139,12 +149,10 @@ class Machine:
         language = language_named(name, self.settings.languages)
         here = self.languages(environment)
         if language not in here:
-            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {', '.join(here)}")
-        if language != PYTHON and grader.kind not in ANY_LANGUAGE_KINDS:
-            kinds = ", ".join(ANY_LANGUAGE_KINDS)
-            raise InvalidRequest(
-                f"{where}.language: {grader.kind} judges python only; for others there are: {kinds}"
-            )
+            only = ", ".join(here) or "commands"
+            raise InvalidRequest(f"{where}.language: no {name!r} here, only: {only}")
+        launches = language != PYTHON and self.settings.languages[language].launcher is not None
+        check_language(grader, language, f"{where}.language", has_launcher=launches)
         return language
 
 
@@ -179,17 +187,20 @@ class Translation:
         grader = asked.grader or request.grader
         if grader is None:
             raise InvalidRequest(f"{where}.grader: neither the submission nor the request has one")
-        if isinstance(grader, PytestGrader) and id(grader) not in self._checked_graders:
-            at = f"{where}.grader.files" if asked.grader else "grader.files"
-            check_files(grader.files, at)
-            self._checked_graders.add(id(grader))
+        check_judges_code(grader, where)
+        if isinstance(grader, PytestGrader | CommandGrader):
+            self._check_files_of(
+                grader, f"{where}.grader.files" if asked.grader else "grader.files"
+            )
         environment = DEFAULT
         if asked.environment is not None:
             environment = self.machine.environment(asked.environment, f"{where}.environment")
         elif request.environment is not None:
             environment = self.machine.environment(request.environment, "environment")
         language = asked.language
-        if language != PYTHON:
+        has_runner = isinstance(grader, CommandGrader) and grader.runner is not None
+        elsewhere = environment != DEFAULT and grader.kind != "command"
+        if language != PYTHON or has_runner or elsewhere:
             language = self.machine.language(language, grader, where, environment)
         if asked.files:
             check_files(asked.files, f"{where}.files")
@@ -224,6 +235,11 @@ class Translation:
             origin=self._origin(asked, text) if self.portable else None,
         )
         return Entry(index, asked.id, asked.group, item)
+
+    def _check_files_of(self, grader: PytestGrader | CommandGrader, where: str) -> None:
+        if id(grader) not in self._checked_graders:
+            check_files(grader.files, where)
+            self._checked_graders.add(id(grader))
 
     def _origin(self, asked: WireSubmission, completion: str) -> Origin:
         request = self.request
@@ -277,46 +293,6 @@ def completion_text(asked: WireSubmission, where: str) -> str:
             parts = (part.get("text") for part in content or ())
             return "".join(text for text in parts if isinstance(text, str))
     raise InvalidRequest(f"{where}.completion: none of its messages has the role assistant")
-
-
-def check_tags(tags: Sequence[str]) -> None:
-    """Raise InvalidRequest for a tag that is too long."""
-    for index, tag in enumerate(tags):
-        if len(tag) > LONGEST_TAG_CHARACTERS:
-            raise InvalidRequest(f"tags.{index}: longer than {LONGEST_TAG_CHARACTERS} characters")
-
-
-def check_files(files: Mapping[str, str], where: str) -> None:
-    """Raise InvalidRequest unless every path stays inside the working directory."""
-    if len(files) > MOST_FILES:
-        raise InvalidRequest(f"{where}: {len(files)} files, and at most {MOST_FILES} are taken")
-    for path in files:
-        wrong = _wrong_with(path)
-        if wrong:
-            raise InvalidRequest(f"{where}: {ascii(path)[:200]} {wrong}")
-    for path in files:
-        parent = path.rpartition("/")[0]
-        while parent:
-            if parent in files:
-                raise InvalidRequest(f"{where}: {parent!a} is both a file and a folder")
-            parent = parent.rpartition("/")[0]
-
-
-def _wrong_with(path: str) -> str | None:
-    try:
-        encoded = path.encode()
-    except UnicodeEncodeError:
-        return "is not a valid path"
-    parts = path.split("/")
-    if path.startswith("/"):
-        return "is not relative"
-    if ".." in parts:
-        return "leads out of the working directory"
-    if not path or "\0" in path or "" in parts or "." in parts:
-        return "is not a plain path"
-    if len(encoded) > LONGEST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > LONGEST_NAME_BYTES:
-        return "is too long"
-    return None
 
 
 def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import uuid
 from contextlib import closing
 
-from proctor_client.wire import GradeRequest, PytestGrader
+from proctor_client.wire import CommandGrader, GradeRequest, HarborGrader, PytestGrader
+from proctor_service.api.harbor import check_verifier
 from proctor_service.api.responses import Line
-from proctor_service.api.rewards.items import Machine, check_files
+from proctor_service.api.rewards.checks import check_files
+from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
@@ -21,7 +23,7 @@ from proctor_service.scheduling.queue import FairQueue
 from proctor_service.sessions import Registry, Session
 
 SOLUTION = "solution.py"
-KINDS_WITHOUT_SOLUTION = ("pytest", "command")
+KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
 """Graders that judge the files in the working directory, with or without a solution.py."""
 GRADING_SECONDS = 600.0
 """Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
@@ -43,8 +45,9 @@ class Gradings:
 
         Raises InvalidRequest.
         """
-        if isinstance(asked.grader, PytestGrader):
+        if isinstance(asked.grader, PytestGrader | CommandGrader):
             check_files(asked.grader.files, "grader.files")
+        check_verifier(self._machine, asked.grader, session.environment, "grader")
         return self._machine.limits(asked.limits, "limits", session.limits)
 
     async def grade(
@@ -52,6 +55,8 @@ class Gradings:
     ) -> Line:
         """Return the result of a grading that began at `begun` (monotonic clock)."""
         deadline = begun + GRADING_SECONDS
+        if isinstance(asked.grader, HarborGrader):  # the verifier may run twice
+            deadline += 2 * asked.grader.timeout_seconds
         with closing(self.queue.reserve(1, (session.tenant, session.job))):
             async with self.queue.admit(session.tenant, session.job, deadline):
                 try:

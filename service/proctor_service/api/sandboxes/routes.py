@@ -22,7 +22,8 @@ from proctor_service.api.forwarding import Fleet
 from proctor_service.api.job_store import JobStore
 from proctor_service.api.jobs import Job, Value, job_of, value_of
 from proctor_service.api.responses import NDJSON, json_response, while_connected
-from proctor_service.api.rewards.items import Machine, check_files, check_tags
+from proctor_service.api.rewards.checks import check_files, check_tags
+from proctor_service.api.rewards.items import Machine
 from proctor_service.api.sandboxes import docs as docs
 from proctor_service.api.sandboxes.grading import Gradings
 from proctor_service.api.sandboxes.streaming import exec_body, streamed_execution

@@ -14,7 +14,7 @@ from ...codec.encoding import WRAPPERS
 from ...codec.introspection import class_mro, derives
 from ...codec.limits import NO_BASE
 from ...codec.standard_library import library_encoder
-from ..script import last_function
+from ..function_calls import last_function
 from . import environment
 from .endpoint import ITERATOR_KINDS, KINDS, ClassInfo, Endpoint, find_exception, kind_and_number
 from .exported_classes import REFERENCE

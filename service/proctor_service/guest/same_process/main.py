@@ -44,7 +44,7 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
 
 def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
     """Run the submission's top level as the module `solution` and return its globals."""
-    sys.path.insert(0, os.getcwd())
+    script.find_files(os.getcwd())
     try:
         module = script.load(say, source, "solution", tests_behind=True)
     except script.Left:

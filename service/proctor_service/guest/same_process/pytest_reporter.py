@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
-from .. import origins, work_files
+from .. import origins, script, work_files
 from . import comparison_policy, tamper_check, test_files
 
 _TEXT = 2000
@@ -93,7 +92,7 @@ class _Reporter:
         self.files.open()
 
     def pytest_collection(self, session: Any) -> None:
-        sys.path.insert(0, self.directory)  # only now: pytest imports until here
+        script.find_files(self.directory)  # only now: pytest imports until here
         self.options = dict(vars(session.config.option))
 
     def pytest_plugin_registered(self, plugin: Any) -> None:

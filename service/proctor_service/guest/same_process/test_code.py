@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from .. import script
+from .. import function_calls, script
 from ..origins import Origins
 from ..unittest_runs import Cases
 from . import test_files
@@ -68,7 +68,9 @@ class Test:
             if kind == "cases":
                 cases.run([namespace[name] for name in what])
             elif kind == "check":
-                candidate = eval(more[0], namespace) if more else script.last_function(namespace)
+                candidate = (
+                    eval(more[0], namespace) if more else function_calls.last_function(namespace)
+                )
                 _drive(namespace[what](candidate))
             else:
                 _drive(namespace[what]())

@@ -8,11 +8,10 @@ line on stderr.
 line on the channel; only parts of the archive are in memory. A hostile agent made the archive. The
 process unpacks as the sandbox's user, inside the isolation, before any code of the submission runs.
 Writes never follow links and stay inside work/, home/ and tmp/; devices, pipes and sockets are
-skipped. An archive that is invalid or too large raises `work_files.Unfit`, which leads to a verdict,
-since only the agent can have caused the error.
+skipped. Of an image, `layer.py` applies the changes. An archive that is invalid or too large raises
+`work_files.Unfit`, which leads to a verdict, since only the agent can have caused the error.
 """
 
-import io
 import os
 import stat
 import sys
@@ -21,6 +20,8 @@ from typing import Any, NoReturn
 
 from .. import work_files
 from ..channel import Channel
+from . import layer, retained
+from .streams import WholeFile, write_all
 
 _CHUNK = 1 << 18
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,7 +43,7 @@ def read(path: str, most_bytes: int) -> None:
                 REFUSED, f"{path}: holds {found.st_size} bytes, and {most_bytes} are read at most"
             )
         while data := os.read(descriptor, _CHUNK):
-            _write_all(1, data)
+            write_all(1, data)
     except (OSError, ValueError) as error:
         _fail_for(error, path)
 
@@ -59,7 +60,7 @@ def write(path: str) -> None:
         descriptor = os.open(draft, _NEW, 0o600)
         try:
             while data := os.read(0, _CHUNK):
-                _write_all(descriptor, data)
+                write_all(descriptor, data)
             os.fchmod(descriptor, mode)
             os.rename(draft, target)
         except BaseException:
@@ -74,8 +75,11 @@ def save(most_bytes: int) -> None:
 
     Paths are relative to the working directory's parent. Only files, links and directories are
     archived. Unreadable entries are skipped, and so are files beyond `most_bytes`, a total that
-    only sparse files can reach.
+    only sparse files can reach. In an image: all that differs from the image (see `layer.py`).
     """
+    if layer.is_present():
+        layer.save(most_bytes)
+        return
     import tarfile  # imported here: slow to import, and few sandboxes need tarfile
 
     # Otherwise tarfile would look up the owner's name in /etc/passwd for every file.
@@ -96,7 +100,7 @@ def save(most_bytes: int) -> None:
                 if member.isreg():
                     if member.size > left:
                         continue
-                    with _Whole(path) as file:
+                    with WholeFile(path) as file:
                         archive.addfile(member, file)
                     left -= member.size
                 elif member.isdir():
@@ -110,20 +114,29 @@ def save(most_bytes: int) -> None:
                 vars(archive)["members"].clear()  # tarfile would keep all members in memory
 
 
-class _Whole(io.FileIO):
-    """File padded with zeros to its announced size; a shrunk file would corrupt the archive."""
+def take_over(size_bytes: int, kept: list[str], left_out: list[str]) -> None:
+    """Apply what `save` wrote in another sandbox of the same image, of `size_bytes` on stdin.
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(size).ljust(size or 0, b"\0")
-
-
-KINDS: dict[str, Callable[..., None]] = {"read": read, "write": write, "save": save}
+    `kept` and `left_out`: see `retained.Rule`.
+    """
+    layer.apply(_Input(size_bytes), retained.rule_of_image(kept, left_out))
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+class _Input:
+    """File object that reads stdin forward only."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left = size_bytes
+
+    def read(self, size: int) -> bytes:
+        data = os.read(0, min(size, self._left)) if self._left else b""
+        self._left -= len(data)
+        return data
+
+
+KINDS: dict[str, Callable[..., None]] = {
+    "read": read, "write": write, "save": save, "take_over": take_over,
+}  # fmt: skip
 
 
 def _fail_for(error: Exception, path: str) -> NoReturn:
@@ -144,8 +157,11 @@ def restore(channel: Channel, size_bytes: int) -> None:
 
     incoming = _Incoming(channel, size_bytes)
     try:
-        with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
-            _unpack(archive, os.path.dirname(os.getcwd()))
+        if layer.is_present():
+            layer.apply(incoming, retained.rule_of_image([], []))
+        else:
+            with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
+                _unpack(archive, os.path.dirname(os.getcwd()))
     except Exception as error:  # forged archives raise more exceptions than tarfile documents
         raise work_files.Unfit(f"{type(error).__name__}: {error}") from None
     while incoming.read(_CHUNK):
@@ -223,7 +239,7 @@ def _unpack_file(path: str, source: Any, member: Any) -> None:
     descriptor = os.open(path, _NEW, 0o600)
     try:
         while data := source.read(_CHUNK):
-            _write_all(descriptor, data)
+            write_all(descriptor, data)
         os.fchmod(descriptor, member.mode & 0o777)
         os.utime(descriptor, (member.mtime, member.mtime))
     finally:

@@ -29,7 +29,7 @@ import socket
 from typing import Any, NoReturn
 
 from ..channel import Channel
-from . import file_operations, snippet
+from . import file_operations, layer, snippet
 
 _SET_DUMPABLE = 4
 _PER_RUN = 5
@@ -45,12 +45,13 @@ def run_session(channel: Channel, job: dict[str, Any]) -> NoReturn:
     """Serve orders until the service closes the channel; then the whole sandbox ends."""
     descriptor = channel.detach()
     os.environ.update(job.get("environment") or {})
-    _set_dumpable(0)
+    set_dumpable(0)
     _Session(descriptor, job["descriptors"]).serve()
     os._exit(0)
 
 
-def _set_dumpable(value: int) -> None:
+def set_dumpable(value: int) -> None:
+    """Allow (1) or refuse (0) other processes of the same user to read and trace this one."""
     ctypes.PyDLL(None).prctl(_SET_DUMPABLE, ctypes.c_ulong(value), 0, 0, 0)
 
 
@@ -67,6 +68,7 @@ class _Session:
         self.channel = socket.socket(fileno=descriptor)
         self.home = os.getcwd()
         self.descriptors_of_each = descriptors_of_each
+        self.is_image = layer.is_present()
         self.received = bytearray()
         self.descriptors: list[int] = []
         self.runs: dict[int, _Run] = {}  # by pid
@@ -175,17 +177,21 @@ class _Session:
             for target, end in enumerate(ends):
                 os.dup2(end, target)
             os.dup2(changes, 3)
-            os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            last = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            os.closerange(4, layer.DESCRIPTOR)
+            os.closerange(layer.DESCRIPTOR + (kind == "save"), last)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_of_each,) * 2)
             os.set_inheritable(3, False)
-            _set_dumpable(1)
+            set_dumpable(1)
             os.chdir(self.home)
             if kind in file_operations.KINDS:
                 file_operations.KINDS[kind](*what)
                 os._exit(0)
             seconds, work = what
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-            if kind == "code":
+            if kind == "code" and self.is_image:
+                work = ["python3", "-c", work]
+            elif kind == "code":
                 snippet.run(work, 3)
             snippet.become_program(work)
         except BaseException as error:

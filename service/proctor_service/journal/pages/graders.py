@@ -44,19 +44,24 @@ def _stdio(grader: Grader) -> Parts:
     return found
 
 
-def _pytest(grader: Grader) -> Parts:
-    return [
-        (f"File {path}", content) for path, content in list(grader["files"].items())[:MOST_CASES]
-    ]
+def _files(grader: Grader) -> Parts:
+    files = list(grader.get("files", {}).items())
+    return [(f"File {path}", content) for path, content in files[:MOST_CASES]]
 
 
 def _command(grader: Grader) -> Parts:
+    if grader.get("runner"):
+        return [("Runner", grader["runner"]), *_files(grader)]
     code = grader.get("expect_exit_code", 0)
-    return [("Command", f"{shlex.join(grader['argv'])}\nexpected exit code: {code}")]
+    command = f"{shlex.join(grader['argv'])}\nexpected exit code: {code}"
+    return [("Command", command), *_files(grader)]
 
 
-def _exec(_: Grader) -> Parts:
-    return [("Grader", "none: the program must reach its end, and exit with code 0")]
+def _exec(grader: Grader) -> Parts:
+    found = [
+        (title.capitalize(), grader[title]) for title in ("setup", "tests") if grader.get(title)
+    ]
+    return found or [("Grader", "none: the program must reach its end, and exit with code 0")]
 
 
 def _title(title: str, grader: Grader) -> str:
@@ -73,7 +78,7 @@ _PARTS: Mapping[str, Callable[[Grader], Parts]] = {
     "asserts": _asserts,
     "calls": _calls,
     "stdio": _stdio,
-    "pytest": _pytest,
+    "pytest": _files,
     "command": _command,
     "exec": _exec,
 }

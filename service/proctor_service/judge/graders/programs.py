@@ -24,6 +24,7 @@ from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import MAX_MADE_BYTES
 from proctor_service.judge import verdict as verdicts
+from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
 from proctor_service.judge.run import Run, message, python_message, run, text_of, with_files
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
@@ -54,9 +55,18 @@ class Program:
     files: Mapping[str, str] | None = None
     made: Made = Made()
     compiling: Usage = field(default_factory=Usage)
+    parts: Parts | None = None
+    has_launcher: bool = False
 
     def job(self, stdin: str = "", end: str = "") -> bytes:
-        """Return the message that starts the program; a script reports `end` at its end."""
+        """Return the message that starts the program.
+
+        A script, and a program with its tests apart, reports `end` at its end.
+        """
+        if self.argv is None and self.parts is not None:
+            source = f"{self.parts.setup}\n{self.parts.completion}".lstrip("\n")
+            submission = replace(self.submission, source=source)
+            return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
             return python_message(self.submission, "script", stdin=stdin, end=end)
         return message(
@@ -65,7 +75,13 @@ class Program:
             files=dict(self.files or {}),
             binaries=self.made.sizes,
             stdin=stdin,
+            end=end if self.has_launcher else "",
         )
+
+    @property
+    def proves_end(self) -> bool:
+        """True if the program reports the word at its end."""
+        return self.argv is None or self.has_launcher
 
     async def run(self, backend: Sandboxes, job: bytes, keep_stdout_bytes: int = 0) -> Run:
         """Run the program once. Raises JudgeFailed if the sandbox lacks its interpreter."""
@@ -89,19 +105,25 @@ async def judge_exec(
 
     With `empty_stderr` the program must also leave stderr empty.
     """
-    program = await prepare(submission, backend, languages)
+    parts = None
+    if grader.setup or grader.tests:
+        parts = Parts(grader.setup, submission.source, grader.tests)
+    program = await prepare(submission, backend, languages, parts)
     if isinstance(program, Judgement):
-        return program
+        return program if parts is None or grader.reveal else without_tests(program)
     end = secrets.token_hex(16)
     finished = await program.run(backend, program.job(end=end))
     verdict, text = _ended_well(finished)
     evidence: dict[str, object] = {}
-    if program.argv is None:
+    if program.proves_end:
         said = understand(finished.lines)
-        said.forged = said.forged or said.reached not in (None, end)
+        proof = end if program.argv is None else f"{end}\n"  # a launcher's file, changed by it
+        said.forged = said.forged or said.reached not in (None, proof)
         if verdict == "passed" and (said.forged or said.reached is None):
             verdict, text = "early_exit", "the program left before its end"
         evidence = verdicts.evidence(finished, said, verdict)
+        if program.argv is not None:
+            evidence["unreported"] = ""  # its launcher runs beside the submission
     if verdict == "passed" and grader.empty_stderr and finished.ended.stderr:
         verdict, text = "failed", "the program wrote to stderr"
     judgement = finished.judgement(
@@ -112,7 +134,8 @@ async def judge_exec(
         integrity="in_process",
         **evidence,
     )
-    return replace(judgement, usage=program.compiling + judgement.usage)
+    judgement = replace(judgement, usage=program.compiling + judgement.usage)
+    return judgement if parts is None or grader.reveal else without_tests(judgement)
 
 
 async def judge_stdio(
@@ -172,7 +195,8 @@ async def judge_command(
     name, source = "solution.py", submission.source
     if language is not None:
         name, source = language.for_source(source).source, language.whole(source)
-    job = message("command", argv=grader.argv, files=with_files(submission, name, source))
+    files = {**with_files(submission, name, source), **grader.files}
+    job = message("command", argv=grader.argv, files=files)
     limits, state = submission.limits, submission.state
     finished = await run(backend, job, limits, state=state, says_began=False)
     verdict, text = _ended_well(finished, grader.expect_exit_code, "failed")
@@ -182,43 +206,75 @@ async def judge_command(
 
 
 async def prepare(
-    submission: Submission, backend: Sandboxes, languages: Mapping[str, Language]
+    submission: Submission,
+    backend: Sandboxes,
+    languages: Mapping[str, Language],
+    parts: Parts | None = None,
 ) -> Program | Judgement:
-    """Return a runnable program, or the judgement of a failed compilation."""
+    """Return a runnable program, or the judgement of a failed compilation.
+
+    `parts`: the sources of a program whose tests are apart.
+    """
     if submission.language == "python":
-        return Program(submission)
-    language = languages[submission.language].for_source(submission.source)
-    files = with_files(submission, language.source, language.whole(submission.source))
-    if language.compile is None:
-        return Program(submission, language.run, files)
-    job = message("compile", argv=language.compile, files=files)
+        return Program(submission, parts=parts)
+    language = languages[submission.language]
+    if parts is not None:
+        found = arranged(language, parts)
+        files = {**submission.files, **found.files}
+    else:
+        language = language.for_source(submission.source)
+        files = with_files(submission, language.source, language.whole(submission.source))
+        found = Arranged(language.compile, language.run, files)
+    if found.compile is None:
+        return Program(submission, found.run, files, has_launcher=parts is not None)
+    beside = {**submission.files, **found.beside}
+    return await compiled(
+        submission,
+        backend,
+        found.compile,
+        files,
+        Program(submission, found.run, beside, has_launcher=parts is not None),
+    )
+
+
+async def compiled(
+    submission: Submission,
+    backend: Sandboxes,
+    argv: tuple[str, ...],
+    files: Mapping[str, str],
+    program: Program,
+    tool: str = "",
+) -> Program | Judgement:
+    """Return a program with the files that a compiler made, or the judgement of a failed compilation.
+
+    `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler.
+    """
+    job = message("compile", argv=argv, files=dict(files))
     limits, state = submission.limits, submission.state
-    compiled = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
-    made, compiled = compiled.ended.stdout, _without_stdout(compiled)
-    if NOT_STARTED in compiled.lines:
-        raise JudgeFailed(f"the sandbox has no {language.compile[0]}")
-    limited = verdicts.LIMITS.get(compiled.ended.ending)
+    ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    made, ran = ran.ended.stdout, _without_stdout(ran)
+    if NOT_STARTED in ran.lines:
+        raise JudgeFailed(f"the sandbox has no {tool or argv[0]}")
+    limited = verdicts.LIMITS.get(ran.ended.ending)
     if limited is not None:
-        return compiled.judgement(limited[0], message=f"while compiling: {limited[1]}")
+        return ran.judgement(limited[0], message=f"while compiling: {limited[1]}")
     try:
-        answer = loads(compiled.lines[0]) if compiled.lines else None
+        answer = loads(ran.lines[0]) if ran.lines else None
     except Malformed:
         answer = None
     match answer:
         case ["compiled", 0, []]:
-            return compiled.judgement("output_limit", message="what the compiler made is too large")
+            return ran.judgement("output_limit", message="what the compiler made is too large")
         case ["compiled", 0, list(sizes)] if _add_up(sizes, len(made)):
             files_made = Made(tuple((path, size) for path, size in sizes), made)
-            return Program(
-                submission, language.run, submission.files, files_made, compiled.ended.usage
-            )
+            return replace(program, made=files_made, compiling=ran.ended.usage)
         case ["compiled", 127, []]:
-            raise JudgeFailed(f"{language.compile[0]} does not work in the sandbox")
+            raise JudgeFailed(f"{tool or argv[0]} does not work in the sandbox")
         case ["compiled", int(code), []] if code != 0:
-            text = text_of(compiled.ended.stderr)
-            return compiled.judgement("syntax_error", message=text[-4000:])
-    verdict, text = verdicts.of_silence(compiled.ended)
-    return compiled.judgement(verdict, message=f"while compiling: {text}")
+            text = text_of(ran.ended.stderr)
+            return ran.judgement("syntax_error", message=text[-4000:])
+    verdict, text = verdicts.of_silence(ran.ended)
+    return ran.judgement(verdict, message=f"while compiling: {text}")
 
 
 def _add_up(sizes: list[object], size_bytes: int) -> bool:

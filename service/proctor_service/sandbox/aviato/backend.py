@@ -4,6 +4,10 @@ The sandbox itself provides the isolation. In the sandbox, a supervisor runs a s
 separate user, limits the program, and reports its ending. The judge, the expected values and every
 decision stay in the service. `Traits.degraded` lists the protections which no remote sandbox can
 enforce, and every result shows them.
+
+Each environment has an image and a pool. That of the default environment is always there; another
+starts with its first lease, and ends when it was idle for long. All pools share the number of
+sandboxes.
 """
 
 from __future__ import annotations
@@ -12,24 +16,25 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
 
-import cwsandbox
-
-from proctor_service.errors import Failure, SandboxUnavailable, StartError
-from proctor_service.sandbox.aviato import bundle
-from proctor_service.sandbox.aviato.bundle import Image, Protections
-from proctor_service.sandbox.aviato.checks import checks_of
-from proctor_service.sandbox.aviato.execution import Execution
+from proctor_service.errors import (
+    EnvironmentUnavailable,
+    Failure,
+    SandboxUnavailable,
+    StartError,
+)
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
-from proctor_service.sandbox.aviato.gateway import Gateway, Remote
-from proctor_service.sandbox.aviato.plan import Order, Plan
-from proctor_service.sandbox.aviato.pool import Pool
-from proctor_service.sandbox.aviato.sandbox import AviatoSandbox
-from proctor_service.sandbox.aviato.stateful import AviatoStatefulSandbox
+from proctor_service.sandbox.aviato.gateway import Gateway
+from proctor_service.sandbox.aviato.image_sandboxes import ImageSandboxes, Told
+from proctor_service.sandbox.aviato.plan import Plan
+from proctor_service.sandbox.aviato.quota import Quota
+from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import (
+    DEFAULT,
     Check,
     Limits,
     Sandbox,
@@ -39,15 +44,10 @@ from proctor_service.sandbox.interface import (
 )
 
 _log = logging.getLogger(__name__)
-_TRIES = 3
-_USERS = 4000  # number of user ids in use, counted from the first
-_WATCH_SECONDS = 30.0
-_SETTLE_SECONDS = 2.0
-_AWAY = ("unavailable:", "capacity:")  # failures of the gateway, not of the sandbox
-_PATIENCE_SECONDS = 15.0
-_PAUSE_SECONDS = 0.2
 _ROUNDS = 20
 _ROUND_SECONDS = 0.25
+_SWEEP_SECONDS = 0.5
+_TRY_AGAIN_SECONDS = 5.0  # leases of an environment that did not start fail at once for this time
 
 
 class AviatoBackend:
@@ -56,19 +56,19 @@ class AviatoBackend:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._gateway: Gateway | None = None
-        self._image: Image | None = None
-        self._pool: Pool | None = None
-        self._traits = Traits("aviato", allows_network=True)
-        self._closing: set[asyncio.Task[None]] = set()
-        self._uses = 0
-        self._kept = 0
-        self._when_created: Callable[[float], None] = lambda seconds: None
-        self._when_failed: Callable[[str], None] = lambda reason: None
+        self._quota = Quota(plan.most_sandboxes, plan.creations, self._give_up_one)
+        self._told = Told()
+        self._sources: dict[str, ImageSandboxes] = {}
+        self._starting: dict[str, asyncio.Task[ImageSandboxes]] = {}
+        self._failed: dict[str, tuple[float, str]] = {}
+        self._ending: dict[asyncio.Task[None], ImageSandboxes] = {}
+        self._sweeper: asyncio.Task[None] | None = None
 
     @property
     def traits(self) -> Traits:
-        """Languages and tools of the image, and the missing protections."""
-        return self._traits
+        """Languages and tools of the default image, and the missing protections."""
+        default = self._sources.get(DEFAULT)
+        return Traits("aviato", allows_network=True) if default is None else default.traits
 
     # ------------------------------------------------------------ lifecycle
 
@@ -80,9 +80,11 @@ class AviatoBackend:
             # this process has left its own.
             await self._end_all(self._plan.instance_tag, but=self._plan.start_tag)
             await self._end_all(*self._plan.own_tags)
-            await self._refresh(self._gateway)
-            self._pool = Pool(self._plan, self._plan.pool_shape, self._make)
-            await self._pool.open()
+            default = ImageSandboxes(self._plan, self._gateway, self._quota, self._told)
+            await default.probe()
+            self._sources[DEFAULT] = default
+            await default.open()
+            self._sweeper = asyncio.create_task(self._sweep())
         except Exception as error:
             await self.close()
             if isinstance(error, StartError):
@@ -90,259 +92,190 @@ class AviatoBackend:
             raise StartError(self._why_not(error)) from None
 
     async def close(self) -> None:
-        """Stop every sandbox of this run, including sandboxes unknown to the pool."""
-        if self._closing:
-            await asyncio.wait(self._closing)
-        if self._pool is not None:
-            await self._pool.close()
-        if self._gateway is not None:
+        """Stop every sandbox of this run, including sandboxes unknown to the pools."""
+        gateway, self._gateway = self._gateway, None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        starting = list(self._starting.values())
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in self._sources.values()), *self._ending)
+        if gateway is not None:
             try:
-                await self._end_all(self._plan.run_tag)
+                await self._end_all(self._plan.run_tag, gateway=gateway)
             except Exception as error:
                 why = meaning_of(error).reason
                 _log.warning("sandboxes may be left until their lifetime ends", extra={"why": why})
-            await self._gateway.close()
-            self._gateway = None
-
-    def within(self, environment: str) -> Sandboxes:
-        """Return this backend: the service starts with no other environment at Aviato."""
-        return self
+            await gateway.close()
 
     def census(self) -> dict[str, int]:
-        """Return the number of sandboxes by state; `ready` is the level of the pool."""
-        census = {} if self._pool is None else self._pool.census()
-        return {**census, "kept": self._kept, "leased": census.get("leased", 0) - self._kept}
+        """Return the number of sandboxes by state; `ready` is the level of all pools."""
+        census = Counter[str]()
+        for source in (*self._sources.values(), *self._ending.values()):
+            census.update(source.census())
+        return dict(census)
+
+    def environments(self) -> tuple[str, ...]:
+        """Return the environments that have a pool at the moment."""
+        return tuple(self._sources)
+
+    def checks(self) -> tuple[Check, ...]:
+        """Return the checks of the remote sandboxes; known after `open`."""
+        return self._sources[DEFAULT].checks()
 
     def when_asleep(self, tell: Callable[[int, int], None]) -> None:
         """Do nothing: remote sandboxes use no core of this machine."""
 
     def when_created(self, tell: Callable[[float], None]) -> None:
         """Register `tell(seconds)`, called for each sandbox created and prepared."""
-        self._when_created = tell
+        self._told.created = tell
 
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
-        self._when_failed = tell
+        self._told.failed = tell
 
     # ------------------------------------------------------------ leases
 
-    @contextlib.asynccontextmanager
-    async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
+    def within(self, environment: str) -> Sandboxes:
+        """Return the sandboxes of an environment; see `Backend.within`."""
+        return self if environment == DEFAULT else _InEnvironment(self, environment)
+
+    def lease(self, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
-        remote, execution = await self._fresh(limits)
-        try:
-            yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
-        finally:
-            closing = asyncio.get_running_loop().create_task(self._finish(remote, execution))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        return self.lease_in(DEFAULT, limits)
 
-    async def _finish(self, remote: Remote, execution: Execution) -> None:
-        """Clean up after a lease, in the background, since the result need not wait."""
-        pool = self._the_pool()
-        try:
-            await execution.close(_SETTLE_SECONDS)
-        finally:
-            if self._plan.reuse and execution.reported:
-                pool.give_back(remote)
-            else:
-                pool.stop(remote)
-
-    @contextlib.asynccontextmanager
-    async def open_stateful(
+    def open_stateful(
         self, limits: Limits, tags: Sequence[str] = ()
-    ) -> AsyncIterator[StatefulSandbox]:
+    ) -> AbstractAsyncContextManager[StatefulSandbox]:
         """Lease a stateful sandbox; see `Backend.open_stateful`."""
-        plan, uid = self._plan, self._next_user()
-        async with self._the_pool().open_stateful(plan.kept_order(limits, tags)) as remote:
-            sandbox = AviatoStatefulSandbox(
-                f"sb_{remote.id}",
-                limits,
-                plan.flood_bytes,
-                partial(self._again, remote, uid, limits),
-            )
-            self._kept += 1
-            watch = asyncio.create_task(self._watch(remote, sandbox))
-            try:
-                yield sandbox
-            finally:
-                self._kept -= 1
-                watch.cancel()
-                sandbox.kill()
-
-    async def _fresh(self, limits: Limits) -> tuple[Remote, Execution]:
-        """Return a sandbox and its supervisor, whose first answer is the health check.
-
-        Raises SandboxUnavailable.
-        """
-        pool = self._the_pool()
-        seconds = self._plan.call_seconds(limits)
-        failure = SandboxUnavailable("unhealthy")
-        for _ in range(_TRIES):
-            remote = await pool.lease(self._plan.shape(limits))
-            try:
-                return remote, await self._supervisor(remote, self._next_user(), True, seconds)
-            except SandboxUnavailable as error:
-                failure = error
-                _log.warning("a sandbox was not fit for use", extra={"why": error.message})
-                pool.stop(remote)
-            except BaseException:
-                pool.stop(remote)
-                raise
-        raise failure
+        return self.open_stateful_in(DEFAULT, limits, tags)
 
     @contextlib.asynccontextmanager
-    async def _again(
-        self, remote: Remote, uid: int, limits: Limits, timeout_seconds: float | None
-    ) -> AsyncIterator[Execution]:
-        seconds = self._plan.call_seconds(limits, timeout_seconds)
-        execution = await self._supervisor(remote, uid, False, seconds)
-        try:
-            yield execution
-        finally:
-            await execution.close(_SETTLE_SECONDS)
+    async def lease_in(self, environment: str, limits: Limits) -> AsyncIterator[Sandbox]:
+        """Lease a fresh sandbox of an environment. Raises SandboxUnavailable."""
+        source = self._sources.get(environment) or await self._started(environment)
+        async with source.lease(limits) as sandbox:
+            yield sandbox
 
-    async def _supervisor(self, remote: Remote, uid: int, fresh: bool, seconds: float) -> Execution:
-        """Return a supervisor after its first answer; retries while the gateway is unavailable.
+    @contextlib.asynccontextmanager
+    async def open_stateful_in(
+        self, environment: str, limits: Limits, tags: Sequence[str] = ()
+    ) -> AsyncIterator[StatefulSandbox]:
+        """Lease a stateful sandbox of an environment. Raises SandboxUnavailable."""
+        source = self._sources.get(environment) or await self._started(environment)
+        async with source.open_stateful(limits, tags) as sandbox:
+            yield sandbox
 
-        Retries are safe, since no program has run yet.
+    def traits_in(self, environment: str) -> Traits:
+        """Return the properties of an environment; before its first use it has all languages.
+
+        An environment has no protection less than the default one. Its image may lack pytest, whose
+        file then is where that of the default image would be.
         """
-        image, pause = self._the_image(), _PAUSE_SECONDS
-        deadline = time.monotonic() + min(_PATIENCE_SECONDS, self._plan.start_seconds)
-        while True:
-            try:
-                execution, protections = await self._start_supervisor(
-                    remote, image, uid, fresh, seconds
-                )
-                break
-            except SandboxUnavailable as failure:
-                away = failure.message.startswith(_AWAY)
-                if not away or time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(pause)
-            pause *= 2
-        if protections != image.protections:
-            await execution.close()
-            raise SandboxUnavailable(
-                f"unhealthy: {protections}, and not {image.protections} as the first one"
-            )
-        return execution
-
-    async def _start_supervisor(
-        self, remote: Remote, image: Image, uid: int, fresh: bool, seconds: float
-    ) -> tuple[Execution, Protections]:
-        command = image.command(self._plan.python, uid, fresh)
-        # The call's timeout starts before the isolation is set up, which may take a while.
-        process = remote.exec(command, seconds + self._plan.start_seconds)
-        execution = Execution(process, self._when_failed)
-        try:
-            return execution, Protections(**await execution.hello(self._plan.start_seconds))
-        except BaseException:
-            await execution.close()
-            raise
-
-    async def _watch(self, remote: Remote, sandbox: AviatoStatefulSandbox) -> None:
-        """Detect the loss of a stateful sandbox between two commands."""
-        while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            with contextlib.suppress(Exception):  # the gateway failed, not the sandbox
-                if not await remote.lives():
-                    sandbox.lose("not_running: the sandbox is gone")
-
-    # ------------------------------------------------------------ creation
-
-    async def _make(self, order: Order) -> Remote:
-        """Return a sandbox with all files for submissions. Raises SandboxUnavailable."""
-        assert self._gateway is not None
-        began = time.monotonic()
-        try:
-            remote = await self._gateway.create(order)
-        except SandboxUnavailable as failure:
-            self._when_failed(failure.message.partition(":")[0])
-            raise
-        try:
-            await _install_runtime(remote, self._the_image())
-        except BaseException as error:
-            await remote.stop()
-            if isinstance(error, Exception):
-                self._when_failed(meaning_of(error).reason)
-                raise failure_of(error, "start") from error
-            raise
-        self._when_created(time.monotonic() - began)
-        return remote
-
-    async def _refresh(self, gateway: Gateway) -> None:
-        """Inspect the image in a sandbox unused by submissions.
-
-        Raises SandboxUnavailable, StartError, and the SDK's exceptions.
-        """
-        plan = self._plan
-        remote = await gateway.create(plan.warm_order(plan.pool_shape))
-        try:
-            process = remote.exec([plan.python, "-c", bundle.PROBE], plan.start_seconds)
-            assert process.stdin is not None
-            question = await asyncio.to_thread(bundle.question, plan.languages)
-            with contextlib.suppress(cwsandbox.SandboxExecutionError):  # the ending says more
-                await process.stdin.write(question)
-            answer = await process
-            if answer.returncode != 0:
-                raise StartError(f"{plan.image} will not do: {answer.stderr.strip()[-500:]}")
-            image = await asyncio.to_thread(bundle.understand, answer.stdout_bytes, plan.languages)
-            await _install_runtime(remote, image)
-            execution, protections = await self._start_supervisor(
-                remote, image, plan.first_uid, True, plan.start_seconds
-            )
-            await execution.close()
-            self._image = image = replace(image, protections=protections)
-        finally:
-            await remote.stop()
-        self._traits = Traits(
-            name="aviato",
-            degraded=tuple(c.name for c in self.checks() if c.guards and not c.ok),
-            languages=("python", *image.languages),
-            allows_network=True,
-            tools=(image.tools_place,) if image.tools else (),
+        default, source = self._sources[DEFAULT], self._sources.get(environment)
+        every = ("python", *self._plan.languages)
+        found = every if source is None else source.traits.languages
+        return replace(
+            default.traits,
+            languages=found,
+            tools=(default.image.tools_place,),
+            missing_languages=tuple(name for name in every if name not in found),
         )
-        if not protections.own_user and not plan.allow_degraded:
-            raise StartError(
-                f"commands in {plan.image} do not run as root, so a submission would have the rights "
-                "of what supervises it: choose another image, or start with --allow-degraded"
-            )
 
-    def checks(self) -> tuple[Check, ...]:
-        """Return the checks of the remote sandboxes; known after `open`."""
-        return checks_of(self._the_image(), self._plan)
+    # ------------------------------------------------------------ environments
+
+    async def _started(self, environment: str) -> ImageSandboxes:
+        """Start an environment, once for all who wait. Raises SandboxUnavailable."""
+        if self._gateway is None or environment == DEFAULT:
+            raise SandboxUnavailable("the service is stopping")
+        failed_at, why = self._failed.get(environment, (0.0, ""))
+        if why and time.monotonic() - failed_at < _TRY_AGAIN_SECONDS:
+            raise EnvironmentUnavailable(why)
+        task = self._starting.get(environment)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._start(environment, self._gateway))
+            self._starting[environment] = task
+            task.add_done_callback(lambda ended: self._note_start(environment, ended))
+        try:
+            return await asyncio.shield(task)
+        except StartError as error:
+            raise EnvironmentUnavailable(str(error)) from None
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise SandboxUnavailable("the service is stopping") from None
+
+    def _note_start(self, environment: str, task: asyncio.Task[ImageSandboxes]) -> None:
+        del self._starting[environment]
+        failure = None if task.cancelled() else task.exception()  # all who waited may have left
+        if failure is not None:
+            self._failed[environment] = time.monotonic(), str(failure)
+            extra = {"environment": environment, "why": str(failure)}
+            _log.warning("an environment did not start", extra=extra)
+
+    async def _start(self, environment: str, gateway: Gateway) -> ImageSandboxes:
+        """Inspect the image of an environment, and start its pool. Raises StartError."""
+        plan, default = self._plan.environments[environment], self._sources[DEFAULT]
+        source = ImageSandboxes(plan, gateway, self._quota, self._told)
+        try:
+            await source.probe()
+            lacking = set(source.traits.degraded) - set(default.traits.degraded)
+            if lacking or source.image.root != default.image.root:
+                raise StartError(
+                    f"{plan.image} has not the protections of {self._plan.image}: "
+                    + (", ".join(sorted(lacking)) or "the user of commands is another")
+                )
+        except Exception as error:
+            why = (
+                str(error) if isinstance(error, StartError) else failure_of(error, "start").message
+            )
+            slow = why.startswith("timeout:")
+            self._told.failed("timeout" if slow else meaning_of(error.__cause__ or error).reason)
+            raise StartError(f"environment {environment}, image {plan.image}: {why}") from None
+        source.start()
+        self._sources[environment] = source
+        return source
+
+    def _give_up_one(self) -> None:
+        """Have the pool that was idle for longest stop a ready sandbox."""
+        idlest = sorted(self._sources.values(), key=lambda source: source.last_used_at)
+        any(source.give_up_one() for source in idlest)
+
+    async def _sweep(self) -> None:
+        """End the pools, beside the default one, that nobody has used for long.
+
+        Where callers wait for a place, ready sandboxes that came meanwhile are stopped for them.
+        """
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for _ in range(-self._quota.free - self.census().get("stopping", 0)):
+                self._give_up_one()
+            now = time.monotonic()
+            for environment, source in list(self._sources.items()):
+                idle_seconds = now - source.last_used_at
+                if environment == DEFAULT or source.users or idle_seconds < self._plan.idle_seconds:
+                    continue
+                del self._sources[environment]
+                task = asyncio.get_running_loop().create_task(source.close())
+                self._ending[task] = source
+                task.add_done_callback(self._ending.pop)
 
     # ------------------------------------------------------------ leftover sandboxes
 
-    async def _end_all(self, *tags: str, but: str = "") -> None:
+    async def _end_all(self, *tags: str, but: str = "", gateway: Gateway | None = None) -> None:
         """Stop all sandboxes with these tags, but those with `but`, until none is left.
 
         Raises the SDK's exceptions.
         """
-        assert self._gateway is not None
+        gateway = gateway or self._gateway
+        assert gateway is not None
         for _ in range(_ROUNDS):
-            count = await self._gateway.end_tagged(*tags, but=but)
+            count = await gateway.end_tagged(*tags, but=but)
             if not count:
                 return
             _log.warning("stopped sandboxes that were left", extra={"tags": tags, "count": count})
             await asyncio.sleep(_ROUND_SECONDS)
-
-    # ------------------------------------------------------------ helpers
-
-    def _the_pool(self) -> Pool:
-        if self._pool is None:
-            raise SandboxUnavailable("the service is stopping")
-        return self._pool
-
-    def _the_image(self) -> Image:
-        assert self._image is not None
-        return self._image
-
-    def _next_user(self) -> int:
-        """Return a new user id per use: without namespaces, users separate processes and files."""
-        self._uses += 1
-        return self._plan.first_uid + self._uses % _USERS
 
     def _why_not(self, error: Exception) -> str:
         where = f"Aviato at {self._plan.base_url}"
@@ -353,6 +286,14 @@ class AviatoBackend:
         return f"no sandbox can be had of {where}: {why}"
 
 
-async def _install_runtime(remote: Remote, image: Image) -> None:
-    for path, data in image.files.items():
-        await remote.write_file(path, data)
+class _InEnvironment(InEnvironment):
+    """Implements `sandbox.interface.Sandboxes` for an environment, with properties of its own."""
+
+    def __init__(self, backend: AviatoBackend, environment: str) -> None:
+        super().__init__(backend, environment)
+        self._remote = backend
+
+    @property
+    def traits(self) -> Traits:
+        """Properties of the environment."""
+        return self._remote.traits_in(self._environment)

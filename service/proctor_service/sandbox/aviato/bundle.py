@@ -35,7 +35,7 @@ _LEXERS = ("__init__", "_mapping", "diff", "python", "special")  # pygments has 
 _OLDEST = (3, 11)
 
 _GUEST = Path(__file__).parent / "guest"
-PROBE = (_GUEST / "probe.py").read_text()
+PROBE = (_GUEST.parents[1] / "probe.py").read_text()
 _BOOT = (_GUEST / "boot.py").read_text()
 
 
@@ -90,8 +90,13 @@ def question(languages: Mapping[str, Language]) -> bytes:
     return f"{len(text):08d}".encode() + text
 
 
-def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
-    """Return the image from the output of `PROBE`. Raises SandboxUnavailable if unsuitable."""
+def understand(
+    answer: bytes, languages: Mapping[str, Language], variables: Mapping[str, str]
+) -> Image:
+    """Return the image from the output of `PROBE`. Raises SandboxUnavailable if unsuitable.
+
+    `variables`: of every program, beside the sandbox's own.
+    """
     line, newline, code = answer.partition(b"\n")
     try:
         report: dict[str, Any] = json.loads(line)
@@ -121,7 +126,7 @@ def understand(answer: bytes, languages: Mapping[str, Language]) -> Image:
         machine=report["machine"],
         root=report["root"],
         languages=tuple(n for n, one in languages.items() if all(map(found.get, one.needs))),
-        environment=code_bundle.environment(report["search_path"]),
+        environment={**code_bundle.environment(report["search_path"]), **variables},
         code=json.dumps(config).encode() + b"\n" + code,
         tools=b"" if report["pytest"] else _tools(),
     )

@@ -74,7 +74,7 @@ class Gateway:
         """Return a running sandbox, after retries if needed. Raises SandboxUnavailable."""
         plan = self._plan
         sandbox = cwsandbox.Sandbox(
-            container_image=plan.image,
+            container_image=order.image,
             base_url=plan.base_url,
             auth=self._auth,
             tags=list(order.tags),

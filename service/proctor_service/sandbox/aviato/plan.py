@@ -6,11 +6,16 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pydantic import SecretStr
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.environments.built import (
+    NO_ENVIRONMENTS,
+    BuiltEnvironment,
+    Environments,
+)
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.languages import Language
@@ -22,6 +27,7 @@ _STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take 
 _TAG = re.compile(r"[^\w.:=/-]")
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
+_WARM = 2  # sandboxes that wait in an environment beside the default one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class Shape:
 class Order:
     """Request for a new sandbox."""
 
+    image: str
     shape: Shape
     tags: tuple[str, ...]
     lifetime_seconds: float
@@ -43,7 +50,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Parameters of the Aviato backend."""
+    """Parameters of the Aviato backend.
+
+    `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
+    environment but the default one; a pool of theirs that is idle for `idle_seconds` ends.
+    """
 
     base_url: str
     api_key: SecretStr
@@ -67,6 +78,9 @@ class Plan:
     reuse: bool
     allow_degraded: bool
     languages: Mapping[str, Language]
+    idle_seconds: float
+    variables: Mapping[str, str] = field(default_factory=dict)
+    environments: Mapping[str, Plan] = field(default_factory=dict)
 
     @property
     def instance_tag(self) -> str:
@@ -103,11 +117,11 @@ class Plan:
         The lifetime covers the maximum age in the pool, the start, and the longest submission.
         """
         lifetime = self.max_age_seconds + self.start_seconds + self.longest_seconds
-        return Order(shape, self._tags(), lifetime)
+        return Order(self.image, shape, self._tags(), lifetime)
 
     def kept_order(self, limits: Limits, tags: Sequence[str]) -> Order:
         """Return the order for a stateful sandbox, with the caller's tags."""
-        return Order(self.shape(limits), self._tags(tags), self.kept_seconds)
+        return Order(self.image, self.shape(limits), self._tags(tags), self.kept_seconds)
 
     def call_seconds(self, limits: Limits, timeout_seconds: float | None = None) -> float:
         """Return the timeout of an SDK call, much longer than the limits enforced inside."""
@@ -121,7 +135,9 @@ class Plan:
         return (_OWN, self.instance_tag, self.run_tag, *self.own_tags, *asked)
 
 
-def make_plan(settings: Settings, share: Share | None = None) -> Plan:
+def make_plan(
+    settings: Settings, share: Share | None = None, environments: Environments = NO_ENVIRONMENTS
+) -> Plan:
     """Return the plan of the service, or of a judge process with a share.
 
     Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low.
@@ -140,7 +156,7 @@ def make_plan(settings: Settings, share: Share | None = None) -> Plan:
             f"so {slots} at once (PROCTOR_SLOTS), beside the stateful ones, need {needed}"
         )
     longest = (settings.max_cpu_seconds + settings.max_wall_seconds) * _STARVED + _MARGIN_SECONDS
-    return Plan(
+    plan = Plan(
         base_url=settings.aviato_base_url,
         api_key=settings.aviato_api_key,
         image=settings.aviato_image,
@@ -163,6 +179,21 @@ def make_plan(settings: Settings, share: Share | None = None) -> Plan:
         reuse=settings.aviato_reuse == "process",
         allow_degraded=settings.allow_degraded,
         languages=settings.languages,
+        idle_seconds=settings.environment_idle_seconds,
+    )
+    own = {name: _plan_in(each, plan, settings) for name, each in environments.items()}
+    return replace(plan, environments=own)
+
+
+def _plan_in(environment: BuiltEnvironment, plan: Plan, settings: Settings) -> Plan:
+    """Return the plan of an environment: its image, variables and size of sandboxes."""
+    own_mb = environment.definition.limits.memory_mb or plan.memory_mb
+    return replace(
+        plan,
+        image=environment.remote_image,
+        variables=environment.definition.env,
+        memory_mb=min(own_mb, settings.max_memory_mb),
+        pool_size=min(plan.pool_size, _WARM),
     )
 
 

@@ -18,6 +18,7 @@ from proctor_service.errors import Failure, SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import meaning_of
 from proctor_service.sandbox.aviato.gateway import Remote
 from proctor_service.sandbox.aviato.plan import Order, Plan, Shape
+from proctor_service.sandbox.aviato.quota import Quota
 
 _log = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
@@ -29,19 +30,21 @@ Make = Callable[[Order], Awaitable[Remote]]
 
 
 class Pool:
-    """Sandboxes by state: `starting`, `ready`, `leased`, `stopping`."""
+    """Sandboxes of one image by state: `starting`, `ready`, `leased`, `stopping`.
 
-    def __init__(self, plan: Plan, shape: Shape, make: Make) -> None:
+    `quota`: limits that this pool has together with others; by default its own.
+    """
+
+    def __init__(self, plan: Plan, shape: Shape, make: Make, quota: Quota | None = None) -> None:
         self._plan = plan
         self._shape = shape
         self._make = make
         self._ready: deque[Remote] = deque()
         self._leased: set[Remote] = set()
-        self._creating = asyncio.Semaphore(plan.creations)
+        self._quota = quota or Quota(plan.most_sandboxes, plan.creations)
         self._stopping = asyncio.Semaphore(plan.creations)
         self._making: set[asyncio.Task[None]] = set()
         self._graves: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(plan.most_sandboxes)
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._starting = 0
         self._pause = 0.0
@@ -51,9 +54,14 @@ class Pool:
 
     # ------------------------------------------------------------ lifecycle
 
+    def start(self) -> None:
+        """Start filling the pool."""
+        self._upkeep = asyncio.create_task(self._keep_up())
+        self._fill()
+
     async def open(self) -> None:
         """Fill the pool. Raises SandboxUnavailable if not a single sandbox is ready in time."""
-        self._upkeep = asyncio.create_task(self._keep_up())
+        self.start()
         deadline = time.monotonic() + self._plan.start_seconds
         while len(self._ready) < self._plan.pool_size:
             if self._refused is not None or not await self._change(deadline):
@@ -122,21 +130,24 @@ class Pool:
 
     async def make(self, order: Order) -> Remote:
         """Create a sandbox for this order. Raises SandboxUnavailable."""
+        await self._quota.acquire(self._plan.start_seconds)
         try:
-            async with asyncio.timeout(self._plan.start_seconds):
-                await self._room.acquire()
-        except TimeoutError:
-            raise SandboxUnavailable("capacity: as many sandboxes as there may be") from None
-        try:
-            async with self._creating:
+            async with self._quota.creating():
                 self._starting += 1
                 try:
                     return await self._make(order)
                 finally:
                     self._starting -= 1
         except BaseException:
-            self._room.release()
+            self._quota.release()
             raise
+
+    def give_up_one(self) -> bool:
+        """Stop a ready sandbox in the background; False if nobody can do without one."""
+        if not self._ready or self._waiters:
+            return False
+        self._bury(self._ready.popleft())
+        return True
 
     @contextlib.asynccontextmanager
     async def open_stateful(self, order: Order) -> AsyncIterator[Remote]:
@@ -150,20 +161,31 @@ class Pool:
     # ------------------------------------------------------------ upkeep
 
     def _fill(self) -> None:
-        """Start creating the missing sandboxes, within the limit on concurrent creations."""
+        """Start creating the missing sandboxes, within the limit on concurrent creations.
+
+        A sandbox for which nobody waits takes no place that another pool may need.
+        """
         if self._closing:
             return
-        wanted = self._plan.pool_size + len(self._waiters)
-        missing = wanted - len(self._ready) - len(self._making)
+        here = len(self._ready) + len(self._making)
+        awaited = max(0, len(self._waiters) - here)
+        spare = self._plan.pool_size + len(self._waiters) - here - awaited
+        missing = awaited + min(spare, max(0, self._quota.free - awaited))
         for _ in range(min(missing, self._plan.creations - len(self._making))):
             task = asyncio.get_running_loop().create_task(self._add())
             self._making.add(task)
             task.add_done_callback(self._making.discard)
 
     async def _add(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             if self._pause:
                 await asyncio.sleep(self._pause)
+            others = len(self._ready) + len(self._making) - 1
+            if self._quota.free <= 0 and others >= len(self._waiters):
+                self._making.discard(task)  # nobody waits for this one
+                return
             remote = await self.make(self._plan.warm_order(self._shape))
         except Failure as failure:
             self._pause = min(max(self._pause * 2, _PAUSE_SECONDS), _MOST_PAUSE_SECONDS)
@@ -172,8 +194,6 @@ class Pool:
         else:
             self._pause, self._refused = 0.0, None
             self._ready.append(remote)
-        task = asyncio.current_task()
-        assert task is not None
         self._making.discard(task)
         self._wake_waiting(len(self._waiters) if self._refused is not None else 1)
         self._fill()
@@ -204,7 +224,8 @@ class Pool:
             async with self._stopping:
                 await remote.stop()
         finally:
-            self._room.release()
+            self._quota.release()
+            self._fill()
 
     def _bury(self, remote: Remote) -> None:
         grave = asyncio.get_running_loop().create_task(self._stop(remote))

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.environments.images import Image
 from proctor_service.sandbox.environments.interpreters import Python, find_interpreter
 from proctor_service.sandbox.environments.manifest import (
     Manifest,
@@ -31,16 +32,20 @@ class BuiltEnvironment:
     `python`: interpreter of its virtual environment, or the interpreter itself if it has no
     requirements. `packages`: version of each distribution, by normalized name. `digest`: changes with
     everything in the environment that may change a verdict. `folder`: its folder in the store, if it
-    has one.
+    has one. `image`: its image, if it has one; then `python` is None, `version` that of its
+    interpreter, and `packages` empty. `remote_image`: reference of an image that Aviato fetches, of
+    which nothing else is known here.
     """
 
     name: str
     definition: Environment
-    python: Path
-    version: str
+    python: Path | None
+    version: str | None
     packages: Mapping[str, str]
     digest: str
     folder: Path | None = None
+    image: Image | None = None
+    remote_image: str = ""
 
 
 Environments = Mapping[str, BuiltEnvironment]
@@ -80,6 +85,24 @@ def from_interpreter(name: str, definition: Environment, python: Python) -> Buil
     packages = {each: found[each].version for each in sorted(found)}
     digest = _digest(definition, python, packages)
     return BuiltEnvironment(name, definition, python.executable, python.version, packages, digest)
+
+
+def from_image(name: str, definition: Environment, image: Image) -> BuiltEnvironment:
+    """Return the environment of an unpacked image."""
+    digest = digest_of([image.digest, definition.env])
+    return BuiltEnvironment(
+        name, definition, None, image.python, {}, digest, image.rootfs.parent, image
+    )
+
+
+def from_reference(name: str, definition: Environment) -> BuiltEnvironment:
+    """Return the environment of an image that Aviato fetches from a registry.
+
+    Its digest is that of the reference, since a tag is looked up at Aviato.
+    """
+    reference = definition.image.removeprefix("docker://")
+    digest = digest_of([reference, definition.env])
+    return BuiltEnvironment(name, definition, None, None, {}, digest, remote_image=reference)
 
 
 def _digest(definition: Environment, python: Python, packages: Mapping[str, str]) -> str:

@@ -9,12 +9,18 @@ from proctor_service.sandbox.environments.built import (
     BuiltEnvironment,
     Environments,
     from_interpreter,
+    from_reference,
     interpreter_of,
 )
 from proctor_service.sandbox.environments.interpreters import default_python
 from proctor_service.sandbox.environments.store import Store, environments_folder
 from proctor_service.settings import Settings
-from proctor_service.settings.environments import DEFAULT, Environment, read_environments
+from proctor_service.settings.environments import (
+    DEFAULT,
+    NOT_WITH_IMAGE,
+    Environment,
+    read_environments,
+)
 
 
 def load_environments(settings: Settings, held: ExitStack) -> Environments:
@@ -27,10 +33,12 @@ def load_environments(settings: Settings, held: ExitStack) -> Environments:
         if name not in (DEFAULT, *definitions):
             known = ", ".join((DEFAULT, *definitions))
             raise StartError(f"PROCTOR_COMPAT_ENVIRONMENTS {path}: no {name!r}, only: {known}")
-    if definitions and settings.backend == "aviato":
-        raise StartError("PROCTOR_ENVIRONMENTS: sandboxes at Aviato have one environment")
     loaded: dict[str, BuiltEnvironment] = {}
     for name, definition in definitions.items():
+        if settings.backend == "aviato":
+            _check_remote(name, definition, settings)
+            loaded[name] = from_reference(name, definition)
+            continue
         _check(name, definition, settings)
         store = Store(environments_folder(settings))
         built = store.built(name, definition, default_python(settings))
@@ -46,6 +54,20 @@ def default_environment(settings: Settings) -> BuiltEnvironment | None:
     definition = Environment()
     python = interpreter_of(DEFAULT, definition, default_python(settings))
     return from_interpreter(DEFAULT, definition, python)
+
+
+def _check_remote(name: str, definition: Environment, settings: Settings) -> None:
+    where = f"PROCTOR_ENVIRONMENTS {settings.environments}: environments.{name}"
+    if not definition.image:
+        also = next((each for each in NOT_WITH_IMAGE if getattr(definition, each)), "no image")
+        raise StartError(
+            f"{where}: an environment at Aviato is an image of a registry, and this one has {also}"
+        )
+    if definition.image.startswith(("oci:", "docker-archive:")):
+        raise StartError(
+            f"{where}.image: Aviato fetches images from a registry, and {definition.image} is a file "
+            "of this machine"
+        )
 
 
 def _check(name: str, definition: Environment, settings: Settings) -> None:

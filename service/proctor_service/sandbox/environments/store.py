@@ -3,6 +3,7 @@
     FOLDER/KEY/venv              virtual environment
     FOLDER/KEY/manifest.json     its requirements, interpreter, packages and time
     FOLDER/KEY/files.json        size of each file, to find damage
+    FOLDER/KEY/rootfs, image.json  file system of an image, and its configuration (`images.py`)
     FOLDER/KEY.RANDOM.part/      an environment during its build, or during its removal
     FOLDER/locks/KEY
 
@@ -13,10 +14,6 @@ afterwards. All functions block: builds for minutes, others for as long as inter
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,10 +26,13 @@ from proctor_service.sandbox.environments.built import (
     BuiltEnvironment,
     damage_of,
     from_folder,
+    from_image,
     from_interpreter,
     interpreter_of,
     preload_problems_in,
 )
+from proctor_service.sandbox.environments.folders import Folders, reason
+from proctor_service.sandbox.environments.images import build_image, key_of_image, read_image
 from proctor_service.sandbox.environments.interpreters import Python, find_interpreter
 from proctor_service.sandbox.environments.manifest import (
     Manifest,
@@ -55,10 +55,6 @@ from proctor_service.sandbox.environments.packages import (
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import Environment
 from proctor_service.settings.state_folder import NoStateFolder, state_folder
-
-_KEY = re.compile(r"[0-9a-f]{32}")
-_FOLDER = re.compile(r"([0-9a-f]{32})(\.\w{1,16}\.part)?")
-_FOLDER_MODE, _PARENT_MODE = 0o755, 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +92,15 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._folders = Folders(folder)
 
     def built(self, name: str, definition: Environment, default_python: Path) -> BuiltEnvironment:
         """Return an environment that was built before. Raises StartError; the message says why not."""
+        if definition.image:
+            image = read_image(self.folder / key_of_image(definition.image))
+            if image is None:
+                raise StartError(_not_built(name, "is not built"))
+            return from_image(name, definition, image)
         python = interpreter_of(name, definition, default_python)
         if not definition.requirements:
             return from_interpreter(name, definition, python)
@@ -123,15 +125,19 @@ class Store:
         `progress` gets lines of text. `rebuild`: replace one that was built before. Raises
         StartError, and then leaves no new folder.
         """
+        if definition.image:
+            try:
+                image = build_image(self._folders, name, definition.image, progress, rebuild)
+            except OSError as error:
+                raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
+            return from_image(name, definition, image)
         python = interpreter_of(name, definition, default_python)
         if not definition.requirements:
             _refuse(name, preload_problems(python.executable, definition.preload, definition.env))
             return from_interpreter(name, definition, python)
         key = key_of(definition, python)
         try:
-            self._create()
-            with locks.exclusive(self._lock(key), progress):
-                self._remove_parts(key)
+            with self._folders.building(key, progress):
                 folder = self.folder / key
                 manifest = None if rebuild else read_manifest(folder)
                 if manifest is None or damage_of(folder, definition, manifest):
@@ -139,13 +145,15 @@ class Store:
                 else:
                     _refuse(name, preload_problems_in(folder, definition))
         except OSError as error:
-            raise StartError(f"environment {name} cannot be built: {_reason(error)}") from None
+            raise StartError(f"environment {name} cannot be built: {reason(error)}") from None
         return from_folder(name, definition, python, folder, manifest)
 
     def check(self, name: str, definition: Environment, default_python: Path) -> list[str]:
         """Import the packages of a built environment again; return a text for each problem."""
         try:
             built = self.built(name, definition, default_python)
+            if built.python is None:
+                return []
             if built.folder is None:
                 return preload_problems(built.python, definition.preload, definition.env)
             manifest = read_manifest(built.folder)
@@ -175,8 +183,7 @@ class Store:
         """Return all folders of finished environments. Raises StartError."""
         return [
             Entry(each.name, each, read_manifest(each), size_bytes(each))
-            for each in self._folders()
-            if _KEY.fullmatch(each.name)
+            for each in self._folders.finished()
         ]
 
     def used_keys(self, definitions: Iterable[Environment], default_python: Path) -> set[str]:
@@ -186,6 +193,8 @@ class Store:
         """
         used = set()
         for definition in definitions:
+            if definition.image:
+                used.add(key_of_image(definition.image))
             if not definition.requirements:
                 continue
             try:
@@ -204,38 +213,27 @@ class Store:
         Folders in use, and those of a running build, remain. `dry_run`: remove nothing. Raises
         StartError.
         """
-        unwanted: dict[str, list[Path]] = {}
         pruned: list[Pruned] = []
         try:
-            for file in (self.folder / "locks").glob("*"):
-                if _KEY.fullmatch(file.name):
-                    unwanted[file.name] = []
-            for folder in self._folders():
-                match = _FOLDER.fullmatch(folder.name)
-                if match is not None and folder.name not in keep:
-                    unwanted.setdefault(match[1], []).append(folder)
-            for key, folders in unwanted.items():
+            for key, folders in self._folders.unwanted(keep.__contains__).items():
                 pruned += self._prune(key, folders, dry_run)
         except OSError as error:
-            raise StartError(f"{self.folder} cannot be pruned: {_reason(error)}") from None
+            raise StartError(f"{self.folder} cannot be pruned: {reason(error)}") from None
         return pruned
 
     def _prune(self, key: str, folders: list[Path], dry_run: bool) -> Iterator[Pruned]:
-        with locks.exclusive_if_free(self._lock(key)) as is_free:
+        with locks.exclusive_if_free(self._folders.lock(key)) as is_free:
             for folder in folders:
-                manifest = read_manifest(folder)
-                found = Pruned(
-                    folder, size_bytes(folder), manifest.requirements if manifest else ()
-                )
+                found = Pruned(folder, size_bytes(folder), _contents(folder))
                 with locks.unused(folder) as is_unused:
                     if not (is_free and is_unused):
                         yield Pruned(folder, found.size_bytes, found.requirements, is_busy=True)
                         continue
                     if not dry_run:
-                        self._remove(folder)
+                        self._folders.remove(folder)
                 yield found
             if is_free and not dry_run and not (self.folder / key).exists():
-                self._lock(key).unlink()
+                self._folders.lock(key).unlink()
 
     def _build(
         self,
@@ -246,8 +244,7 @@ class Store:
         progress: Progress,
     ) -> Manifest:
         """Fill a temporary folder, and give it its final name. The lock is held."""
-        part = Path(tempfile.mkdtemp(prefix=f"{key}.", suffix=".part", dir=self.folder))
-        try:
+        with self._folders.filling(key, name) as part:
             requirements = requirements_of(definition)
             try:
                 install(python.base, requirements, part / "venv", progress)
@@ -268,56 +265,12 @@ class Store:
             write_file_list(part)
             write_manifest(part, manifest)
             make_readable(part)
-            os.sync()  # the name must not outlast a crash that the contents do not
-            self._replace(part, key, name)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
         return manifest
-
-    def _replace(self, part: Path, key: str, name: str) -> None:
-        folder = self.folder / key
-        if folder.exists():
-            with locks.unused(folder) as is_unused:
-                if not is_unused:
-                    raise StartError(f"environment {name} is in use by a service: stop it first")
-                self._remove(folder)
-        part.rename(folder)
-
-    def _remove(self, folder: Path) -> None:
-        """Remove a folder; if that is interrupted, its name says that it is incomplete."""
-        if _KEY.fullmatch(folder.name):
-            part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=self.folder))
-            folder = folder.rename(part)
-        shutil.rmtree(folder)
-
-    def _remove_parts(self, key: str) -> None:
-        for each in self._folders():
-            match = _FOLDER.fullmatch(each.name)
-            if match is not None and match[1] == key and match[2]:
-                shutil.rmtree(each, ignore_errors=True)
-
-    def _create(self) -> None:
-        self.folder.parent.mkdir(_PARENT_MODE, parents=True, exist_ok=True)
-        if not self.folder.exists():
-            self.folder.mkdir(exist_ok=True)
-            self.folder.chmod(_FOLDER_MODE)
-        (self.folder / "locks").mkdir(_PARENT_MODE, exist_ok=True)
-
-    def _lock(self, key: str) -> Path:
-        return self.folder / "locks" / key
-
-    def _folders(self) -> list[Path]:
-        try:
-            return sorted(each for each in self.folder.iterdir() if each.is_dir())
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StartError(f"{self.folder} cannot be read: {_reason(error)}") from None
 
     def _why_missing(self, definition: Environment, python: Python) -> str:
         """Return a text that mentions an earlier interpreter of the same packages."""
-        for each in self._folders():
-            manifest = read_manifest(each) if _KEY.fullmatch(each.name) else None
+        for each in self._folders.finished():
+            manifest = read_manifest(each)
             if manifest is not None and manifest.requirements == requirements_of(definition):
                 before = Path(manifest.interpreter)
                 if before == python.base or not before.exists():
@@ -330,6 +283,12 @@ class Store:
         return "is not built"
 
 
+def _contents(folder: Path) -> tuple[str, ...]:
+    """Return the requirements in a folder, or its image."""
+    manifest, image = read_manifest(folder), read_image(folder)
+    return manifest.requirements if manifest else (image.reference,) if image else ()
+
+
 def _refuse(name: str, problems: list[str]) -> None:
     if problems:
         raise StartError(f"environment {name} cannot be used: " + "\n".join(problems))
@@ -337,7 +296,3 @@ def _refuse(name: str, problems: list[str]) -> None:
 
 def _not_built(name: str, why: str) -> str:
     return f"environment {name} {why}: run `proctor env build {name}`"
-
-
-def _reason(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)

@@ -30,7 +30,8 @@ SECCOMP_MODE_FILTER = 2
 _M_ARENA_MAX, _PTHREAD_ATTR_BYTES = -8, 64
 _LARGEST_GAP, _LEAST_GAP, _MOST_GAPS = 1 << 16, 24, 10_000
 LINUX_CAPABILITY_VERSION_3 = 0x2008_0522
-_MOUNT_SETATTR = 442  # on every architecture
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # on every architecture
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOUNT_ATTR_IDMAP = 1, 4, 0x0010_0000
 
 # PyDLL keeps the GIL: there is a single thread, and after a fork each touched page is copied.
 libc = ctypes.PyDLL(None, use_errno=True)
@@ -123,6 +124,38 @@ def bind_read_only(source: str, target: str) -> None:
         mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept)
 
 
+def mount_with_ids(path: str, namespace: int) -> None:
+    """Mount a read-only mount once more on itself, with the ids of a user namespace; close this.
+
+    Raises OSError, before Linux 5.12 and for file systems that cannot do it.
+    """
+    tree = -1
+    try:
+        tree = check(
+            syscall(_OPEN_TREE, AT_FDCWD, path.encode(), _OPEN_TREE_CLONE | os.O_CLOEXEC),
+            "open_tree",
+        )
+        wanted = _MountAttr(
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | _MOUNT_ATTR_IDMAP,
+            0,
+            0,
+            namespace,
+        )
+        size = ctypes.c_size_t(ctypes.sizeof(wanted))
+        check(
+            syscall(_MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(wanted), size),
+            "mount_setattr",
+        )
+        check(
+            syscall(_MOVE_MOUNT, tree, b"", AT_FDCWD, path.encode(), _MOVE_MOUNT_F_EMPTY_PATH),
+            "move_mount",
+        )
+    finally:
+        os.close(namespace)
+        if tree >= 0:
+            os.close(tree)
+
+
 def pivot_root(new_root: str) -> None:
     """Make `new_root` the root and detach the old root."""
     os.chdir(new_root)
@@ -154,8 +187,17 @@ def drop_capabilities() -> None:
 
 def dropping_capabilities() -> Call:
     """Return the call of `drop_capabilities`."""
+    return keeping_capabilities(0)
+
+
+def keeping_capabilities(kept: int) -> Call:
+    """Return the call that drops all capabilities but those whose bits are set in `kept`.
+
+    All bits are below 32. The kept ones are effective and permitted, none is inheritable.
+    """
     header = _CapHeader(LINUX_CAPABILITY_VERSION_3, 0)
-    return _CAPSET, ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)())
+    sets = (ctypes.c_uint32 * 6)(kept, kept)
+    return _CAPSET, ctypes.byref(header), ctypes.byref(sets)
 
 
 class FilterProgram(ctypes.Structure):

@@ -106,6 +106,9 @@ _REFUSED = (
 
 # Calls needed by a fork server to make a sandbox, besides clone and prctl with any arguments.
 _SETTING_UP = ("mount", "umount2", "setgroups", "capset")
+_SETTING_UP_IMAGE = (*_SETTING_UP, "pivot_root", "setns")
+# Calls that services of an image need to become another user of their user namespace.
+_IN_IMAGE = frozenset({"setgroups"})
 
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _X32_BIT = 0x4000_0000
@@ -133,13 +136,14 @@ _EPERM, _ENOSYS, _EAFNOSUPPORT, _EPROTONOSUPPORT = (
 Instruction = tuple[int, int, int, int]
 
 
-def outer(machine: str, memory_is_counted: bool) -> bytes:
+def outer(machine: str, memory_is_counted: bool, in_image: bool = False) -> bytes:
     """Return the allow list, 8 bytes per instruction; `machine` as in `uname -m`.
 
     A fork server installs the filter on itself, and every sandbox inherits the filter. So the list
     allows the calls for making a sandbox (`_SETTING_UP`); `inner` removes them. Where no cgroup
     counts memory, memfd is refused, since no limit would count a file in memory, and sockets keep
-    their default buffer sizes, which the memory limit assumes. Raises KeyError for an architecture
+    their default buffer sizes, which the memory limit assumes. `in_image`: for sandboxes of an image.
+    Raises KeyError for an architecture
     without a table.
     """
     arch, numbers = _ARCHITECTURES[machine], numbers_of(machine)
@@ -150,7 +154,8 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
         "socket", "socketpair", "setsockopt", "ioctl", "setrlimit", "prlimit64", "setpriority",
         "sched_setscheduler",
     }  # fmt: skip
-    allowed = allowed - looked_at | set(_SETTING_UP)
+    setting_up = _SETTING_UP_IMAGE if in_image else _SETTING_UP
+    allowed = allowed - looked_at | set(setting_up)
     code = [(_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, arch), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NR)]
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ENOSYS)]
@@ -172,12 +177,12 @@ def outer(machine: str, memory_is_counted: bool) -> bytes:
     code += _looked_at(numbers, "setsockopt", _socket_options(memory_is_counted))
     code += _tree(sorted(numbers[n] for n in allowed if n in numbers))
     for name in _REFUSED.split():
-        if name in numbers and name not in _SETTING_UP:
+        if name in numbers and name not in setting_up:
             code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
     return _assemble([*code, (_RETURN, 0, 0, _ENOSYS)])
 
 
-def inner(machine: str) -> bytes:
+def inner(machine: str, in_image: bool = False) -> bytes:
     """Return the filter installed on top of `outer` just before a sandbox reads its job.
 
     Short, because the kernel compiles the filter anew for every sandbox.
@@ -186,8 +191,8 @@ def inner(machine: str) -> bytes:
     code: list[Instruction] = [(_LOAD, 0, 0, _NR)]
     code += _looked_at(numbers, "clone", _no_bit_of(_ARG0, _NEW_NAMESPACES))
     code += _looked_at(numbers, "prctl", _none_of(_ARG0, _PRCTL_REFUSED))
-    for name in _SETTING_UP:
-        if name in _REFUSED.split():
+    for name in _SETTING_UP_IMAGE if in_image else _SETTING_UP:
+        if name in _REFUSED.split() and not (in_image and name in _IN_IMAGE):
             code += [(_EQUAL, 0, 1, numbers[name]), (_RETURN, 0, 0, _EPERM)]
     return _assemble([*code, (_RETURN, 0, 0, _ALLOW)])
 

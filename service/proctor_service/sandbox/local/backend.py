@@ -20,11 +20,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
-from proctor_service.errors import SandboxUnavailable, StartError
+from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
 from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group, Groups
+from proctor_service.sandbox.local.image import COMPILING, with_python
 from proctor_service.sandbox.local.launch import Plan
 from proctor_service.sandbox.local.monitor import Monitor, Pace
 from proctor_service.sandbox.local.pool import Place, Pool
@@ -126,6 +127,13 @@ class LocalBackend:
         self, environment: str, limits: Limits
     ) -> AsyncIterator[tuple[Pool, Slot, LocalSandbox]]:
         pool = self._pools.get(environment) or await self._started(environment)
+        async with self._borrow_from(pool, limits) as (slot, sandbox):
+            yield pool, slot, sandbox
+
+    @contextlib.asynccontextmanager
+    async def _borrow_from(
+        self, pool: Pool, limits: Limits
+    ) -> AsyncIterator[tuple[Slot, LocalSandbox]]:
         with pool.in_use():
             slot = await pool.take(limits)
             try:
@@ -134,7 +142,7 @@ class LocalBackend:
                 slot.close()
                 raise SandboxUnavailable(f"limits cannot be set: {error}") from error
             try:
-                yield pool, slot, sandbox
+                yield slot, sandbox
             finally:
                 slot.give_back(sandbox)
 
@@ -228,13 +236,33 @@ class LocalBackend:
 
     async def _start(self, environment: str) -> Pool:
         """Start the pool of an environment. Raises StartError."""
-        pool = self._pool_of(
-            await asyncio.to_thread(self._plan.launch_in, environment),
-            min(_WARM_SLOTS, self._plan.warm_slots),
-        )
+        warm_slots = min(_WARM_SLOTS, self._plan.warm_slots)
+        launch = await asyncio.to_thread(self._plan.launch_in, environment)
+        if launch.wants_python:
+            launch = await self._with_python(self._pool_of(launch, 1), launch)
+        pool = self._pool_of(launch, warm_slots)
         await pool.open()
         self._pools[environment] = pool
         return pool
+
+    async def _with_python(self, pool: Pool, launch: Launch) -> Launch:
+        """Have the image's interpreter compile the code, in a sandbox of a pool that then ends.
+
+        Raises StartError.
+        """
+        await pool.open()
+        try:
+            async with self._borrow_from(pool, COMPILING) as (_, sandbox):
+                kept = LocalStatefulSandbox(sandbox, COMPILING, self._monitor)
+                try:
+                    await kept.open()
+                    return await with_python(launch, kept)
+                finally:
+                    await kept.close()
+        except (SandboxUnavailable, SandboxLost) as error:
+            raise StartError(str(error)) from None
+        finally:
+            await pool.close()
 
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""

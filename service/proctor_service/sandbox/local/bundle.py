@@ -15,7 +15,10 @@ from proctor_service.sandbox import code_bundle
 _MODULES = (
     *code_bundle.GUEST,
     *(f"sandbox/linux/{name}.py" for name in ("kernel", "syscalls")),
-    *(f"sandbox/local/{name}.py" for name in ("isolation", "fork_server", "zygote")),
+    *(
+        f"sandbox/local/{name}.py"
+        for name in ("gaps", "isolation", "image_root", "fork_server", "zygote")
+    ),
 )
 
 # Runs once in the sandboxes' interpreter; each zygote of the same interpreter loads the result.

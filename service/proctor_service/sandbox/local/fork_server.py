@@ -24,10 +24,10 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ..linux import kernel
-from . import isolation
+from . import gaps, image_root, isolation
 
 CHANNEL = 300  # above a program's own descriptors, and above 3 to 255, closed by some
 RLIMITS = (
@@ -42,8 +42,6 @@ _WARM_ROUNDS = 10
 _PENDING_SIGNALS = 4096
 _COMMAND_BYTES = 64
 _RUSAGE_WORDS = 18
-_STEP, _LARGEST_OF_POOL, _POOL_BYTES, _POOL_HEADER = 16, 512, 1 << 14, 48
-_MOST_POOLS = 16  # so many of a size are filled at most
 _DESCRIPTORS = struct.Struct("4i")
 # Names of this module: a look into another module touches its objects, too.
 _SOL_SOCKET, _SCM_RIGHTS = socket.SOL_SOCKET, socket.SCM_RIGHTS
@@ -78,14 +76,24 @@ def main(
     os.setsid()
     if config["nice"]:
         os.nice(int(str(config["nice"])))
+    image = image_of(config)
     if config["user_namespace"]:
-        isolation.map_user(uid, int(str(config["outer_uid"])), int(str(config["outer_gid"])))
+        user, group = (image["user"], image["group"]) if image else (uid, uid)
+        outer_uid, outer_gid = int(str(config["outer_uid"])), int(str(config["outer_gid"]))
+        isolation.map_user(user, group, outer_uid, outer_gid)
     if contained:
         isolation.settle_namespaces(bool(config["user_namespace"]))
-        isolation.build_root(config)
+        if image:
+            image_root.build_root(image)
+            image_root.own_ids(image, uid)
+            image["namespace"] = image_root.open_user_namespace(image["ids"])  # before the limits
+        else:
+            isolation.build_root(config)
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-    if os.geteuid() == 0 or contained:
+    if image:
+        kernel.perform(image_root.dropping_bounding())
+    elif os.geteuid() == 0 or contained:
         kernel.drop_bounding_set()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     if not config["memory_counted"]:
@@ -99,12 +107,20 @@ def main(
         most = resource.getrlimit(name)[1]
         value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(name, (value, value))
-    if contained:
+    if image:
+        image_root.take_variables(image["variables"])
+    elif contained:
         _warm(warm_up, uid)
     server = _Forkserver(control, config, inside_main)
     # Most of the filter's cost is paid once here; a sandbox adds the few remaining rules.
     kernel.install_seccomp(kernel.load_seccomp(bytes.fromhex(str(config["seccomp_outer"]))))
     server.serve()
+
+
+def image_of(config: dict[str, object]) -> dict[str, Any] | None:
+    """Return the configuration of the sandboxes' image, if they have one."""
+    image = config.get("image")
+    return image if isinstance(image, dict) else None
 
 
 def _warm(warm_up: Callable[[], None], uid: int) -> None:
@@ -139,6 +155,10 @@ class _Forkserver:
             self.flags = kernel.NEWPID | kernel.NEWNS | kernel.NEWIPC | kernel.NEWUTS
         self.seccomp = kernel.load_seccomp(bytes.fromhex(str(config["seccomp_inner"])))
         self.proc_options = isolation.proc_options() if self.contained else None
+        self.image = image_of(config)
+        if self.image:
+            self.image["terminals"] = image_root.has_terminals()
+            inside_main = image_root.running_job(self.image, inside_main)
         self.inside_main = inside_main
         self.place: str | None = None  # workdir of a sandbox without namespaces
         self.null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
@@ -154,7 +174,7 @@ class _Forkserver:
         """Handle one command and one sandbox at a time, until the service closes the socket."""
         gc.collect()
         kernel.give_memory_back()
-        self.fillers = _fill_gaps()
+        self.fillers = gaps.fill()
         gc.freeze()  # a collection in a sandbox must not touch, and thereby copy, these pages
         receive = self.control.recv
         buffer = b""
@@ -245,25 +265,13 @@ class _Forkserver:
             (_WRITE, 3, b"1000", 4),
             (_CLOSE, 3),
         ]
-        if self.place is None:
-            isolating += isolation.entering_root(f"{disk_mb}m", self.uid, self.proc_options)
-        if self.drops_user:
-            isolating += [
-                (_SETGROUPS, 0, None),
-                (_SETRESGID, self.uid, self.uid, self.uid),
-                (_SETRESUID, self.uid, self.uid, self.uid),
-            ]
+        isolating += self.root_and_user(disk_mb)
         isolating += [
-            kernel.dropping_capabilities(),
             kernel.setting(kernel.PR_SET_DUMPABLE, 1),
             kernel.setting(kernel.PR_SET_PDEATHSIG, int(signal.SIGKILL)),
             kernel.installing_seccomp(self.seccomp),
         ]
-        if self.place is None:
-            isolating += isolation.moving_in()
-        else:
-            os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
-            isolating.append((_CHDIR, f"{self.place}/work".encode()))
+        isolating += self.moving_in()
         isolating.append((_WRITE, CHANNEL, LOCKED, len(LOCKED)))
         limits = ctypes.create_string_buffer(LIMITS_BYTES)
         take_limits: kernel.Call = (
@@ -275,6 +283,33 @@ class _Forkserver:
         ]
         calls = tuple(descriptors), tuple(isolating), take_limits, tuple(set_limits)
         return *calls, self.inside_main
+
+    def root_and_user(self, disk_mb: int) -> list[kernel.Call]:
+        """Return the calls that enter a sandbox's root, and that become its user."""
+        if self.image:
+            return [
+                *image_root.entering_image(self.image, disk_mb, self.proc_options),
+                *image_root.changing_user(self.image),
+            ]
+        calls: list[kernel.Call] = []
+        if self.place is None:
+            calls += isolation.entering_root(f"{disk_mb}m", self.uid, self.proc_options)
+        if self.drops_user:
+            calls += [
+                (_SETGROUPS, 0, None),
+                (_SETRESGID, self.uid, self.uid, self.uid),
+                (_SETRESUID, self.uid, self.uid, self.uid),
+            ]
+        return [*calls, kernel.dropping_capabilities()]
+
+    def moving_in(self) -> list[kernel.Call]:
+        """Return the calls that enter a sandbox's working directory."""
+        if self.image:
+            return [(_CHDIR, self.image["workdir"].encode())]
+        if self.place is None:
+            return isolation.moving_in()
+        os.environ.update(HOME=f"{self.place}/home", TMPDIR=f"{self.place}/tmp")
+        return [(_CHDIR, f"{self.place}/work".encode())]
 
 
 def _become_sandbox(start: _Start) -> NoReturn:
@@ -293,38 +328,6 @@ def _become_sandbox(start: _Start) -> NoReturn:
         _perform(set_limits)
         inside_main(CHANNEL)
     os._exit(71)
-
-
-def _fill_gaps() -> list[object]:
-    """Fill the gaps between objects, and return what fills them.
-
-    New objects of a sandbox would otherwise go into gaps all over the memory, where each costs the
-    copy of a page. CPython takes objects of up to 512 bytes, in steps of 16, from pools of 16 kB,
-    and larger ones from malloc.
-    """
-    fillers: list[object] = []
-    for size in range(_STEP, _LARGEST_OF_POOL + 1, _STEP):
-        blocks = (_POOL_BYTES - _POOL_HEADER) // size
-        in_pool: dict[int, int] = {}
-        for _ in range(_MOST_POOLS * blocks):
-            fillers.append(_filler(size))
-            pool = id(fillers[-1]) // _POOL_BYTES
-            in_pool[pool] = in_pool.get(pool, 0) + 1
-            if in_pool[pool] == blocks - 2:  # a new pool: no gap is left
-                while id(fillers[-1]) // _POOL_BYTES == pool:
-                    fillers.pop()
-                break
-    kernel.fill_heap()
-    return fillers
-
-
-def _filler(size: int) -> object:
-    """Make an object of `size` bytes."""
-    if size == 16:
-        return object()
-    if size == 32:
-        return float(size)
-    return bytes(size - b"".__sizeof__())
 
 
 def _end_orphans() -> None:

@@ -22,7 +22,7 @@ _ETC_COPIED = (
 _ETC_BOUND = ("ld.so.conf.d", "alternatives")
 _PHP_EXTENSIONS = ("extension=", "zend_extension=")
 _INODES = 16_384
-_DEVICES = ("null", "zero", "full", "random", "urandom")
+DEVICES = ("null", "zero", "full", "random", "urandom")
 _SYSCTLS = {
     "net/ipv4/tcp_max_tw_buckets": "0",  # if masked, a port may stay in use for a minute
     # TCP buffers no larger than those of other sockets, as `memory.exceeds` assumes.
@@ -31,7 +31,7 @@ _SYSCTLS = {
 }
 # In a user namespace, per-user limits also count for the service's own user, and so for all its
 # sandboxes together: no sandbox may use up a limit. Sandboxes need no namespaces of these kinds.
-_USER_SYSCTLS = {
+USER_SYSCTLS = {
     "user/max_inotify_instances": "8",
     "user/max_inotify_watches": "4096",
     "user/max_user_namespaces": "0",
@@ -44,11 +44,11 @@ _MOUNT, _UMASK, _MKDIRAT, _CHDIR = kernel.numbers_of("mount", "umask", "mkdirat"
 _HOSTS = "127.0.0.1 localhost\n::1 localhost\n"
 
 
-def map_user(uid: int, outer_uid: int, outer_gid: int) -> None:
+def map_user(uid: int, gid: int, outer_uid: int, outer_gid: int) -> None:
     """Map an ordinary user to `uid` in a new user namespace, with all capabilities there."""
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
-    _write("/proc/self/gid_map", f"{uid} {outer_gid} 1")
+    write("/proc/self/setgroups", "deny")
+    write("/proc/self/uid_map", f"{uid} {outer_uid} 1")
+    write("/proc/self/gid_map", f"{gid} {outer_gid} 1")
 
 
 def settle_namespaces(user_namespace: bool) -> None:
@@ -63,10 +63,10 @@ def settle_namespaces(user_namespace: bool) -> None:
         kernel.unshare(kernel.NEWCGROUP)
     except OSError:
         pass  # before Linux 4.6, or refused: /proc/self/cgroup then shows the group's path
-    sysctls = {**_SYSCTLS, **_USER_SYSCTLS} if user_namespace else _SYSCTLS
+    sysctls = {**_SYSCTLS, **USER_SYSCTLS} if user_namespace else _SYSCTLS
     for name, value in sysctls.items():
         try:
-            _write(f"/proc/sys/{name}", value)
+            write(f"/proc/sys/{name}", value)
         except OSError:
             pass  # a masked /proc/sys, or a file not specific to a namespace
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
@@ -101,7 +101,7 @@ def build_root(config: dict[str, object]) -> None:
                          ("dev/stdout", "/proc/self/fd/1"), ("dev/stderr", "/proc/self/fd/2")):  # fmt: skip
         if not os.path.lexists(f"{new}/{link}"):
             os.symlink(target, f"{new}/{link}")
-    for name in _DEVICES:
+    for name in DEVICES:
         open(f"{new}/dev/{name}", "w").close()
         kernel.mount(f"/dev/{name}", f"{new}/dev/{name}", None, kernel.MS_BIND)
     _make_etc(f"{new}/etc", config)
@@ -121,7 +121,7 @@ def proc_options() -> bytes | None:
     """Return the options with which the kernel mounts a sandbox's /proc."""
     options = b"subset=pid"
     try:
-        kernel.perform([_mounting_proc(options)])
+        kernel.perform([mounting_proc(options)])
     except OSError:
         return None  # before Linux 5.8
     kernel.umount("/proc")
@@ -136,7 +136,7 @@ def entering_root(size: str, uid: int, proc: bytes | None) -> list[kernel.Call]:
     """
     options = f"size={size},nr_inodes={_INODES},mode=755,uid={uid},gid={uid}".encode()
     box, flags = BOX.encode(), kernel.MS_NOSUID | kernel.MS_NODEV
-    return [(_MOUNT, b"tmpfs", box, b"tmpfs", flags, options), _mounting_proc(proc)]
+    return [(_MOUNT, b"tmpfs", box, b"tmpfs", flags, options), mounting_proc(proc)]
 
 
 def moving_in() -> list[kernel.Call]:
@@ -157,9 +157,10 @@ def moving_in() -> list[kernel.Call]:
     ]
 
 
-def _mounting_proc(options: bytes | None) -> kernel.Call:
+def mounting_proc(options: bytes | None, path: bytes = b"/proc") -> kernel.Call:
+    """Return the call that mounts a sandbox's /proc: read-only, with its own processes alone."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC | kernel.MS_RDONLY
-    return _MOUNT, b"proc", b"/proc", b"proc", flags, options
+    return _MOUNT, b"proc", path, b"proc", flags, options
 
 
 def make_place(uid: int, owned: bool) -> str:
@@ -216,7 +217,7 @@ def _make_etc(etc: str, config: dict[str, object]) -> None:
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
     }
     for name, text in texts.items():
-        _write(f"{etc}/{name}", text)
+        write(f"{etc}/{name}", text)
 
 
 def _make_php_settings(etc: str) -> None:
@@ -230,9 +231,10 @@ def _make_php_settings(etc: str) -> None:
             if os.path.isfile(f"/etc{folder}/{name}"):
                 with open(f"/etc{folder}/{name}", errors="replace") as file:
                     lines = [line for line in file if line.startswith(_PHP_EXTENSIONS)]
-                _write(f"{etc}{folder}/{name}", "".join(lines))
+                write(f"{etc}{folder}/{name}", "".join(lines))
 
 
-def _write(path: str, text: str) -> None:
+def write(path: str, text: str) -> None:
+    """Write a text file. Raises OSError."""
     with open(path, "w") as file:
         file.write(text)

@@ -30,6 +30,7 @@ from proctor_service.sandbox.linux import kernel, seccomp
 from proctor_service.sandbox.local import bundle, cgroups
 from proctor_service.sandbox.local.abilities import kernel_checks
 from proctor_service.sandbox.local.fork_server import RLIMITS
+from proctor_service.sandbox.local.image import TOOLS, in_image
 from proctor_service.sandbox.local.interpreter import (
     Interpreter,
     ask_interpreter,
@@ -43,7 +44,6 @@ from proctor_service.settings import Settings, Share, cores
 from proctor_service.settings.languages import SANDBOX_PATH
 
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
-_TOOLS = "/opt/proctor"  # path in a sandbox; appended to `sys.path` by jobs with this need
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -134,7 +134,7 @@ def make_plan(
             name="local",
             degraded=tuple(check.name for check in checks if not check.ok and check.guards),
             languages=("python", *languages),
-            tools=(_TOOLS,),
+            tools=(TOOLS,),
         ),
         checks=checks,
         hierarchy=hierarchy,
@@ -188,6 +188,9 @@ def _launch(
 
 def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) -> Launch:
     """Return the launch of fork servers of an environment; blocks. Raises StartError."""
+    if built.image is not None:
+        return in_image(launch, built.image, built.definition.env)
+    assert built.python is not None
     definition = built.definition
     interpreter = ask_interpreter(built.python, definition.env)
     preload = (*settings.sandbox_preload, *(definition.preload or ()))
@@ -234,9 +237,9 @@ def _tool_paths() -> dict[str, str]:
     for name in _TOOL_PACKAGES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations:
-            found[f"{_TOOLS}/{name}"] = str(spec.submodule_search_locations[0])
+            found[f"{TOOLS}/{name}"] = str(spec.submodule_search_locations[0])
         elif spec is not None and spec.origin is not None:
-            found[f"{_TOOLS}/{Path(spec.origin).name}"] = spec.origin
+            found[f"{TOOLS}/{Path(spec.origin).name}"] = spec.origin
     return found
 
 

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 
 from ..linux import kernel
-from . import fork_server
+from . import fork_server, image_root
 
 _MOST_DESCRIPTORS = 8
 
@@ -29,6 +29,9 @@ def main(
     """Fork fork servers until the service closes the socket; return only inside a sandbox."""
     _forget_inherited_signals()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps; the service holds pidfds
+    image = fork_server.image_of(config)
+    if image:
+        image_root.keep_code(image)
     gc.collect()
     kernel.give_memory_back()
     gc.freeze()  # a collection in a child must not touch, and thereby copy, these pages

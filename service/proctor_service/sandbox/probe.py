@@ -34,6 +34,7 @@ def main() -> None:
         "version": list(sys.version_info[:3]),
         "path": [path for path in sys.path if path],
         "prefix": sys.prefix,
+        "executable": sys.executable,
         "machine": os.uname().machine,
         "root": os.geteuid() == 0,
         "search_path": os.environ.get("PATH") or os.defpath,

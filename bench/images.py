@@ -1,0 +1,104 @@
+"""What a sandbox of a container image costs: start, `true` and stop, beside one without an image.
+
+
+IMAGE is a reference as in docs/environments.md. Prints a table for bench/README.md: milliseconds, and
+the memory of a hundred sandboxes of the image at once. Run it on a machine that is otherwise idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from figures import machine
+
+from proctor_service.sandbox.environments import Store, default_python
+from proctor_service.sandbox.interface import Command, Limits, Sandboxes
+from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.local.launch import make_plan
+from proctor_service.settings import Settings
+from proctor_service.settings.environments import Environment
+
+LIMITS = Limits(10.0, 10.0, 512, 64, 64, 64)
+TRUE = Command(argv=("true",))
+AT_ONCE = 100
+
+
+def available_mb() -> float:
+    """Memory that the machine could give to programs."""
+    text = Path("/proc/meminfo").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("MemAvailable"))
+    return int(line.split()[1]) / 1024
+
+
+async def once(source: Sandboxes) -> float:
+    """Seconds of a sandbox that runs `true`."""
+    begun = time.perf_counter()
+    async with source.open_stateful(LIMITS) as sandbox:
+        ended = await sandbox.exec(TRUE)
+        assert ended.exit_code == 0, ended
+    return time.perf_counter() - begun
+
+
+async def at_once(source: Sandboxes, count: int) -> tuple[float, float]:
+    """Seconds until so many sandboxes run, and the megabytes that they take."""
+    before, begun = available_mb(), time.perf_counter()
+    async with AsyncExitStack() as stack:
+        opened = await asyncio.gather(
+            *(stack.enter_async_context(source.open_stateful(LIMITS)) for _ in range(count))
+        )
+        await asyncio.gather(*(sandbox.exec(TRUE) for sandbox in opened))
+        return time.perf_counter() - begun, before - available_mb()
+
+
+async def measure(image: str, rounds: int, folder: Path) -> None:
+    """Measure both in turn and print the table."""
+    settings = Settings(slots=2, max_sandboxes=AT_ONCE + 8)
+    definition = Environment(image=image)
+    built = await asyncio.to_thread(
+        Store(folder).build, "image", definition, default_python(settings)
+    )
+    plan = await asyncio.to_thread(make_plan, settings, environments={"image": built})
+    backend = LocalBackend(plan)
+    await backend.open()
+    try:
+        sources = {"without": backend.within("default"), "image": backend.within("image")}
+        for source in sources.values():
+            await once(source)
+        seconds: dict[str, list[float]] = {name: [] for name in sources}
+        for _ in range(rounds):
+            for name, source in sources.items():
+                seconds[name].append(await once(source))
+        print("| start, `true`, stop | p50 ms | p95 ms |")
+        print("|---|---|---|")
+        for name, found in seconds.items():
+            ordered = sorted(found)
+            p95 = ordered[int(len(ordered) * 0.95)] * 1e3
+            print(f"| {name} | {statistics.median(found) * 1e3:.1f} | {p95:.1f} |")
+        for name, source in reversed(sources.items()):  # the first finds no room of another's
+            took, megabytes = await at_once(source, AT_ONCE)
+            print(
+                f"{AT_ONCE} at once, {name}: {took:.1f} s, {megabytes:.0f} MB, {megabytes / AT_ONCE:.1f} each"
+            )
+    finally:
+        await backend.close()
+
+
+def main() -> None:
+    """Parse the arguments and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("image")
+    parser.add_argument("--rounds", type=int, default=100)
+    arguments = parser.parse_args()
+    print(machine())
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(arguments.image, arguments.rounds, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Files and commands of `command` with a `runner`: go test, cargo test, jest and JUnit.
+
+A launcher of Proctor's runs the tests through the interface of the tool. It reads a secret word before
+the tests, and behind the tests reports the word and the outcome of each test (`judge/launchers/`). The
+settings of a tool are the launcher's: those of the submission are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proctor_client.wire import Runner
+from proctor_service.errors import InvalidTask
+from proctor_service.judge.graders.separate_tests import (
+    RUST_MACRO_CALL,
+    java_shadows,
+    launcher_text,
+    package_of,
+)
+from proctor_service.settings.java_names import java_names
+from proctor_service.settings.languages import Language
+
+RUNNER_LANGUAGES: Mapping[Runner, str] = {
+    "cargo_test": "rust",
+    "go_test": "go",
+    "jest": "javascript",
+    "junit": "java",
+    "pytest": "python",
+}
+_GO = (
+    "env", "GOENV=off", "GOFLAGS=", "GO111MODULE=on", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0",
+    "GOWORK=off",
+)  # fmt: skip
+_GO_TEST = re.compile(r"^func[ \t]+(Test\w*)[ \t]*\(", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
+_GO_MODULE = re.compile(r"^module[ \t]+(\S+)", re.MULTILINE)
+_JUNIT_FOLDER = "/usr/share/java"
+_JUNIT_JARS = (
+    "apiguardian-api", "junit-jupiter-api", "junit-jupiter-engine", "junit-jupiter-params",
+    "junit-platform-commons", "junit-platform-engine", "junit-platform-launcher", "opentest4j",
+)  # fmt: skip
+_JUNIT_TEST = re.compile(
+    r"@(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
+)
+_JEST_TEST = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
+_JEST_SOURCE = re.compile(r"\.[cm]?jsx?$")
+_JEST_SETTINGS = re.compile(
+    r"(?:^|/)(?:package\.json|jest\.config\.\w+|\.?babel(?:rc|\.config)[\w.]*|__mocks__/.*|__snapshots__/.*"
+    r"|node_modules/.*)$"
+)
+_CARGO_SETTINGS = re.compile(
+    r"(?:^|/)(?:\.cargo/.*|build\.rs|Cargo\.(?:toml|lock)|rust-toolchain.*)$"
+)
+_GO_SETTINGS = re.compile(r"(?:^|/)(?:go\.(?:mod|sum|work)|vendor/.*|[^/]*_test\.go)$")
+_CARGO_TOML = """\
+[package]
+name = "solution"
+version = "0.0.0"
+edition = "2021"
+
+[lib]
+path = "src/lib.rs"
+"""
+_CARGO = """\
+command -v cargo >/dev/null || exit 127
+rm -rf .cargo build.rs
+made=$(mktemp -d) && export CARGO_HOME="$made/home" CARGO_TARGET_DIR="$made/target" RUSTC_BOOTSTRAP=1
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+cargo test --offline --quiet --no-run --test '*' || exit 1
+for each; do cp "$made/target/debug/deps/$each"-???????????????? "./$each" || exit 1; done
+rm -rf "$made"
+"""
+_JAVAC = """\
+for jar in $(echo "$1" | tr : ' '); do test -e "$jar" || { echo "no $jar" >&2; exit 127; }; done
+shift; exec "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Files and commands of a tool's run.
+
+    `compile`: a command, or None. `runs`: commands, each of which reports its tests. `files`: for the
+    compiler, or for the run without one. `tool`: for messages.
+    """
+
+    tool: str
+    compile: tuple[str, ...] | None
+    runs: tuple[tuple[str, ...], ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def tool_for(
+    runner: Runner,
+    source: str | None,
+    tests: Mapping[str, str],
+    others: Mapping[str, str],
+    languages: Mapping[str, Language],
+) -> Tool:
+    """Return the tool for a submission; `source` None: its files are in the sandbox's snapshot.
+
+    `tests`: the grader's files; `others`: the submission's. Raises InvalidTask for files without tests.
+    """
+    name = f"proctor_{secrets.token_hex(8)}"
+    if runner == "go_test":
+        build = (languages["go"].compile if "go" in languages else None) or ()
+        go = build[: build.index("build")] if "build" in build else ("go",)
+        return _go(name, source, tests, others, go)
+    return _TOOLS[runner](name, source, tests, others)
+
+
+def _go(
+    name: str,
+    source: str | None,
+    tests: Mapping[str, str],
+    others: Mapping[str, str],
+    go: tuple[str, ...],
+) -> Tool:
+    files = _together(others, _GO_SETTINGS, "solution.go", source, tests)
+    in_root = [path for path in tests if path.endswith("_test.go") and "/" not in path]
+    expected = [test for path in in_root for test in _GO_TEST.findall(tests[path])]
+    if "TestMain" in expected:
+        raise InvalidTask("the runner go_test has its own TestMain, and the tests have one too")
+    if not expected:
+        raise InvalidTask("no file NAME_test.go beside the submission has a test function")
+    package = _GO_PACKAGE.search(tests[in_root[0]])
+    if package is None:
+        raise InvalidTask(f"{in_root[0]} has no package clause")
+    if source is not None and not _GO_PACKAGE.search(source):
+        files["solution.go"] = f"package {package[1].removesuffix('_test')}\n{source}"
+    module = _GO_MODULE.search(tests.get("go.mod", ""))
+    files.setdefault("go.mod", "module solution\n\ngo 1.18\n")
+    files[f"{name}_test.go"] = launcher_text(
+        "go_test.go",
+        name,
+        PACKAGE=package[1],
+        MODULE="solution" if module is None else module[1],
+        EXPECTED=" ".join(expected),
+    )
+    files[f"{name}/word.go"] = launcher_text("go_word.go", name)
+    compile_it = (*_GO, *go, "test", "-c", "-vet=off", "-o", "solution.test", ".")
+    return Tool("go", compile_it, (("./solution.test",),), files)
+
+
+def _cargo(
+    name: str, source: str | None, tests: Mapping[str, str], others: Mapping[str, str]
+) -> Tool:
+    files = _together(others, _CARGO_SETTINGS, "src/lib.rs", source, tests)
+    files.setdefault("Cargo.toml", _CARGO_TOML)
+    roots = []
+    for path, text in tests.items():
+        folder, _, file = path.rpartition("/")
+        if folder != "tests" or not file.endswith(".rs"):
+            continue
+        roots.append(file.removesuffix(".rs"))
+        head = (
+            "#![feature(custom_test_frameworks, test)]\n"
+            f"#![test_runner(crate::{name}::run)]\n#![allow(warnings)]\n"
+        )
+        body = RUST_MACRO_CALL.sub(r"::std::\1!", text)
+        files[path] = f'{head}{body}\n#[path = "../{name}.rs"]\nmod {name};\n'
+    if not roots:
+        raise InvalidTask("the grader has no file tests/NAME.rs")
+    if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):
+        raise InvalidTask("a file tests/NAME.rs has no plain name")
+    files[f"{name}.rs"] = launcher_text("cargo_test.rs", name)
+    runs = tuple((f"./{root}",) for root in roots)
+    return Tool("cargo", ("sh", "-c", _CARGO, "sh", *roots), runs, files)
+
+
+def _junit(
+    name: str, source: str | None, tests: Mapping[str, str], others: Mapping[str, str]
+) -> Tool:
+    place = None if source is None else f"{java_names(source).file}.java"
+    files = _together(others, None, place, source, tests)
+    classes = [_class_of(path, text) for path, text in tests.items() if _JUNIT_TEST.search(text)]
+    if not classes:
+        raise InvalidTask("no file of the grader has a test of JUnit Jupiter")
+    joined = "\n".join(tests.values())
+    shadows, libraries = java_shadows("\n".join((source or "", *others.values())), joined)
+    files[f"{name}.java"] = launcher_text(
+        "junit.java",
+        name,
+        PACKAGE=package_of(classes[0]),
+        SHADOWS=shadows,
+        LIBRARIES=libraries,
+        CLASSES=", ".join(map(json.dumps, classes)),
+    )
+    jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
+    sources = sorted(path for path in files if path.endswith(".java"))
+    compiler = (
+        "javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-proc:none", "-nowarn",
+        "-d", f"{name}/classes", "-cp", jars, "-sourcepath", ".", *sources,
+    )  # fmt: skip
+    java = ("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp")
+    run = (*java, f"{jars}:{name}/classes", name)
+    return Tool("junit", ("sh", "-c", _JAVAC, "sh", jars, *compiler), (run,), files)
+
+
+def _class_of(path: str, text: str) -> str:
+    """Return the class of a test file, with its package: that with the file's name, if there is one."""
+    names = java_names(text)
+    stem = path.rpartition("/")[2].removesuffix(".java")
+    if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):
+        return package_of(names.main) + stem
+    return names.main
+
+
+def _jest(
+    name: str, source: str | None, tests: Mapping[str, str], others: Mapping[str, str]
+) -> Tool:
+    files = _together(others, _JEST_SETTINGS, "solution.js", source, tests)
+    sources = [path for path in tests if _JEST_SOURCE.search(path)]
+    chosen = [path for path in sources if _JEST_TEST.search(path)] or sources
+    if not chosen:
+        raise InvalidTask("the grader has no test file for jest")
+    files[f"{name}/launcher.js"] = launcher_text(
+        "jest.js", name, FILES=json.dumps(dict(tests)), TESTS=json.dumps(chosen)
+    )
+    files[f"{name}/setup.js"] = launcher_text("jest_setup.js", name)
+    files[f"{name}/environment.js"] = launcher_text(
+        "jest_environment.js", name, OWN=json.dumps(list(tests))
+    )
+    return Tool("jest", None, (("node", f"{name}/launcher.js"),), files)
+
+
+def _together(
+    others: Mapping[str, str],
+    settings: re.Pattern[str] | None,
+    path: str | None,
+    source: str | None,
+    tests: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the submission's files without settings of the tool, its source, and the grader's files."""
+    found = {
+        name: text for name, text in others.items() if settings is None or not settings.search(name)
+    }
+    if path is not None and source is not None:
+        found[path] = source
+    return found | dict(tests)
+
+
+_TOOLS = {"cargo_test": _cargo, "jest": _jest, "junit": _junit}

@@ -1,0 +1,311 @@
+"""Programs whose tests are apart from the completion: `exec` with `setup` and `tests`.
+
+Each part is a file of its own. A launcher in the same language (`judge/launchers/`) runs setup,
+completion and tests in this order, in one process. It reads a secret word from descriptor 3 before
+the completion runs, and writes the word there behind the tests. So a program that ends early proves
+nothing. A completion that searches the memory of its process can find the word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+
+from proctor_service.judge.submission import Judgement
+from proctor_service.settings.java_names import DEFAULT_NAME, java_names, scala_main
+from proctor_service.settings.languages import Language, Launcher
+
+NAME = "PROCTOR_NAME"
+"""Placeholder of an identifier that no completion can know."""
+_KOTLIN_NAMES = ("assert", "check", "checkNotNull", "error", "require", "requireNotNull")
+RUST_MACRO_CALL = re.compile(
+    r"(?<![\w:!$])(assert(?:_eq|_ne)?|debug_assert(?:_eq|_ne)?|panic|unreachable|todo|unimplemented|matches)!"
+)
+"""Call of a macro of the standard library, which a completion could replace by one of its own."""
+_C_WORDS = (
+    "NDEBUG", "__ASSERT_FUNCTION", "__PRETTY_FUNCTION__", "__assert_fail", "__builtin_expect",
+    "__extension__", "assert", "bool", "break", "case", "catch", "char", "const", "continue", "default", "do",
+    "double", "else", "float", "for", "if", "int", "long", "return", "sizeof", "static_cast", "switch",
+    "throw", "try", "unsigned", "void", "while",
+)  # fmt: skip
+_TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+_RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
+_RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
+_JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE | re.ASCII)
+_JAVA_IMPORTED = re.compile(r"^\s*import\s+([\w.]+)\.\*\s*;", re.MULTILINE | re.ASCII)
+_JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++([A-Za-z_$][\w$]*)", re.ASCII)
+_CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)", re.ASCII)
+_CSHARP_MAIN = re.compile(r"\bMain\s*\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Sources of a program: each a whole text in the grader's language."""
+
+    setup: str
+    completion: str
+    tests: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged:
+    """Files and commands of a program with its tests.
+
+    `files`: for the compiler, or for the run without one. `beside`: files that a compiled program needs
+    at its run.
+    """
+
+    compile: tuple[str, ...] | None
+    run: tuple[str, ...]
+    files: Mapping[str, str]
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+
+def arranged(language: Language, parts: Parts) -> Arranged:
+    """Return files and commands for a language that has a launcher."""
+    assert language.launcher is not None
+    name = f"proctor_{secrets.token_hex(8)}"
+    return _ARRANGE[language.launcher](language, parts, name)
+
+
+def without_tests(judgement: Judgement) -> Judgement:
+    """Return a judgement without what may show the tests: output, and parts of its message.
+
+    Of an exception only the class remains, and nothing of a compiler that complains of the tests.
+    """
+    message = judgement.message
+    if judgement.verdict == "syntax_error" and _TEST_FILE.search(message):
+        message = "the program does not compile with its tests"
+    elif judgement.verdict in ("failed", "runtime_error") and not message.startswith("the program"):
+        message = message.strip().rpartition("\n")[2].partition(":")[0]
+    return replace(judgement, stdout="", stderr="", message=message)
+
+
+@cache
+def _text(launcher: str) -> str:
+    return (files("proctor_service.judge") / "launchers" / launcher).read_text()
+
+
+def launcher_text(file: str, name: str, **more: str) -> str:
+    """Return a launcher's source with its identifier and the values of its other placeholders."""
+    text = _text(file).replace(NAME, name)
+    for placeholder, value in more.items():
+        text = text.replace(f"PROCTOR_{placeholder}", value)
+    return text
+
+
+def _replaced(argv: tuple[str, ...], word: str, *by: str) -> tuple[str, ...]:
+    """Return a command with `by` in place of a word."""
+    at = argv.index(word)
+    return (*argv[:at], *by, *argv[at + 1 :])
+
+
+def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
+    extension = file.rpartition(".")[2]
+
+    def arrange(language: Language, parts: Parts, name: str) -> Arranged:
+        made = {
+            f"setup.{extension}": language.whole(parts.setup),
+            f"solution.{extension}": language.whole(parts.completion),
+            f"tests.{extension}": language.whole(parts.tests),
+            f"launcher.{extension}": launcher_text(file, name),
+        }
+        return Arranged(
+            None, _replaced(language.run, language.source, f"launcher.{extension}"), made
+        )
+
+    return arrange
+
+
+def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    made = {"setup.ts": parts.setup, "solution.ts": parts.completion, "tests.ts": parts.tests}
+    return Arranged(
+        _replaced(language.compile, language.source, *made),
+        _replaced(language.run, "solution.js", "launcher.js"),
+        made,
+        {"launcher.js": launcher_text("javascript.js", name)},
+    )
+
+
+def _c(language: Language, parts: Parts, name: str) -> Arranged:
+    """Include the parts in one file. Macros of the completion do not reach names in the tests."""
+    assert language.compile is not None
+    extension = language.source.rpartition(".")[2]
+    words = sorted({*_IDENTIFIER.findall(parts.tests), *_C_WORDS})
+    lines = [
+        "#include <assert.h>",
+        f'#include "setup.{extension}"',
+        *_INCLUDE.findall(parts.tests),
+        *(f'#pragma push_macro("{word}")' for word in words),
+        f"#define main {name}",
+        f'#include "solution.{extension}"',
+        "#undef main",
+        *(f'#pragma pop_macro("{word}")' for word in words),
+        f'#include "tests.{extension}"',
+    ]
+    made = {
+        f"setup.{extension}": f"{parts.setup}\n",
+        f"solution.{extension}": f"{parts.completion}\n",
+        f"tests.{extension}": f"{parts.tests}\n",
+        f"program.{extension}": "\n".join((*lines, "")),
+        f"launcher.{extension}": launcher_text("c.c", name),
+    }
+    ours = (f"launcher.{extension}", f"program.{extension}", "-Wl,--wrap=main")
+    return Arranged(_replaced(language.compile, language.source, *ours), language.run, made)
+
+
+def _go(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    solution = _GO_MAIN.sub(f"func {name}other()", parts.completion)
+    made = {"a_launcher.go": launcher_text("go.go", name)}
+    if _GO_PACKAGE.search(parts.completion):
+        if parts.setup.strip():
+            made["setup.go"] = _go_file(parts.setup)
+        made["solution.go"] = solution
+    else:
+        made["solution.go"] = _go_file(f"{parts.setup}\n{solution}")
+    made["tests.go"] = _go_file(_GO_MAIN.sub(f"func {name}tests()", parts.tests))
+    return Arranged(_replaced(language.compile, language.source, *made), language.run, made)
+
+
+def _go_file(text: str) -> str:
+    return text if _GO_PACKAGE.search(text) else f"package main\n{text}"
+
+
+def _rust(language: Language, parts: Parts, name: str) -> Arranged:
+    """Put the tests into a module within that of the completion, where its macros have no effect."""
+    assert language.compile is not None
+    inner = _RUST_INNER.match(parts.completion)
+    at = inner.end() if inner else 0
+    head, body = parts.completion[:at], parts.completion[at:]
+    declared = f'#[path = "tests.rs"]\npub mod {name};'
+    tests = RUST_MACRO_CALL.sub(r"::std::\1!", _RUST_MAIN.sub("pub fn main", parts.tests))
+    made = {
+        "launcher.rs": launcher_text("rust.rs", name),
+        "solution.rs": f"{head}\n{parts.setup}\n{declared}\n{body}\n",
+        "tests.rs": f"use super::*;\n{tests}\n",
+    }
+    return Arranged(_replaced(language.compile, language.source, "launcher.rs"), language.run, made)
+
+
+def java_shadows(completion: str, tests: str) -> tuple[str, str]:
+    """Return two lists in Java: types that the completion may have in place of a library's, and packages.
+
+    A class of the completion comes before a class that the tests import by `import package.*`.
+    """
+    types = set(_JAVA_TYPE.findall(completion)) & set(_IDENTIFIER.findall(tests))
+    shadows = sorted(types - set(_JAVA_TYPE.findall(tests)))
+    libraries = ("java.lang", *_JAVA_IMPORTED.findall(tests))
+    return ", ".join(map(json.dumps, shadows)), ", ".join(map(json.dumps, libraries))
+
+
+def _java(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    made = {}
+    for folder, text in (
+        ("setup", parts.setup),
+        ("solution", parts.completion),
+        ("tests", parts.tests),
+    ):
+        if text.strip():
+            made[f"{folder}/{java_names(text).file}.java"] = text
+    main = java_names(parts.tests).main
+    shadows, libraries = java_shadows(parts.completion, parts.tests)
+    made[f"launcher/{name}.java"] = launcher_text(
+        "java.java",
+        name,
+        MAIN=main,
+        PACKAGE=package_of(main),
+        SHADOWS=shadows,
+        LIBRARIES=libraries,
+    )
+    compile_it = _replaced(language.compile, language.source, *made)
+    return Arranged(compile_it, _replaced(language.run, "{main}", name), made)
+
+
+def package_of(main: str) -> str:
+    """Return `x.y.` for the class `x.y.Main`, and "" for a class without a package."""
+    return main[: main.rfind(".") + 1]
+
+
+def _kotlin(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    package = _JVM_PACKAGE.search(parts.tests)
+    prefix = "" if package is None else f"{package[1]}."
+    made = {
+        "launcher.kt": launcher_text("kotlin.kt", name, MAIN=f"{prefix}TestsKt"),
+        "setup.kt": parts.setup,
+        "solution.kt": parts.completion,
+        "tests.kt": _with_imports(parts.tests, [f"import kotlin.{each}" for each in _KOTLIN_NAMES]),
+    }
+    run = _replaced(_replaced(language.run, "-jar", "-cp"), "solution.jar", "solution.jar", name)
+    return Arranged(_replaced(language.compile, language.source, *made), run, made)
+
+
+def _scala(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    main = scala_main(parts.tests)
+    made = {
+        "launcher.scala": launcher_text("scala.scala", name, MAIN=main, PACKAGE=package_of(main)),
+        "setup.scala": parts.setup,
+        "solution.scala": parts.completion,
+        "tests.scala": parts.tests,
+    }
+    compile_it = _replaced(language.compile, language.source, *made)
+    return Arranged(compile_it, _replaced(language.run, "{main}", name), made)
+
+
+def _with_imports(source: str, imports: Sequence[str]) -> str:
+    """Return a source with imports behind its package clause: imported names come before others."""
+    package = _JVM_PACKAGE.search(source)
+    at = 0 if package is None else package.end()
+    if package is None and source.lstrip().startswith("@file"):
+        return source
+    return "\n".join((source[:at], *imports, source[at:]))
+
+
+def _csharp(language: Language, parts: Parts, name: str) -> Arranged:
+    assert language.compile is not None
+    namespace = _CSHARP_NAMESPACE.search(parts.tests)
+    main = _CSHARP_MAIN.search(parts.tests)
+    classes = _JAVA_TYPE.findall(parts.tests[: main.start()] if main else parts.tests)
+    main_class = classes[-1] if classes else DEFAULT_NAME
+    if namespace is not None:
+        main_class = f"{namespace[1]}.{main_class}"
+    made = {
+        "launcher.cs": launcher_text("csharp.cs", name, MAIN=main_class),
+        "setup.cs": parts.setup,
+        "solution.cs": parts.completion,
+        "tests.cs": parts.tests,
+    }
+    compile_it = _replaced(language.compile, language.source, f"-main:{name}", *made)
+    return Arranged(compile_it, language.run, made)
+
+
+_ARRANGE: Mapping[Launcher, Callable[[Language, Parts, str], Arranged]] = {
+    "bash": _interpreted("bash.sh"),
+    "c": _c,
+    "csharp": _csharp,
+    "go": _go,
+    "java": _java,
+    "javascript": _interpreted("javascript.js"),
+    "kotlin": _kotlin,
+    "lua": _interpreted("lua.lua"),
+    "perl": _interpreted("perl.pl"),
+    "php": _interpreted("php.php"),
+    "r": _interpreted("r.R"),
+    "ruby": _interpreted("ruby.rb"),
+    "rust": _rust,
+    "scala": _scala,
+    "typescript": _typescript,
+}

@@ -1,0 +1,88 @@
+// Runs the tests of the grader's classes, and reports each of them behind the secret word.
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Collectors;
+import org.junit.jupiter.engine.JupiterTestEngine;
+import org.junit.platform.engine.DiscoverySelector;
+import org.junit.platform.engine.TestExecutionResult;
+import org.junit.platform.engine.discovery.DiscoverySelectors;
+import org.junit.platform.engine.support.descriptor.MethodSource;
+import org.junit.platform.launcher.TestExecutionListener;
+import org.junit.platform.launcher.TestIdentifier;
+import org.junit.platform.launcher.core.LauncherConfig;
+import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
+import org.junit.platform.launcher.core.LauncherFactory;
+
+public class PROCTOR_NAME implements TestExecutionListener {
+    private final StringBuilder report = new StringBuilder();
+
+    public static void main(String[] arguments) throws Throwable {
+        Path place = Path.of("/proc/self/fd/3");
+        String word = Files.readString(place);
+        Files.write(place, new byte[0]);
+        PROCTOR_NAME listener = new PROCTOR_NAME();
+        loadAll();
+        for (String name : new String[] {PROCTOR_SHADOWS}) {
+            for (String library : new String[] {PROCTOR_LIBRARIES}) {
+                if (exists(library + "." + name) && exists("PROCTOR_PACKAGE" + name)) {
+                    System.err.println("the program has a class " + name + ", and the tests use that of " + library);
+                    Runtime.getRuntime().halt(1);
+                }
+            }
+        }
+        // Nothing of the submission registers engines, listeners or extensions.
+        var config = LauncherConfig.builder().enableTestEngineAutoRegistration(false)
+            .enableTestExecutionListenerAutoRegistration(false).addTestEngines(new JupiterTestEngine());
+        List<DiscoverySelector> selectors = new ArrayList<>();
+        for (String name : new String[] {PROCTOR_CLASSES}) selectors.add(DiscoverySelectors.selectClass(name));
+        var request = LauncherDiscoveryRequestBuilder.request().selectors(selectors)
+            .configurationParameter("junit.jupiter.extensions.autodetection.enabled", "false").build();
+        LauncherFactory.create(config.build()).execute(request, listener);
+        System.out.flush();
+        Files.writeString(place, word + "\n" + listener.report);
+        Runtime.getRuntime().halt(0);
+    }
+
+    @Override
+    public void executionSkipped(TestIdentifier identifier, String reason) {
+        add("skipped", identifier);
+    }
+
+    @Override
+    public void executionFinished(TestIdentifier identifier, TestExecutionResult result) {
+        boolean failed = result.getStatus() != TestExecutionResult.Status.SUCCESSFUL;
+        if (failed && result.getThrowable().isPresent()) result.getThrowable().get().printStackTrace();
+        if (failed || identifier.isTest()) add(failed ? "failed" : "passed", identifier);
+    }
+
+    private void add(String outcome, TestIdentifier identifier) {
+        String name = identifier.getSource().filter(MethodSource.class::isInstance).map(MethodSource.class::cast)
+            .map(source -> source.getClassName() + "." + source.getMethodName()).orElse(identifier.getLegacyReportingName());
+        synchronized (report) {
+            report.append(outcome).append(' ').append(name.replaceAll("\\s", " ")).append('\n');
+        }
+    }
+
+    /** Load the compiled classes, which the program could replace in their files later. */
+    private static void loadAll() throws Exception {
+        Path folder = Path.of("PROCTOR_NAME/classes");
+        List<Path> found;
+        try (var paths = Files.walk(folder)) {
+            found = paths.filter(path -> path.toString().endsWith(".class")).collect(Collectors.toList());
+        }
+        for (Path path : found) {
+            String name = folder.relativize(path).toString().replace('/', '.');
+            exists(name.substring(0, name.length() - ".class".length()));
+        }
+    }
+
+    private static boolean exists(String name) {
+        try {
+            return Class.forName(name, false, PROCTOR_NAME.class.getClassLoader()) != null;
+        } catch (ClassNotFoundException | LinkageError missing) {
+            return false;
+        }
+    }
+}

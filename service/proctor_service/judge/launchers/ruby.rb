@@ -1,0 +1,20 @@
+# Evaluates setup, completion and tests one after another at the top level; each is parsed by itself.
+# Descriptor 3 holds the word that proves the end.
+lambda do
+  place = "/proc/self/fd/3"
+  word = File.binread(place)
+  File.truncate(place, 0)
+  write, leave = File.method(:binwrite), Process.method(:exit!)
+  %w[setup.rb solution.rb tests.rb].each { |name| eval(File.read(name), TOPLEVEL_BINDING, name, 1) }
+  good = true
+  # These would run at the exit, where functions of the completion could change the exit code.
+  if defined?(Test::Unit::AutoRunner)
+    good = Test::Unit::AutoRunner.run
+  elsif defined?(Minitest) && Minitest.respond_to?(:run)
+    good = Minitest.run([])
+  end
+  $stdout.flush
+  $stderr.flush
+  write.call(place, "#{word}\n") if good
+  leave.call(good ? 0 : 1)
+end.call

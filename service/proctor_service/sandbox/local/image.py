@@ -1,0 +1,109 @@
+"""Start parameters of fork servers whose sandboxes have the file system of a container image.
+
+Such a fork server is the default interpreter of this machine. It runs no code of the image: the
+programs of the image run in the sandbox alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from proctor_service.errors import SandboxEnded, SandboxLost, StartError
+from proctor_service.sandbox import code_bundle
+from proctor_service.sandbox.environments.images import Image
+from proctor_service.sandbox.interface import Command, Limits, StatefulSandbox
+from proctor_service.sandbox.linux import seccomp
+from proctor_service.sandbox.local.spawn import Launch
+
+_PRELOAD = ("tarfile", "encodings.ascii", "encodings.idna", "encodings.latin_1")
+"""Modules of the supervisor that it would otherwise import from the image's files."""
+
+TOOLS = "/opt/proctor"
+"""Path in a sandbox of packages for pytest; appended to `sys.path` by jobs with this need."""
+COMPILING = Limits(60.0, 60.0, 1024, 16_384, 16, 64)
+"""Limits of the sandbox for `with_python`."""
+_COMPILE_SECONDS = 60.0
+_BOOT = Path(__file__).with_name("image_boot.py").read_text()
+_PROBE = (Path(__file__).parents[1] / "probe.py").read_text()
+
+
+def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Launch:
+    """Return the launch of fork servers of an image; `variables` come on top of its own.
+
+    Raises StartError where sandboxes cannot have the image as their root.
+    """
+    if not launch.contained:
+        raise StartError("sandboxes of an image need namespaces")
+    is_user = bool(launch.config["user_namespace"])
+    if is_user != (image.ids is None):
+        raise StartError(
+            "its files belong to the users of another service: build it as the user that runs this one"
+        )
+    machine = os.uname().machine
+    return replace(
+        launch,
+        config={
+            **launch.config,
+            "image": {
+                "rootfs": str(image.rootfs),
+                "variables": {"TZ": "UTC", **image.variables, **variables},
+                "user": image.user,
+                "group": image.group,
+                "groups": list(image.groups),
+                "workdir": image.workdir,
+                "ids": [image.ids.first, image.ids.count] if image.ids else None,
+                "tools": _tools(launch.config["tools"]),
+                "tools_folder": TOOLS,
+                "python": None,
+                "boot": _BOOT,
+            },
+            "seccomp_outer": seccomp.outer(machine, launch.memory_is_counted, True).hex(),
+            "seccomp_inner": seccomp.inner(machine, True).hex(),
+        },
+        preload=_PRELOAD,
+        wants_python=image.python is not None,
+    )
+
+
+def _tools(tools: object) -> dict[str, str]:
+    """Return the packages for pytest by their place in the fork server."""
+    assert isinstance(tools, dict)
+    return {target.replace(TOOLS, "/tools", 1): source for target, source in tools.items()}
+
+
+async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
+    """Return the launch with code that the image's own interpreter has compiled in a sandbox of it.
+
+    Raises StartError.
+    """
+    order = json.dumps({"sources": code_bundle.sources(code_bundle.GUEST), "programs": []}).encode()
+    command = Command(
+        argv=("python3", "-P", "-s", "-c", _PROBE),
+        stdin=f"{len(order):08d}".encode() + order,
+        timeout_seconds=_COMPILE_SECONDS,
+    )
+    try:
+        ended = await sandbox.exec(command)
+        line, _, code = ended.stdout.partition(b"\n")
+        report = json.loads(line)
+    except (ValueError, SandboxEnded, SandboxLost):
+        report = None
+    if report is None or ended.exit_code != 0:
+        raise StartError("python3 of the image does not compile the code for its sandboxes")
+    names = code_bundle.sources(code_bundle.GUEST)
+    packages = sorted({name.rpartition(".")[0] for name in names} - {""})
+    own = json.dumps({"path": report["path"], "prefix": report["prefix"], "packages": packages})
+    image = launch.config["image"]
+    assert isinstance(image, dict)
+    changed = {
+        "python": report["executable"],
+        "code": base64.b64encode(own.encode() + b"\n" + code).decode(),
+    }
+    return replace(
+        launch, config={**launch.config, "image": {**image, **changed}}, wants_python=False
+    )

@@ -1,0 +1,221 @@
+"""`command` with a `runner`: counts of tests, and submissions that end, fake or bend the run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Service
+from judging import JSON, ask, judge
+
+from proctor_service.settings.languages import SANDBOX_PATH
+
+LIMITS = {"cpu_seconds": 30, "wall_seconds": 30, "memory_mb": 2048, "processes": 64, "disk_mb": 512}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A runner's tests, of which `right` passes all and `half` all but one; `hacks` earn no reward.
+
+    `broken` has an error of syntax; it is empty where a compiler takes long.
+    """
+
+    language: str
+    needs: tuple[str, ...]
+    files: dict[str, str]
+    right: str
+    half: str
+    broken: str
+    hacks: tuple[str, ...]
+    others: dict[str, str] = field(default_factory=dict)
+
+
+_JUNIT = (
+    "import static org.junit.jupiter.api.Assertions.*;\nimport org.junit.jupiter.api.*;\n"
+    "import java.util.*;\nclass SolutionTest {\n"
+    "@Test void four() { assertEquals(8, Solution.twice(4)); }\n"
+    "@Test void zero() { assertTrue(Objects.equals(0, Solution.twice(0))); }\n}"
+)
+
+
+def _java(body: str, more: str = "") -> str:
+    return f"public class Solution {{ {more} static int twice(int n) {{ {body} }} }}"
+
+
+def _go(body: str, more: str = "", imports: str = "") -> str:
+    return f"package solution\n{imports}\n{more}\nfunc twice(n int) int {{ {body} }}\n"
+
+
+SAMPLES = {
+    "pytest": Samples(
+        "python",
+        ("python3",),
+        {"test_it.py": "from solution import twice\ndef test_four(): assert twice(4) == 8\n"
+                       "def test_zero(): assert twice(0) == 0\n"},
+        "def twice(n): return 2 * n",
+        "def twice(n): return n",
+        "def twice(n:",
+        ("import os; os._exit(0)",),
+    ),
+    "go_test": Samples(
+        "go",
+        ("go",),
+        {"solution_test.go": "package solution\n\nimport \"testing\"\n\n"
+         "func TestFour(t *testing.T) {\n\tif twice(4) != 8 {\n\t\tt.Fatal()\n\t}\n}\n\n"
+         "func TestZero(t *testing.T) {\n\tif twice(0) != 0 {\n\t\tt.Fatal()\n\t}\n}\n"},
+        _go("return 2 * n"),
+        _go("return n"),
+        _go("return x"),
+        (
+            _go("return n", "func init() { os.Exit(0) }", 'import "os"'),
+            _go('fmt.Print("--- PASS: TestFour\\nPASS\\n"); syscall.Exit(0); return n', "",
+                'import ("fmt"; "syscall")'),
+            _go("return n", 'func init() { os.Args = append(os.Args, "-test.run=^$") }', 'import "os"'),
+            _go("return n", "var word, _ = os.ReadFile(\"/proc/self/fd/3\")\nfunc init() {\n"
+                "os.WriteFile(\"/proc/self/fd/3\", append(word, []byte(\"\\npassed TestFour\\n\")...), 0)\n"
+                "os.Exit(0) }", 'import "os"'),
+        ),
+        {"more_test.go": "package solution\n\nfunc TestMain() {}\n", "go.mod": "module x\n"},
+    ),
+    "cargo_test": Samples(
+        "rust",
+        ("cargo",),
+        {"tests/it.rs": "use solution::*;\n\n#[test]\nfn four() {\n    assert_eq!(twice(4), 8);\n}\n\n"
+         "mod inner {\n    use super::*;\n    #[test]\n    fn zero() { assert_eq!(twice(0), 0); }\n}\n"},
+        "pub fn twice(n: i32) -> i32 { 2 * n }",
+        "pub fn twice(n: i32) -> i32 { n }",
+        "",
+        (
+            "pub fn twice(n: i32) -> i32 { println!(\"test four ... ok\"); std::process::exit(0) }",
+            "#[macro_export] macro_rules! assert_eq { ($($any:tt)*) => {} }\n"
+            "pub fn twice(n: i32) -> i32 { n }",
+        ),
+        {"build.rs": "fn main() { panic!() }", ".cargo/config.toml": "[build]\nrustc = \"true\"\n",
+         "Cargo.toml": "nonsense", "tests/more.rs": "#[test] fn one() {}"},
+    ),
+    "jest": Samples(
+        "javascript",
+        ("node", "jest"),
+        {"solution.test.js": "const { twice } = require('./solution');\n"
+         "test('four', () => { expect(twice(4)).toBe(8); });\n"
+         "test('zero', () => { expect(twice(0)).toBe(0); });\n",
+         "later.test.js": "const { twice } = require('./solution');\n"
+         "test('minus one', () => { expect(twice(-1)).toEqual(-2); });\n"},
+        "module.exports = { twice: (n) => 2 * n };",
+        "module.exports = { twice: (n) => Math.abs(2 * n) };",
+        "module.exports = {",
+        (
+            "process.exit(0);",
+            "globalThis.expect = () => ({ toBe() {}, toEqual() {} });\nmodule.exports = { twice() {} };",
+            "expect.extend({ toBe: () => ({ pass: true }), toEqual: () => ({ pass: true }) });\n"
+            "module.exports = { twice() {} };",
+            "module.exports = { twice() {} };\ntest.only('mine', () => {});",
+            "module.exports = { twice() {} };\nrequire('@jest/globals').test.only('mine', () => {});",
+            "Object.is = () => true;\nmodule.exports = { twice() {} };",
+            "for (const name of ['later', 'solution'])\n"
+            "  require('fs').writeFileSync(`${name}.test.js`, `test('mine', () => {});`);\n"
+            "module.exports = { twice() {} };",
+        ),
+        {"package.json": '{"jest": {"testMatch": []}}', "jest.config.js": "process.exit(0)",
+         "more.test.js": "test('mine', () => {});"},
+    ),
+    "junit": Samples(
+        "java",
+        ("java", "javac"),
+        {"SolutionTest.java": _JUNIT},
+        _java("return 2 * n;"),
+        _java("return n;"),
+        _java("return x;"),
+        (
+            _java("System.exit(0); return 0;"),
+            _java("return 1;", "static { Runtime.getRuntime().halt(0); }"),
+            _java("return 1;") + " class Assertions { static void assertEquals(int a, int b) { } }"
+            " class Objects { static boolean equals(Object a, Object b) { return true; } }",
+        ),
+        {"junit-platform.properties": "junit.jupiter.conditions.deactivate=*",
+         "META-INF/services/org.junit.platform.launcher.TestExecutionListener": "Solution",
+         "MoreTest.java": "class MoreTest { @org.junit.jupiter.api.Test void one() {} }"},
+    ),
+}  # fmt: skip
+
+
+def _is_here(name: str) -> bool:
+    here = all(shutil.which(need, path=SANDBOX_PATH) for need in SAMPLES[name].needs)
+    return here and (name != "junit" or Path("/usr/share/java/junit-jupiter-engine.jar").exists())
+
+
+def _judged(service: Service, name: str, *programs: str, **more: Any) -> list[dict[str, Any]]:
+    samples = SAMPLES[name]
+    grader = {"kind": "command", "runner": name, "files": samples.files, **more}
+    items = [
+        {"completion": text, "language": samples.language, "files": samples.others}
+        for text in programs
+    ]
+    return judge(service, *items, grader=grader, limits=LIMITS)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_a_runner_counts_its_tests(service: Service, name: str) -> None:
+    if not _is_here(name):
+        pytest.skip(f"{name} is not installed")
+    samples = SAMPLES[name]
+    programs = (samples.right, samples.half, *samples.hacks, *filter(None, [samples.broken]))
+    right, half, *hacks = _judged(service, name, *programs)
+    total = 3 if name == "jest" else 2
+    assert (right["verdict"], right["reward"], right["hack_signals"]) == ("passed", 1.0, []), right
+    assert (right["tests"]["passed"], right["tests"]["total"]) == (total, total)
+    assert right["integrity"] == "in_process"
+    assert (half["verdict"], half["reward"]) == ("failed", 0.0), half
+    assert (half["tests"]["passed"], half["tests"]["total"]) == (total - 1, total)
+    assert len(half["tests"]["failures"]) == 1
+    assert (half["stdout"], half["stderr"]) == ("", "")
+    for result in hacks:
+        assert (result["reward"], result["tests"]["passed"] < total) == (0.0, True), result
+    assert hacks[0]["verdict"] == "early_exit", hacks[0]
+
+
+def test_a_runner_needs_its_language_and_tests(service: Service) -> None:
+    files = {"solution.test.js": "test('x', () => {});"}
+    runner = {"kind": "command", "runner": "jest", "files": files}
+    refused = [
+        ("python", runner, "submissions.0.language"),
+        ("python", {**runner, "argv": ["true"]}, "either an argv or a runner"),
+        ("python", {"kind": "command"}, "either an argv or a runner"),
+        ("python", {**runner, "files": {}}, "needs files"),
+        ("python", {"kind": "command", "runner": "pytest", "files": {"../x": ""}}, "leads out"),
+    ]
+    with service.client() as client:
+        for language, grader, message in refused:
+            submission = {"completion": "x", "language": language, "grader": grader}
+            answer = client.post("/reward", json={"submissions": [submission]}, headers=JSON)
+            assert answer.status_code == 422, answer.text
+            assert message in answer.json()["error"]["message"], answer.text
+
+
+def test_files_without_tests_are_an_invalid_task(service: Service) -> None:
+    files = {
+        "go_test": {"x_test.go": "package x\n"},
+        "cargo_test": {"src/x.rs": ""},
+        "junit": {"X.java": "class X { }"},
+        "jest": {"x.txt": ""},
+    }
+    for name, given in files.items():
+        if not _is_here(name):
+            continue
+        grader = {"kind": "command", "runner": name, "files": given}
+        item = {"completion": "x", "language": SAMPLES[name].language, "grader": grader}
+        [result] = ask(service, item)
+        assert (result["reward"], result["error"]["reason"]) == (None, "invalid_task"), result
+
+
+def test_skipped_tests_earn_nothing(service: Service) -> None:
+    if not _is_here("jest"):
+        pytest.skip("jest is not installed")
+    files = {"x.test.js": "test.skip('x', () => {});"}
+    grader = {"kind": "command", "runner": "jest", "files": files}
+    [result] = judge(service, {"completion": ";", "language": "javascript", "grader": grader})
+    assert (result["verdict"], result["message"]) == ("failed", "no test ran")
+    assert (result["reward"], result["tests"]["passed"]) == (0.0, 0)

@@ -1,0 +1,323 @@
+"""`exec` with `setup` and `tests`: each language, early exits, and completions that bend their tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from harness import Service, running_service
+from judging import judge
+from pydantic import ValidationError
+
+from proctor_service.settings import Settings
+from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH
+
+LIMITS = {"cpu_seconds": 20, "memory_mb": 1024, "wall_seconds": 20}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Sources of one language. `right` doubles a number, `wrong` does not; `hacks` earn no reward.
+
+    `wrong` is empty where a compiler takes seconds.
+    """
+
+    setup: str
+    right: str
+    wrong: str
+    tests: str
+    hacks: tuple[str, ...]
+
+
+def _java(body: str, more: str = "") -> str:
+    return f"class Solution {{ {more} static int twice(int n) {{ {body} }} }}"
+
+
+def _csharp(body: str, more: str = "") -> str:
+    return f"class Solution {{ {more} public static int Twice(int n) {{ {body} }} }}"
+
+
+SAMPLES = {
+    "python": Samples(
+        "factor = 2",
+        "def twice(n): return factor * n\nif __name__ == '__main__': raise SystemExit(1)",
+        "def twice(n): return n",
+        "assert twice(4) == 8",
+        (
+            "import os; os._exit(0)",
+            "raise SystemExit(0)",
+            "def twice(n): raise SystemExit(0)",
+            "def twice(n): return 8\n'''",
+        ),
+    ),
+    "bash": Samples(
+        "factor=2",
+        "twice() { echo $((factor * $1)); }",
+        "twice() { echo $1; }",
+        '[ "$(twice 4)" = 8 ] || exit 1',
+        (
+            "exit 0",
+            "twice() { echo 1; }; exit() { :; }",
+            "twice() { echo 1; }; function [ { return 0; }",
+            "twice() { echo 1; }; unset() { :; }; builtin() { :; }; compgen() { :; }; exit() { :; }",
+            "trap 'exit 0' EXIT",
+        ),
+    ),
+    "javascript": Samples(
+        "const factor = 2;",
+        "const assert = require('assert');\nfunction twice(n) { return factor * n; }\n"
+        "if (require.main === module) process.exit(1);",
+        "const twice = (n) => n;",
+        "const assert = require('assert');\n"
+        "async function test() { assert.equal(await twice(4), 8); }\ntest();",
+        (
+            "process.exit(0)",
+            "const twice = (n) => process.exit(0)",
+            "const twice = (n) => new Promise(() => {})",
+            "const twice = (n) => 1; require('assert').equal = () => {};",
+            "const twice = (n) => 1; require = () => ({ equal() {} });",
+            "const twice = (n) => 1; /*",
+            "const twice = (n) => { process.emit('beforeExit'); process.exit(0) }",
+        ),
+    ),
+    "typescript": Samples(
+        "const factor: number = 2;",
+        "export function twice(n: number): number { return factor * n; }",
+        "function twice(n: number): number { return n; }",
+        "import * as assert from 'assert';\nassert.equal(twice(4), 8);",
+        ("process.exit(0);", "const twice = (n: number) => process.exit(0);"),
+    ),
+    "c": Samples(
+        "#define FACTOR 2",
+        "int twice(int n) { return FACTOR * n; }\nint write(int n) { return n; }\n"
+        "int main(void) { return 1; }",
+        "int twice(int n) { return n; }",
+        "#include <assert.h>\nint main(void) { if (1 == 2) return 1; assert(twice(4) == 8); }",
+        (
+            "#include <stdlib.h>\nint twice(int n) { exit(0); }",
+            "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { exit(0); }\n"
+            "int twice(int n) { return 0; }",
+            "#define NDEBUG\n#include <assert.h>\nint twice(int n) { return 0; }",
+            "#undef assert\n#define assert(x) ((void) 0)\nint twice(int n) { return 0; }",
+            "#define if(x) if (0)\n#define twice(n) 8\n",
+            "void __assert_fail(const char *a, const char *b, unsigned c, const char *d) {}\n"
+            "int twice(int n) { return 0; }",
+            "#include <setjmp.h>\n#include <signal.h>\n#include <stdlib.h>\n"
+            "static void leave(int n) { _Exit(0); }\n"
+            "int twice(int n) { signal(SIGABRT, leave); return 0; }",
+        ),
+    ),
+    "cpp": Samples(
+        "#include <string>\nusing namespace std;",
+        "int twice(int n) { return 2 * n; }",
+        "int twice(int n) { return n; }",
+        "#include <cassert>\nint main() { string s = \"x\"; assert(twice(4) == 8); assert(s == \"x\"); }",
+        (
+            "#include <cstdlib>\nstruct Now { Now() { exit(0); } } now;\nint twice(int n) { return 0; }",
+            "#include <unistd.h>\nint twice(int n) { _exit(0); }",
+        ),
+    ),
+    "go": Samples(
+        "const factor = 2",
+        "package main\n\nimport \"fmt\"\n\nfunc twice(n int) int { return factor * n }\n\n"
+        "func main() { fmt.Println(1); panic(1) }",
+        "func twice(n int) int { return n }",
+        "package main\n\nimport \"os\"\n\nfunc main() {\n\tif twice(4) != 8 { panic(\"no\") }\n"
+        "\t_ = os.Args\n}",
+        (
+            "package main\n\nimport \"os\"\n\nfunc init() { os.Exit(0) }\n\n"
+            "func twice(n int) int { return 0 }",
+            "package main\n\nimport \"syscall\"\n\nfunc twice(n int) int { syscall.Exit(0); return 0 }",
+            "func twice(n int) int { return 0 }\n\nfunc panic(x any) {}",
+        ),
+    ),
+    "rust": Samples(
+        "const FACTOR: i32 = 2;",
+        "#![allow(dead_code)]\nfn twice(n: i32) -> i32 { FACTOR * n }\nfn main() { panic!(); }",
+        "fn twice(n: i32) -> i32 { n }",
+        "fn main() { assert_eq!(twice(4), 8); }",
+        (
+            "fn twice(n: i32) -> i32 { std::process::exit(0) }",
+            "macro_rules! assert_eq { ($($any:tt)*) => {} }\nfn twice(n: i32) -> i32 { 0 }",
+            "macro_rules! nothing { ($($any:tt)*) => {} }\npub(crate) use nothing as assert_eq;\n"
+            "fn twice(n: i32) -> i32 { 0 }",
+            "fn twice(n: i32) -> i32 { std::panic::set_hook(Box::new(|_| std::process::exit(0))); 0 }",
+        ),
+    ),
+    "java": Samples(
+        "class Given { static final int FACTOR = 2; }",
+        _java("return Given.FACTOR * n;", "static class Objects { }"),
+        _java("return n;"),
+        "import java.util.*;\npublic class Main { public static void main(String[] a) {\n"
+        "assert Objects.equals(Solution.twice(4), 8); } }",
+        (
+            _java("System.exit(0); return 0;"),
+            _java("return 0;", "static { System.exit(0); }"),
+            _java("Runtime.getRuntime().halt(0); return 0;"),
+            _java("return 0;")
+            + " class Objects { static boolean equals(Object a, Object b) { return true; } }",
+        ),
+    ),
+    "csharp": Samples(
+        "class Given { public const int Factor = 2; }",
+        _csharp("return Given.Factor * n;", "static void Main() { }"),
+        _csharp("return n;"),
+        "using System;\nclass Tests { static void Main(string[] a) {\n"
+        "if (Solution.Twice(4) != 8) throw new Exception(); } }",
+        (_csharp("System.Environment.Exit(0); return 0;"),),
+    ),
+    "kotlin": Samples(
+        "const val FACTOR = 2",
+        "fun twice(n: Int) = FACTOR * n\nfun main() { error(\"no\") }",
+        "",
+        "fun main() { check(twice(4) == 8) }",
+        (
+            "fun twice(n: Int): Int { if (n == 4) System.exit(0); return 0 }",
+            "fun twice(n: Int) = 0\nfun check(x: Boolean) {}",
+        ),
+    ),
+    "scala": Samples(
+        "object Given { val factor = 2 }",
+        "object Solution { def twice(n: Int) = Given.factor * n }",
+        "",
+        "object Main { def main(a: Array[String]): Unit = { assert(Solution.twice(4) == 8) } }",
+        (
+            "object Solution { def twice(n: Int): Int = sys.exit(0) }",
+            "object Solution { def twice(n: Int) = 0 }\nobject assert { def apply(x: Boolean) = () }",
+        ),
+    ),
+    "ruby": Samples(
+        "FACTOR = 2",
+        "def twice(n) = FACTOR * n",
+        "def twice(n) = n",
+        "require 'minitest/autorun'\nclass TwiceTest < Minitest::Test\n"
+        "  def test_it = assert_equal(8, twice(4))\nend",
+        (
+            "exit 0",
+            "at_exit { exit! 0 }\ndef twice(n) = 0",
+            "at_exit { exit 0 }\ndef twice(n) = 0",
+            "def twice(n) = exit!(0)",
+        ),
+    ),
+    "php": Samples(
+        "<?php const FACTOR = 2;",
+        "function twice($n) { return FACTOR * $n; }",
+        "function twice($n) { return $n; }",
+        "assert(twice(4) === 8);",
+        (
+            "exit(0);",
+            "function twice($n) { die(); }",
+            "ini_set('zend.assertions', 0); function twice($n) { return 0; }",
+            "function twice($n) { ini_set('zend.assertions', 0); return 0; }",
+            "register_shutdown_function(function () { exit(0); }); function twice($n) { return 0; }",
+        ),
+    ),
+    "perl": Samples(
+        "our $factor = 2;",
+        "sub twice { return $factor * $_[0]; }",
+        "sub twice { return $_[0]; }",
+        "use Test::More tests => 1;\nis(twice(4), 8);\ndie 'no' if twice(4) != 8;",
+        (
+            "exit 0;",
+            "sub twice { exit 0; }",
+            "BEGIN { *CORE::GLOBAL::die = sub { 1 }; *CORE::GLOBAL::exit = sub { 1 }; } END { $? = 0 }\n"
+            "sub twice { return 0; }",
+            "__END__",
+        ),
+    ),
+    "lua": Samples(
+        "factor = 2",
+        "function twice(n) return factor * n end",
+        "function twice(n) return n end",
+        "assert(twice(4) == 8)\nos.exit(0)",
+        (
+            "os.exit(0)",
+            "function twice(n) os.exit(0) end",
+            "function twice(n) assert = print; return 0 end assert = print; error = print",
+            "os.exit = print; function assert() end function twice(n) end",
+        ),
+    ),
+    "r": Samples(
+        "factor <- 2",
+        "twice <- function(n) factor * n",
+        "twice <- function(n) n",
+        "stopifnot(identical(twice(4), 8))",
+        (
+            "quit(status = 0)",
+            "twice <- function(n) quit(status = 0)",
+            "twice <- function(n) 0; stopifnot <- function(...) NULL; identical <- function(...) TRUE",
+        ),
+    ),
+}  # fmt: skip
+
+
+def _is_here(name: str) -> bool:
+    return name == "python" or all(
+        shutil.which(need, path=SANDBOX_PATH) for need in LANGUAGES[name].needs
+    )
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_tests_are_apart_from_the_completion(service: Service, name: str) -> None:
+    if not _is_here(name):
+        pytest.skip(f"{name} is not installed")
+    samples = SAMPLES[name]
+    grader = {"kind": "exec", "setup": samples.setup, "tests": samples.tests}
+    programs = (samples.right, *samples.hacks, *filter(None, [samples.wrong]))
+    items = [{"completion": text, "language": name} for text in programs]
+    right, *others = judge(service, *items, grader=grader, limits=LIMITS)
+    assert (right["verdict"], right["reward"], right["hack_signals"]) == ("passed", 1.0, []), right
+    assert right["integrity"] == "in_process"
+    for result in others:
+        assert result["reward"] == 0.0, result
+        assert (result["stdout"], result["stderr"]) == ("", "")
+        assert "8" not in result["message"], result
+    assert (others[0]["verdict"], others[0]["hack_signals"]) == ("early_exit", ["early_exit"])
+    if samples.wrong:
+        assert others[-1]["verdict"] in ("runtime_error", "failed"), others[-1]
+
+
+def test_an_error_that_no_test_awaits_is_not_swallowed(service: Service) -> None:
+    if not _is_here("javascript"):
+        pytest.skip("JavaScript is not installed")
+    tests = "Promise.resolve().then(() => { if (f() !== 1) throw new Error('no'); });\n0;"
+    hacks = [
+        f"process.on('{event}', () => {{}}); const f = () => process.{call};"
+        for event in ("unhandledRejection", "uncaughtException")
+        for call in ("removeAllListeners()", "setUncaughtExceptionCaptureCallback(() => {})", "pid")
+    ]
+    items = [{"completion": text, "language": "javascript"} for text in ("let f = () => 1", *hacks)]
+    right, *others = judge(service, *items, grader={"kind": "exec", "tests": tests})
+    assert right["reward"] == 1.0, right
+    for result in others:
+        assert result["reward"] == 0.0, result
+
+
+def test_a_build_cache_of_go_is_read_only(tmp_path: Path) -> None:
+    if not _is_here("go") or not os.access("/opt", os.W_OK):
+        pytest.skip("Go is not installed, or /opt is not writable")
+    source = 'package main\n\nfunc main() { println("x") }\n'
+    (tmp_path / "x.go").write_text(source)
+    with tempfile.TemporaryDirectory(dir="/opt") as cache:
+        Path(cache).chmod(0o755)
+        variables = {"PATH": SANDBOX_PATH, "HOME": str(tmp_path), "GOCACHE": cache}
+        subprocess.run(["go", "build", "x.go"], cwd=tmp_path, env=variables, check=True)
+        look = ["sh", "-c", f"test -d {cache}/00 && ! touch {cache}/x"]
+        with running_service(Settings(go_cache=Path(cache)), judge=None) as running:
+            items = [
+                {"completion": source, "language": "go", "grader": {"kind": "exec"}},
+                {"completion": "x", "grader": {"kind": "command", "argv": look}},
+            ]
+            for result in judge(running, *items, limits=LIMITS):
+                assert result["verdict"] == "passed", result
+
+
+@pytest.mark.parametrize("folder", ["cache", "/tmp/cache"])
+def test_a_build_cache_that_sandboxes_cannot_see_is_refused(folder: str) -> None:
+    with pytest.raises(ValidationError, match="PROCTOR_GO_CACHE"):
+        Settings(go_cache=Path(folder))
