@@ -223,11 +223,18 @@ with Client(url) as client, Session(client, tags=[tag]) as session:
 """
 
 
+# asyncio.run has no wake-up descriptor for signals: a loop does not notice a signal that arrives just
+# before it begins to wait, until something else ends the wait. So this loop never waits for long.
 ASYNC_WORKER = """
 import asyncio, sys
 from proctor_client import AsyncClient, AsyncSession
 
+async def wake_up():
+    while True:
+        await asyncio.sleep(0.1)
+
 async def main(phase, url, tag):
+    waking = asyncio.create_task(wake_up())
     async with AsyncClient(url) as client, AsyncSession(client, tags=[tag]) as session:
         if phase == "creating":
             print("go", flush=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from service_process import judge_processes
+from service_process import groups_of, judge_processes
 
 from hostile.services import Started, temporary_places, until
 from proctor_service.sandbox.linux import procfs
@@ -138,9 +138,7 @@ def files_of(uids: range) -> list[str]:
 
 def cgroups_of(pids: Iterable[int]) -> list[str]:
     """The groups that these processes have made."""
-    return [
-        str(path) for pid in pids for path in Path("/sys/fs/cgroup").glob(f"**/proctor-{pid}-*")
-    ]
+    return [str(group) for group in groups_of(pids)]
 
 
 def available_mb() -> int:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -156,17 +156,32 @@ def processes_of(service_pid: int, module: str) -> list[int]:
     return found
 
 
-def remove_groups_of(pids: Iterable[int]) -> None:
+def remove_groups_of(pids: Collection[int]) -> None:
     """Removes the cgroups of services that were killed, as the next one to start would."""
     turns = int(START_SECONDS / 0.02)
-    while left := [found for pid in pids for found in CGROUPS.rglob(f"proctor-{pid}-*")]:
+    while left := groups_of(pids):
         for group in left:
-            for directory in (*group.glob("*/"), group):
+            for directory in (*(group / name for name in _folders_in(group)), group):
                 with suppress(OSError):  # what is in it may not be gone yet
                     directory.rmdir()
         turns -= 1
         assert turns > 0, f"these stay: {left}"
         threading.Event().wait(0.02)
+
+
+def groups_of(pids: Iterable[int]) -> list[Path]:
+    """The cgroups that services have made. Groups of others may vanish meanwhile."""
+    prefixes = tuple(f"proctor-{pid}-" for pid in pids)
+    return [
+        Path(folder, name)
+        for folder, names, _ in os.walk(CGROUPS)
+        for name in names
+        if name.startswith(prefixes)
+    ]
+
+
+def _folders_in(folder: Path) -> list[str]:
+    return next(os.walk(folder), ("", [], []))[1]
 
 
 def _is_ready(http: httpx.Client) -> bool:
