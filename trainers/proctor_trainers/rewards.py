@@ -5,30 +5,23 @@ trainer would read None as 0.0, the item gets the mean reward of its siblings, a
 any judged item raises RewardsUnavailable. An unjudged item never gets 0.0, which would teach the
 policy to avoid its own action. Fatal errors, such as a wrong token, are raised at once: see
 `mistakes`.
-
-If the service rejects a request as a whole, the request is split in halves, down to the items at
-fault. So a broken row of the data set costs no other row its reward.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
-import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import ValidationError
 
 from proctor_client import (
     AsyncClient,
     Client,
-    InvalidRequestError,
-    ProctorError,
     RewardOptions,
     environment_tags,
     wire,
@@ -37,11 +30,11 @@ from proctor_client.errors import from_validation
 from proctor_client.reporting import PREFIX, Reporter
 from proctor_trainers.answers import Answer, line_of, metrics_of
 from proctor_trainers.columns import BadTask, Row, TaskOf, task_from_columns
-from proctor_trainers.mistakes import is_mistake
+from proctor_trainers.completions import like_their_siblings, siblings, text_of
+from proctor_trainers.requests import Submissions, ask, ask_async
 
 log = logging.getLogger("proctor_trainers")
 
-Submissions: TypeAlias = Sequence[Mapping[str, Any]]
 _TOLD_REASONS = 3
 
 
@@ -142,21 +135,44 @@ class Rewards:
         submissions, places = [], []
         unfit: dict[int, Answer] = {}
         for place, completion in enumerate(completions):
-            try:
-                task = self._task({name: column[place] for name, column in columns.items()})
-            except BadTask as error:
-                unfit[place] = Answer.unjudged("invalid_task", str(error))
+            row = {name: column[place] for name, column in columns.items()}
+            made = self.submission_of(completion, row)
+            if isinstance(made, Answer):
+                unfit[place] = made
             else:
-                submissions.append({"completion": text_of(completion), **task})
+                submissions.append(made)
                 places.append(place)
+        begun = time.perf_counter()
+        options = self.options_at(step)
+        return Batch(self.next_number(), begun, submissions, places, unfit, options)
+
+    def submission_of(
+        self, completion: Any, row: Row, group: str | None = None
+    ) -> Mapping[str, Any] | Answer:
+        """Return the submission of one completion, or the answer for a row that cannot be judged.
+
+        Raises MissingColumns if no column of the row defines the judging.
+        """
+        try:
+            task = self._task(row)
+        except BadTask as error:
+            return Answer.unjudged("invalid_task", str(error))
+        grouped = {} if group is None else {"group": group}
+        return {"completion": text_of(completion), **grouped, **task}
+
+    def options_at(self, step: int | None) -> RewardOptions:
+        """Return the options of a request at this step of the training run; None: unknown."""
         # Read for each call: a run may get its id after the creation of the reward function.
         tags = dict.fromkeys([*self._settings.tags, *environment_tags()])
         options: RewardOptions = {**self._settings.options, "tags": list(tags)}
         if step is not None:
             options["step"] = step
-        begun = time.perf_counter()
+        return options
+
+    def next_number(self) -> int:
+        """Return the number of a new call, from 1."""
         self._begun += 1
-        return Batch(self._begun, begun, submissions, places, unfit, options)
+        return self._begun
 
     def end(
         self,
@@ -173,11 +189,17 @@ class Rewards:
         seconds = time.perf_counter() - batch.begun
         by_place = {**batch.unfit, **dict(zip(batch.places, answers, strict=True))}
         whole = [by_place[place] for place in range(len(by_place))]
-        self._report(batch.number, whole, seconds)
-        self._measure(metrics_of(whole, seconds), trainer)
-        if trainer.log_extra is not None:
-            trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in whole])
+        self.summarize(batch.number, whole, seconds, trainer)
         return self._set_results(whole, trainer, prompts)
+
+    def summarize(
+        self, number: int, answers: Sequence[Answer], seconds: float, trainer: Trainer
+    ) -> None:
+        """Print a call's summary, log its metrics, and warn of unjudged completions."""
+        self._report(number, answers, seconds)
+        self._measure(metrics_of(answers, seconds), trainer)
+        if trainer.log_extra is not None:
+            trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in answers])
 
     def _measure(self, metrics: Mapping[str, float], trainer: Trainer) -> None:
         if trainer.log_metric is not None:
@@ -211,108 +233,24 @@ class Rewards:
             raise RewardsUnavailable(f"{missing} of {count} could not be judged: {why}")
         if trainer.masks and not trainer.adds:
             return rewards
-        rewards = _like_their_siblings(rewards, siblings(prompts, count))
+        rewards = like_their_siblings(rewards, siblings(prompts, count))
         if trainer.masks:
             return rewards  # a group without rewards: this function adds nothing to any member
         # All members of a group without rewards get the same value, so their advantages are zero.
-        rewards = _like_their_siblings(rewards, [range(count)])
+        rewards = like_their_siblings(rewards, [range(count)])
         if None in rewards:
             raise RewardsUnavailable(f"none of {count} could be judged: {why}")
         return rewards
 
 
-# ---------------------------------------------------------------- requests
-
-
 def judge(client: Client, batch: Batch) -> list[Answer]:
     """Return an answer for each submission of the batch. Raises only fatal ProctorErrors."""
-    return _ask(client, batch.submissions, batch.options)
+    return ask(client, batch.submissions, batch.options)
 
 
 async def judge_async(client: AsyncClient, batch: Batch) -> list[Answer]:
     """Async version of judge."""
-    return await _ask_async(client, batch.submissions, batch.options)
-
-
-def _ask(client: Client, submissions: Submissions, options: RewardOptions) -> list[Answer]:
-    if not submissions:
-        return []
-    try:
-        return [Answer.of(each) for each in client.reward(submissions, **options).results]
-    except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error)
-        if not halves:
-            return [Answer.failed(error)] * len(submissions)
-    return [answer for half in halves for answer in _ask(client, half, options)]
-
-
-async def _ask_async(
-    client: AsyncClient, submissions: Submissions, options: RewardOptions
-) -> list[Answer]:
-    if not submissions:
-        return []
-    try:
-        answer = await client.reward(submissions, **options)
-        return [Answer.of(each) for each in answer.results]
-    except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error)
-        if not halves:
-            return [Answer.failed(error)] * len(submissions)
-    return [answer for half in halves for answer in await _ask_async(client, half, options)]
-
-
-def _halves(
-    submissions: Submissions, options: RewardOptions, error: ProctorError
-) -> list[Submissions]:
-    """Return the halves to ask for instead, or nothing if splitting cannot help."""
-    if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
-        return []
-    if re.split(r"[.:]", error.message)[0] in options:
-        return []  # a shared option is at fault
-    middle = len(submissions) // 2
-    return [submissions[:middle], submissions[middle:]]
-
-
-# ---------------------------------------------------------------- completions and groups
-
-
-def text_of(completion: Any) -> str:
-    """Return a completion's text; for a list of messages, the last assistant message's text."""
-    if not isinstance(completion, str):
-        wrote = [each for each in completion if each.get("role") == "assistant"]
-        content = wrote[-1].get("content") if wrote else None
-        if not isinstance(content, str):
-            parts = (part.get("text") for part in content or ())
-            content = "".join(part for part in parts if isinstance(part, str))
-        completion = content
-    # A lone surrogate is replaced: it cannot be sent, but the completion must stay judgeable.
-    return str(completion).encode("utf-8", "replace").decode()
-
-
-def siblings(prompts: Sequence[Any] | None, count: int) -> list[range]:
-    """Return the groups: neighbours with the same prompt. Without prompts, there is one group."""
-    if prompts is None:
-        return [range(count)]
-    starts = [place for place in range(count) if not place or prompts[place] != prompts[place - 1]]
-    return [range(begin, end) for begin, end in itertools.pairwise([*starts, count])]
-
-
-def _like_their_siblings(
-    rewards: Sequence[float | None], groups: Iterable[range]
-) -> list[float | None]:
-    """Return the rewards, with the group's mean for each missing reward if the group has a mean."""
-    filled = list(rewards)
-    for group in groups:
-        scored = [reward for reward in (rewards[place] for place in group) if reward is not None]
-        if scored:
-            mean = math.fsum(scored) / len(scored)
-            for place in group:
-                filled[place] = mean if rewards[place] is None else rewards[place]
-    return filled
+    return await ask_async(client, batch.submissions, batch.options)
 
 
 def _check(settings: Settings) -> None:

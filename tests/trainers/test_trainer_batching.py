@@ -1,0 +1,290 @@
+"""Single calls of threads and of tasks share requests, and each caller gets its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import multiprocessing
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from harness import Service, running_service
+
+from proctor_client import ForbiddenError, ProctorConnectionError, UnauthorizedError, wire
+from proctor_client.testing import FakeProctor
+from proctor_service.settings import Settings
+from proctor_trainers.addresses import client_for
+from proctor_trainers.answers import Answer
+from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.columns import MissingColumns
+
+ROW = {"tests": ["assert f(1) == 1"]}
+LOST = wire.ItemError(reason="sandbox_lost", message="it is gone", retryable=True)
+
+
+def by_text(submission: wire.Submission) -> Any:
+    """A judge that is told by the completion what to say; a number is its own reward."""
+    text = str(submission.completion)
+    return {"lost": LOST, "none": "no_code"}.get(text) or float(text)
+
+
+@pytest.fixture
+def fake() -> FakeProctor:
+    return FakeProctor(by_text)
+
+
+def at_once(count: int, call: Callable[[int], Any]) -> list[Any]:
+    """The results of calls that threads begin at the same time; an exception is a result, too."""
+    begin = threading.Barrier(count)
+
+    def one(number: int) -> Any:
+        begin.wait()
+        try:
+            return call(number)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(one, range(count)))
+
+
+def in_tasks(count: int, call: Callable[[int], Any]) -> list[Any]:
+    async def all_of_them() -> list[Any]:
+        return await asyncio.gather(*map(call, range(count)), return_exceptions=True)
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def ask(request: pytest.FixtureRequest, fake: FakeProctor) -> Callable[..., list[Any]]:
+    """Calls with these completions at once, in both forms."""
+
+    def call(*completions: str, row: Any = ROW, **arguments: Any) -> list[Any]:
+        rows = row if isinstance(row, list) else [row] * len(completions)
+        if request.param == "threads":
+            with fake.client() as client:
+                batcher = RewardBatcher(client=client, window_seconds=0.05, **arguments)
+                return at_once(
+                    len(completions), lambda n: batcher.judge(completions[n], rows[n], group="p")
+                )
+        batcher = RewardBatcher(async_client=fake.async_client(), **arguments)
+        return in_tasks(
+            len(completions), lambda n: batcher.judge_async(completions[n], rows[n], group="p")
+        )
+
+    return call
+
+
+def sizes(fake: FakeProctor) -> list[int]:
+    return [len(each.reward.submissions) for each in fake.requests if each.reward is not None]
+
+
+def test_calls_at_once_share_requests(ask: Any, fake: FakeProctor) -> None:
+    wanted = [number / 256 for number in range(256)]
+    answers = ask(*map(str, wanted))
+    assert [each.reward for each in answers] == wanted
+    assert len(sizes(fake)) <= 8
+    assert sum(sizes(fake)) == 256
+    assert fake.requests[0].reward is not None
+    assert fake.requests[0].reward.submissions[0].group == "p"
+
+
+def test_a_request_has_no_more_than_the_most(ask: Any, fake: FakeProctor) -> None:
+    answers = ask(*["1"] * 20, most_submissions=8)
+    assert [each.reward for each in answers] == [1.0] * 20
+    assert max(sizes(fake)) <= 8
+
+
+def test_what_could_not_be_judged_has_a_reason_and_costs_no_other(
+    ask: Any, fake: FakeProctor, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [ROW, ROW, {"grader": {"kind": "nonsense"}}, {"tests": []}, ROW, {"n": 1}]
+    with caplog.at_level(logging.WARNING, "proctor_trainers"):
+        good, lost, broken, untested, no_code, nothing = ask(
+            *["1", "lost", "1", "1", "none", "1"], row=rows
+        )
+    assert (good.reward, no_code.reward) == (1.0, 0.0)
+    assert lost == Answer(error="sandbox_lost: it is gone")
+    assert broken.reward is None
+    assert "grader" in broken.error
+    assert untested == Answer(error="invalid_task: tests: no list of tests")
+    assert isinstance(nothing, MissingColumns)
+    assert "could not be judged: sandbox_lost: it is gone" in caplog.text
+
+
+def test_a_service_that_is_down_gives_no_reward(ask: Any, fake: FakeProctor) -> None:
+    fake.fail_next(999)
+    answers = ask("1", "0", "1")
+    assert [each.reward for each in answers] == [None] * 3
+    assert {each.error for each in answers} == {"draining: as ordered"}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "kind"),
+    [(401, "unauthorized", UnauthorizedError), (403, "forbidden", ForbiddenError)],
+)
+def test_a_fatal_error_is_raised_in_each_caller(
+    ask: Any, fake: FakeProctor, status: int, reason: str, kind: type[Exception]
+) -> None:
+    fake.fail_next(999, status=status, reason=reason, retryable=False)
+    assert [type(each) for each in ask("1", "0", "1")] == [kind] * 3
+
+
+def test_a_dropped_connection_costs_nothing(ask: Any, fake: FakeProctor) -> None:
+    fake.drop_next(2, after_results=1)
+    assert [each.reward for each in ask("1", "0", "0.5")] == [1.0, 0.0, 0.5]
+
+
+def test_steps_have_requests_of_their_own(fake: FakeProctor) -> None:
+    batcher = RewardBatcher(async_client=fake.async_client())
+    in_tasks(6, lambda n: batcher.judge_async("1", ROW, step=n % 2))
+    told = [each.reward for each in fake.requests if each.reward is not None]
+    assert sorted((each.step, len(each.submissions)) for each in told) == [(0, 3), (1, 3)]
+
+
+def test_a_whole_batch_is_one_request(fake: FakeProctor) -> None:
+    completions = ["1", "x", "0"]
+    rows: list[dict[str, Any]] = [ROW, {"tests": []}, ROW]
+    batcher = RewardBatcher(client=fake.client(), async_client=fake.async_client())
+    expected = [1.0, None, 0.0]
+    assert [each.reward for each in batcher.judge_all(completions, rows)] == expected
+    later = asyncio.run(batcher.judge_all_async(completions, rows, groups=["a", "a", "b"]))
+    assert [each.reward for each in later] == expected
+    assert sizes(fake) == [2, 2]
+    assert batcher.judge_all([], []) == []
+
+
+def test_each_event_loop_and_each_round_of_it_works(fake: FakeProctor) -> None:
+    batcher = RewardBatcher(async_client=fake.async_client())
+    for _ in range(3):
+        answers = in_tasks(4, lambda n: batcher.judge_async(str(n), ROW))
+        assert [each.reward for each in answers] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_cancelled_call_costs_no_other(fake: FakeProctor) -> None:
+    async def call() -> list[Any]:
+        batcher = RewardBatcher(async_client=fake.async_client())
+        calls = [asyncio.create_task(batcher.judge_async(str(n), ROW)) for n in range(3)]
+        await asyncio.sleep(0)
+        calls[0].cancel()
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    cancelled, *others = asyncio.run(call())
+    assert isinstance(cancelled, asyncio.CancelledError)
+    assert [each.reward for each in others] == [1.0, 2.0]
+
+
+def test_calls_that_were_all_cancelled_send_nothing_and_the_next_call_is_judged(
+    fake: FakeProctor,
+) -> None:
+    async def call() -> Answer:
+        batcher = RewardBatcher(async_client=fake.async_client())
+        calls = [asyncio.create_task(batcher.judge_async(str(n), ROW)) for n in range(3)]
+        await asyncio.sleep(0)
+        for each in calls:
+            each.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        return await batcher.judge_async("1", ROW)
+
+    assert asyncio.run(call()).reward == 1.0
+    assert sizes(fake) == [1]
+
+
+def test_an_interrupted_caller_leaves_no_other_waiting(fake: FakeProctor) -> None:
+    def interrupted(_: wire.Submission) -> Any:
+        raise KeyboardInterrupt
+
+    answers: list[Answer] = []
+    with FakeProctor(interrupted).client() as client:
+        batcher = RewardBatcher(client=client, window_seconds=0.2)
+        begun = threading.Event()
+
+        def lead() -> None:
+            begun.set()
+            with pytest.raises(KeyboardInterrupt):
+                batcher.judge("1", ROW)
+
+        def follow() -> None:
+            begun.wait()
+            try:
+                answers.append(batcher.judge("1", ROW))
+            except KeyboardInterrupt:
+                answers.append(Answer(error="it led a request of its own"))
+
+        threads = [threading.Thread(target=lead), threading.Thread(target=follow)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert [each.reward for each in answers] == [None]
+
+
+def test_the_form_without_a_client_says_so(fake: FakeProctor) -> None:
+    with pytest.raises(TypeError, match="only an async_client"):
+        RewardBatcher(async_client=fake.async_client()).judge("1", ROW)
+    with pytest.raises(TypeError, match="only a client for threads"):
+        asyncio.run(RewardBatcher(client=fake.client()).judge_async("1", ROW))
+
+
+# ---------------------------------------------------------------- the real service
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with running_service(Settings(), judge=None) as running:
+        yield running
+
+
+GOOD = "```python\ndef f(n):\n    return n\n```"
+BAD = "```python\ndef f(n):\n    return -n\n```"
+
+
+def rewards_of(batcher: RewardBatcher) -> list[float | None]:
+    """The rewards of threads and then of tasks; the batcher is closed afterwards."""
+    answers = at_once(4, lambda n: batcher.judge(GOOD if n % 2 else BAD, ROW))
+
+    async def call() -> None:
+        calls = [batcher.judge_async(GOOD if n % 2 else BAD, ROW) for n in range(4)]
+        answers.extend(await asyncio.gather(*calls))
+        await batcher.aclose()
+
+    asyncio.run(call())
+    batcher.close()
+    return [each.reward for each in answers]
+
+
+def _in_a_fork(batcher: RewardBatcher, answers: Any) -> None:
+    answers.put((os.getpid(), rewards_of(batcher)))
+
+
+@pytest.mark.slow
+def test_copies_forks_and_pickles_judge_as_well(service: Service) -> None:
+    batcher = RewardBatcher(service.url)
+    expected = [0.0, 1.0, 0.0, 1.0] * 2
+    assert batcher.judge(GOOD, ROW).reward == 1.0  # the copies are made of a batcher in use
+    assert rewards_of(copy.deepcopy(batcher)) == expected
+    assert rewards_of(pickle.loads(pickle.dumps(batcher))) == expected
+    for method in ("fork", "spawn"):
+        context: Any = multiprocessing.get_context(method)
+        answers = context.SimpleQueue()
+        child = context.Process(target=_in_a_fork, args=(batcher, answers))
+        child.start()
+        pid, rewards = answers.get()
+        child.join()
+        assert (rewards, pid == os.getpid()) == (expected, False)
+    assert rewards_of(batcher) == expected
+
+
+@pytest.mark.slow
+def test_an_address_without_a_service_raises(service: Service) -> None:
+    client = client_for("http://127.0.0.1:9", retry_seconds=0.0)
+    with client, pytest.raises(ProctorConnectionError):
+        RewardBatcher(client=client).judge(GOOD, ROW)
+    with pytest.raises(ProctorConnectionError):
+        asyncio.run(RewardBatcher("http://127.0.0.1:9", retry_seconds=0.0).judge_async(GOOD, ROW))

@@ -1,0 +1,122 @@
+"""Requests of /reward: a batch in, an answer for each submission out.
+
+Fatal errors, such as a wrong token, are raised (see `mistakes`). Every other failure is an answer
+without a reward. If the service rejects a request as a whole, the request is split in halves, down
+to the items at fault: a broken row of the data set costs no other row its reward.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from proctor_client import AsyncClient, Client, InvalidRequestError, ProctorError, RewardOptions
+from proctor_trainers.answers import Answer
+from proctor_trainers.mistakes import is_mistake
+
+Submissions: TypeAlias = Sequence[Mapping[str, Any]]
+OnAnswer: TypeAlias = Callable[[int, Answer], None]
+"""Called with the place of a submission in its batch and its answer."""
+
+
+def ask(client: Client, submissions: Submissions, options: RewardOptions) -> list[Answer]:
+    """Return an answer for each submission, in one request. Raises only fatal ProctorErrors."""
+    if not submissions:
+        return []
+    try:
+        return [Answer.of(each) for each in client.reward(submissions, **options).results]
+    except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
+        halves = _halves(submissions, options, error)
+        if not halves:
+            return [Answer.failed(error)] * len(submissions)
+    return [answer for half in halves for answer in ask(client, half, options)]
+
+
+async def ask_async(
+    client: AsyncClient, submissions: Submissions, options: RewardOptions
+) -> list[Answer]:
+    """Async version of ask."""
+    if not submissions:
+        return []
+    try:
+        answer = await client.reward(submissions, **options)
+        return [Answer.of(each) for each in answer.results]
+    except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
+        halves = _halves(submissions, options, error)
+        if not halves:
+            return [Answer.failed(error)] * len(submissions)
+    return [answer for half in halves for answer in await ask_async(client, half, options)]
+
+
+def judge_each(
+    client: Client,
+    submissions: Submissions,
+    options: RewardOptions,
+    on_answer: OnAnswer,
+    first: int = 0,
+) -> None:
+    """Call `on_answer` with each answer as soon as the service sends it; `first` is added to places.
+
+    Raises only fatal ProctorErrors, possibly after some answers.
+    """
+    left = dict.fromkeys(range(len(submissions)))
+    try:
+        with client.reward_stream(submissions, **options) as stream:
+            for result in stream:
+                del left[result.index]
+                on_answer(first + result.index, Answer.of(result))
+        return
+    except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
+        halves = _halves(submissions, options, error) if len(left) == len(submissions) else []
+        if not halves:
+            for place in left:
+                on_answer(first + place, Answer.failed(error))
+    for half in halves:
+        judge_each(client, half, options, on_answer, first)
+        first += len(half)
+
+
+async def judge_each_async(
+    client: AsyncClient,
+    submissions: Submissions,
+    options: RewardOptions,
+    on_answer: OnAnswer,
+    first: int = 0,
+) -> None:
+    """Async version of judge_each."""
+    left = dict.fromkeys(range(len(submissions)))
+    try:
+        async with client.reward_stream(submissions, **options) as stream:
+            async for result in stream:
+                del left[result.index]
+                on_answer(first + result.index, Answer.of(result))
+        return
+    except ProctorError as error:
+        if is_mistake(error, client.has_answered):
+            raise
+        halves = _halves(submissions, options, error) if len(left) == len(submissions) else []
+        if not halves:
+            for place in left:
+                on_answer(first + place, Answer.failed(error))
+    for half in halves:
+        await judge_each_async(client, half, options, on_answer, first)
+        first += len(half)
+
+
+def _halves(
+    submissions: Submissions, options: RewardOptions, error: ProctorError
+) -> list[Submissions]:
+    """Return the halves to ask for instead, or nothing if splitting cannot help."""
+    if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
+        return []
+    if re.split(r"[.:]", error.message)[0] in options:
+        return []  # a shared option is at fault
+    middle = len(submissions) // 2
+    return [submissions[:middle], submissions[middle:]]
