@@ -10,13 +10,14 @@ UNSLOTH := .venv-unsloth
 HARBOR := .venv-harbor
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
+ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
 
-.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -90,6 +91,17 @@ $(HARBOR)/.harbor: constraints-harbor.txt client/pyproject.toml trainers/pyproje
 test-harbor: $(VENV)/.service $(HARBOR)/.harbor ## Harbor with sandboxes of a service, in .venv-harbor
 	$(HARBOR)/bin/python -m pytest tests/trainers_harbor
 
+# Without what the frameworks say they need: their rewards import a small part of it.
+$(ADAPTERS:%=.venv-adapter-%/.trainer): .venv-adapter-%/.trainer: tests/trainers_adapters/requirements/%.txt client/pyproject.toml trainers/pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e client -e trainers
+	touch $@
+
+$(ADAPTERS:%=test-adapter-%): test-adapter-%: $(VENV)/.service .venv-adapter-%/.trainer
+	.venv-adapter-$*/bin/python -m pytest tests/trainers_adapters/test_$*.py
+
+test-adapters: $(ADAPTERS:%=test-adapter-%) ## rewards in other frameworks, each in an environment of its own
+
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -129,4 +141,4 @@ image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE an
 	else echo "make image needs buildah or docker"; exit 1; fi
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(ADAPTERS:%=.venv-adapter-%) .mypy_cache .ruff_cache .pytest_cache .hypothesis
