@@ -98,7 +98,7 @@ $(ADAPTERS:%=.venv-adapter-%/.trainer): .venv-adapter-%/.trainer: tests/trainers
 	touch $@
 
 $(ADAPTERS:%=test-adapter-%): test-adapter-%: $(VENV)/.service .venv-adapter-%/.trainer
-	.venv-adapter-$*/bin/python -m pytest tests/trainers_adapters/test_$*.py
+	.venv-adapter-$*/bin/python -m pytest -p no:unraisableexception tests/trainers_adapters/test_$*.py
 
 test-adapters: $(ADAPTERS:%=test-adapter-%) ## rewards in other frameworks, each in an environment of its own
 

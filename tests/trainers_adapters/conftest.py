@@ -15,7 +15,8 @@ OTHERS = ("verl", "ray", "torch", "tensordict", "transformers", "omegaconf", "py
 
 def pytest_configure(config: pytest.Config) -> None:
     """What a framework's own packages warn of is theirs to mend, at their import as well."""
-    kinds = ("ignore::DeprecationWarning", "ignore::FutureWarning")
+    # Reward functions keep their connections until the end of the process.
+    kinds = ("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
     for line in (*kinds, *(f"ignore:::{name}" for name in OTHERS)):
         config.addinivalue_line("filterwarnings", line)
 
