@@ -27,8 +27,14 @@ ITEM: dict[str, Any] = {
     "setup_code": "import math",
 }
 LABELLED = {"prompt": "Write f.", "response": "```python\nright\n```", "label": ["assert 1"]}
+QUERY: dict[str, Any] = {
+    "query": ["<s>Write f.\n```python\nright\n```<|im_end|></s>", "Write f. wrong = 1"],
+    "prompts": ["Write f.", "Write f."],
+    "labels": [["assert 1"], '["assert 1"]'],
+}
 ROUTES = [("/compat/reward", ITEM), ("/compat/batch_reward", {"items": [ITEM]}),
-          ("/compat/remote_rm", LABELLED)]  # fmt: skip
+          ("/compat/remote_rm", LABELLED),
+          ("/compat/get_reward", {name: column[:1] for name, column in QUERY.items()})]  # fmt: skip
 
 
 class BySource:
@@ -104,6 +110,40 @@ def test_slime_gets_a_bare_number(client: httpx.Client) -> None:
     wrong = LABELLED | {"response": "wrong = 1", "prompt": [{"role": "user", "content": "?"}]}
     assert client.post("/compat/remote_rm", json=wrong).text == "0.0"
     assert client.post("/compat/remote_rm", json=LABELLED | {"response": "No."}).text == "0.0"
+
+
+# ---------------------------------------------------------------- OpenRLHF
+
+
+def test_openrlhf_gets_the_rewards_of_the_responses(client: httpx.Client, judge: BySource) -> None:
+    assert client.post("/compat/get_reward", json=QUERY).json() == {
+        "rewards": [1.0, 0.0],
+        "scores": [1.0, 0.0],
+        "extra_logs": {"pass_rate": [1.0, 0.0]},
+    }
+    assert sorted(each.source.strip() for each in judge.seen) == ["right", "wrong = 1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"query": []}, "query"),
+        ({"prompts": ["Write f."]}, "the same length"),
+        ({"labels": [["assert 1"], None]}, "labels.1: label: neither"),
+        ({"query": [QUERY["query"][0], "```python\nright\n```"]}, "query.1: the query does not"),
+        (
+            {"query": ["Write f.```python\nbroken\n```", QUERY["query"][1]]},
+            "labels.0: tests.0 is not Python",
+        ),
+    ],
+)
+def test_what_openrlhf_must_not_send(
+    client: httpx.Client, changed: dict[str, Any], said: str
+) -> None:
+    answer = client.post("/compat/get_reward", json=QUERY | changed)
+    assert answer.status_code == 422
+    assert said in answer.json()["error"]["message"]
+    assert "rewards" not in answer.json()
 
 
 # ---------------------------------------------------------------- labels

@@ -114,6 +114,7 @@ def _compatible() -> list[Route]:
     asserts = {"program": CODE, "tests": ["assert double(2) == 4"], "max_execution_time": 1.0}
     stdio = {**asserts, "tests": [{"input": "1\n", "output": ["2", "3"]}]}
     item = {"prompt": "p", "response": FENCED, "tests": ["assert double(2) == 4"], "setup_code": ""}
+    query = {"query": [f"p{FENCED}"], "prompts": ["p"], "labels": ['["assert double(2) == 4"]']}
     label = {"prompt": "p", "response": FENCED, "label": '["assert double(2) == 4"]'}
     return [
         Route("POST", "/compat/run_code", [run, {"code": "print(1)"}, {**run, "language": "bash"}]),
@@ -127,6 +128,9 @@ def _compatible() -> list[Route]:
         Route("POST", "/compat/reward", [item]),
         Route("POST", "/compat/batch_reward", [{"items": [item, item]}]),
         Route("POST", "/compat/remote_rm", [label, *({**label, "label": each} for each in LABELS)]),
+        Route(
+            "POST", "/compat/get_reward", [query, *({**query, "labels": [each]} for each in LABELS)]
+        ),
         Route("GET", "/compat/v1/ping"),
         Route("GET", "/compat/health"),
         Route("POST", "/compat/t/token/reward", [item]),

@@ -81,7 +81,9 @@ def loop_manager(name: str, url: str, folder: Path, kind: str) -> Any:
 
 def scores_of(manager: Any, data: DataProto) -> list[Any]:
     async def run() -> list[Any]:
-        return await asyncio.gather(*(manager.run_single(data[i : i + 1]) for i in range(len(data))))
+        return await asyncio.gather(
+            *(manager.run_single(data[i : i + 1]) for i in range(len(data)))
+        )
 
     return [each["reward_score"] for each in manager.loop.run_until_complete(run())]
 

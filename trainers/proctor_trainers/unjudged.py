@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
 from proctor_trainers.answers import Answer
@@ -21,6 +22,15 @@ class NotJudged(BaseException):
     The class derives from BaseException: several trainers catch Exception around a reward function
     and continue with a reward of 0.0, which would teach the policy that its answer was wrong.
     """
+
+
+@contextmanager
+def as_not_judged() -> Iterator[None]:
+    """Raise NotJudged instead of an exception, such as one for a wrong token or a missing column."""
+    try:
+        yield
+    except Exception as error:
+        raise NotJudged(f"{type(error).__name__}: {error}") from error
 
 
 def number_of(answer: Answer, on_unjudged: OnUnjudged) -> float:

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, Unpack
 
 from pydantic import SecretStr
 
-from proctor_client import ProctorError, RewardOptions
+from proctor_client import RewardOptions
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.columns import TaskOf
@@ -39,6 +39,7 @@ from proctor_trainers.unjudged import (
     NotJudged,
     OnUnjudged,
     OnUnjudgedInBatch,
+    as_not_judged,
     number_of,
     numbers_of,
 )
@@ -127,10 +128,8 @@ def _compute_score(
         data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any = None, **more: Any
     ) -> Score:
         row = _row(data_source, solution_str, ground_truth, extra_info)
-        try:
+        with as_not_judged():
             answer = batcher.judge(solution_str, row, group=_group(extra_info))
-        except ProctorError as error:
-            raise NotJudged(str(error)) from error
         return _score(answer, number_of(answer, on_unjudged), details)
 
     return compute_score
@@ -143,10 +142,8 @@ def _async_compute_score(
         data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any = None, **more: Any
     ) -> Score:
         row = _row(data_source, solution_str, ground_truth, extra_info)
-        try:
+        with as_not_judged():
             answer = await batcher.judge_async(solution_str, row, group=_group(extra_info))
-        except ProctorError as error:
-            raise NotJudged(str(error)) from error
         return _score(answer, number_of(answer, on_unjudged), details)
 
     return compute_score
@@ -164,10 +161,8 @@ def _batch_compute_score(
     ) -> list[Score]:
         extras = [None] * len(solution_strs) if extra_infos is None else list(extra_infos)
         rows = list(map(_row, data_sources, solution_strs, ground_truths, extras))
-        try:
+        with as_not_judged():
             answers = batcher.judge_all(solution_strs, rows, groups=list(map(_group, extras)))
-        except ProctorError as error:
-            raise NotJudged(str(error)) from error
         groups = [json.dumps(each, sort_keys=True, default=str) for each in ground_truths]
         numbers = numbers_of(answers, groups, on_unjudged)
         return [_score(a, number, details) for a, number in zip(answers, numbers, strict=True)]

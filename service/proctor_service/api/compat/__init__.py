@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from proctor_service.api.compat.handler import CompatHandler
 from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
 from proctor_service.api.compat.open_r1 import ExecuteBatch, open_r1_routes
+from proctor_service.api.compat.openrlhf import GetReward, openrlhf_routes
 from proctor_service.api.compat.sandbox_fusion import RunCode, RunJupyter, sandbox_fusion_routes
 from proctor_service.api.compat.sandbox_fusion_submit import Submit, submit_routes
 from proctor_service.api.compat.skypilot import BatchReward, RewardItem, skypilot_routes
@@ -27,6 +28,7 @@ COMPAT_BODIES: tuple[type[BaseModel], ...] = (
     RewardItem,
     BatchReward,
     RemoteRm,
+    GetReward,
 )
 
 
@@ -40,6 +42,7 @@ def compat_routes(handler: CompatHandler) -> APIRouter:
         open_instruct_routes,
         skypilot_routes,
         slime_routes,
+        openrlhf_routes,
     ):
         routes.include_router(service(handler))
     return routes

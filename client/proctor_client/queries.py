@@ -1,0 +1,34 @@
+"""Responses in whole queries: some trainers send a prompt and its response as one text.
+
+The text is the decoded tokens, with special tokens such as `<|im_end|>`. The prompt must not be
+judged: it may contain code, even the solution.
+"""
+
+from __future__ import annotations
+
+import re
+
+TAIL_CHARACTERS = 200
+_END_TOKENS = re.compile(
+    r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|<｜[^<>｜\s]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>|\[PAD\]))+\s*\Z"
+)
+
+
+def response_of(query: str, prompt: str) -> str:
+    """Return the response: the query without the prompt and without the special tokens at its end.
+
+    A query may begin with special tokens before the prompt, and with the end of a prompt that the
+    trainer cut off at its front. Raises ValueError if the query does not contain the prompt's end.
+    """
+    response = _without_prompt(query, prompt)
+    return _END_TOKENS.sub("", response)
+
+
+def _without_prompt(query: str, prompt: str) -> str:
+    if query.startswith(prompt):
+        return query[len(prompt) :]
+    for part in (prompt, prompt.rstrip(), prompt[-TAIL_CHARACTERS:]):
+        place = query.find(part) if part.strip() else -1
+        if place >= 0:
+            return query[place + len(part) :]
+    raise ValueError("the query does not contain its prompt")
