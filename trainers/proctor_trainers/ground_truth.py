@@ -31,6 +31,7 @@ from proctor_trainers.columns import GRADER, TESTS, BadTask, Row, task_from_colu
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
 MOST_NESTED = 100
+_STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+)\b")
 _SETUP = ("setup", "prefix", "import_prefix")
 
 
@@ -48,15 +49,22 @@ def grader_of(value: Any, completion: str = "") -> Mapping[str, Any]:
     if isinstance(value, Mapping) and isinstance(value.get("input_output"), str | Mapping):
         value = _decoded(value["input_output"])
     if isinstance(value, str) and value.strip():
-        return {"kind": "asserts", "tests": [value]}
+        return _asserts([value])
     if isinstance(value, Mapping):
         return _of_object(value, completion)
     if isinstance(value, list) and value:
         if all(isinstance(each, str) for each in value):
-            return {"kind": "asserts", "tests": value}
+            return _asserts(value)
         if all(isinstance(each, Mapping) for each in value):
             return _of_cases(value, completion)
     raise BadTask("the ground truth holds neither a grader nor tests")
+
+
+def _asserts(tests: Sequence[str]) -> Mapping[str, Any]:
+    """Return a grader for statements. An answer in words or numbers is no test."""
+    if not any(_STATEMENT.search(test) for test in tests):
+        raise BadTask("the ground truth is a text without assert statements")
+    return {"kind": "asserts", "tests": list(tests)}
 
 
 def _of_object(value: Mapping[str, Any], completion: str) -> Mapping[str, Any]:
@@ -123,11 +131,15 @@ def _calls(
     """Return a grader for calls, as JSON; or as statements where JSON cannot tell what is right."""
     target = _target(name, completion)
     cases = [(_arguments(a), _expected(b)) for a, b in zip(inputs, outputs, strict=True)]
-    if not any(_is_ambiguous(each) or _has_number_keys(args) for args, each in cases):
+    is_plain = target == name  # the grader `calls` takes no methods
+    if is_plain and not any(_is_ambiguous(each) or _has_number_keys(args) for args, each in cases):
         calls = [{"args": args, "expected": each} for args, each in cases]
         return {"kind": "calls", "entry_point": target, "cases": calls}
-    tests = [_statement(target, args, each) for args, each in cases]
-    return {"kind": "asserts", "tests": tests, "entry_point": target}
+    try:
+        json.dumps(cases, allow_nan=False)
+    except (ValueError, RecursionError):
+        raise BadTask("an input or output of a call is not finite, or nested too deeply") from None
+    return {"kind": "asserts", "tests": [_statement(target, args, each) for args, each in cases]}
 
 
 def _target(name: str, completion: str) -> str:
