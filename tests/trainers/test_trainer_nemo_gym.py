@@ -32,16 +32,21 @@ def task(completion: Any, metadata: Any) -> dict[str, Any]:
     }
 
 
-def post(server: Any, *bodies: dict[str, Any]) -> list[httpx.Response]:
+def post(batcher: RewardBatcher, *bodies: dict[str, Any]) -> list[httpx.Response]:
     async def run() -> list[httpx.Response]:
-        transport = httpx.ASGITransport(server)
+        transport = httpx.ASGITransport(app(batcher=batcher))
         async with httpx.AsyncClient(transport=transport, base_url="http://gym") as client:
             seeded = await client.post("/seed_session", json=bodies[0])
             assert (seeded.status_code, seeded.json()) == (200, {})
             calls = (client.post("/verify", json=body) for body in bodies)
-            return list(await asyncio.gather(*calls))
+            answers = await asyncio.gather(*calls)
+        await batcher.aclose()
+        return list(answers)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    finally:
+        batcher.close()
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +59,7 @@ def service() -> Iterator[Service]:
 def test_each_response_has_its_reward(service: Service) -> None:
     told = cases()
     bodies = [task(case.completion, {"tests": case.tests}) for case in told]
-    answers = [answer.json() for answer in post(app(service.url), *bodies)]
+    answers = [answer.json() for answer in post(RewardBatcher(service.url), *bodies)]
     assert [each["reward"] for each in answers] == [case.reward for case in told]
     assert answers[0] == bodies[0] | {"reward": 1.0, "verdict": "passed", "hack_signals": []}
 
@@ -65,7 +70,7 @@ def test_the_unit_tests_of_code_gen(service: Service) -> None:
     calls = {"inputs": ["2\n3"], "outputs": ["5"], "fn_name": "add"}
     method = "```python\nclass Solution:\n    def add(self, a, b):\n        return a + b\n```"
     answers = post(
-        app(service.url),
+        RewardBatcher(service.url),
         task("```python\nprint(2 * int(input()))\n```", {"unit_tests": stdio}),
         task("```python\nprint(5)\n```", {"unit_tests": stdio}),
         task(method, {"unit_tests": calls}),
@@ -85,7 +90,7 @@ def test_the_unit_tests_of_code_gen(service: Service) -> None:
 )
 def test_a_task_without_tests_is_a_422(changed: dict[str, Any], said: str) -> None:
     batcher = RewardBatcher(async_client=FakeProctor().async_client())
-    [answer] = post(app(batcher=batcher), task("x", {"tests": ["assert f()"]}) | changed)
+    [answer] = post(batcher, task("x", {"tests": ["assert f()"]}) | changed)
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
 
@@ -95,7 +100,7 @@ def test_a_failure_is_a_503_and_no_reward(status: int, reason: str) -> None:
     fake = FakeProctor()
     fake.fail_next(999, status=status, reason=reason, retryable=status == 503)
     batcher = RewardBatcher(async_client=fake.async_client())
-    answers = post(app(batcher=batcher), *[task("x", {"tests": ["assert f()"]})] * 3)
+    answers = post(batcher, *[task("x", {"tests": ["assert f()"]})] * 3)
     assert [answer.status_code for answer in answers] == [503] * 3
     assert all(reason in answer.json()["detail"] for answer in answers)
     assert not any("reward" in answer.json() for answer in answers)
@@ -103,6 +108,5 @@ def test_a_failure_is_a_503_and_no_reward(status: int, reason: str) -> None:
 
 def test_no_service_is_a_503() -> None:
     batcher = RewardBatcher(DOWN, retry_seconds=0.0)
-    [answer] = post(app(batcher=batcher), task("x", {"tests": ["assert f()"]}))
+    [answer] = post(batcher, task("x", {"tests": ["assert f()"]}))
     assert answer.status_code == 503
-    batcher.close()

@@ -32,6 +32,7 @@ GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
 MOST_NESTED = 100
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+)\b")
+_GROUND_TRUTHS = (GROUND_TRUTH, "label", "input_output", "answer")
 _SETUP = ("setup", "prefix", "import_prefix")
 
 
@@ -41,6 +42,19 @@ def task_from_ground_truth(row: Row) -> Mapping[str, Any]:
     Raises BadTask.
     """
     return {"grader": grader_of(row.get(GROUND_TRUTH), str(row.get(COMPLETION) or ""))}
+
+
+def task_from_row(row: Row) -> Mapping[str, Any]:
+    """Return the grader for a row: its columns as in proctor_trainers.columns, or a ground truth.
+
+    The columns with a ground truth are `ground_truth`, `label`, `input_output` and `answer`. Raises
+    BadTask, and MissingColumns if no column defines the judging.
+    """
+    if not any(row.get(name) is not None for name in (GRADER, *TESTS)):
+        for name in _GROUND_TRUTHS:
+            if row.get(name) is not None:
+                return {"grader": grader_of(row[name], str(row.get(COMPLETION) or ""))}
+    return task_from_columns(row)
 
 
 def grader_of(value: Any, completion: str = "") -> Mapping[str, Any]:

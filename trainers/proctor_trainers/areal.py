@@ -1,0 +1,75 @@
+"""Rewards for AReaL: a function in place of the wrapper around `reward_fn`.
+
+    from areal.workflow.rlvr import RLVRWorkflow
+    from proctor_trainers.areal import async_reward_function
+
+    class Workflow(RLVRWorkflow):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            self.async_reward_fn = async_reward_function("http://127.0.0.1:8080")
+
+AReaL's own wrapper runs a `reward_fn` in a few processes, and returns 0 after four timeouts of 15 s,
+which include the wait for a free process. The function here needs no wrapper: it is awaited, and
+calls at the same moment share a request. A completion that could not be judged raises
+RewardsUnavailable; AReaL rejects its trajectory. This module does not import AReaL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Unpack
+
+from pydantic import SecretStr
+
+from proctor_client import RewardOptions
+from proctor_client.queries import response_of
+from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.columns import TaskOf
+from proctor_trainers.functions import function
+from proctor_trainers.ground_truth import task_from_row
+from proctor_trainers.rewards import RewardsUnavailable, Settings
+
+__all__ = ["RewardsUnavailable", "async_reward_function"]
+
+TAG = "areal"
+
+AsyncRewardFn = Callable[..., Awaitable[float]]
+
+
+def async_reward_function(
+    url: str | None = None,
+    *,
+    token: str | SecretStr | None = None,
+    retry_seconds: float = 60.0,
+    batcher: RewardBatcher | None = None,
+    task: TaskOf = task_from_row,
+    **options: Unpack[RewardOptions],
+) -> AsyncRewardFn:
+    """Return `reward_fn(prompt, completions, prompt_ids, completion_ids, **row)`, to be awaited.
+
+    The function returns 1.0 if all tests of the completion pass, else 0.0. `task` maps the row of
+    the data set to the judging fields. The other arguments are those of
+    proctor_trainers.verl.compute_score_function. Raises RewardsUnavailable and ProctorError.
+    """
+    if batcher is None:
+        tags = (TAG, *options.pop("tags", ()))
+        settings = Settings(task=task, tags=tags, say=None, options=options)
+        batcher = RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    return function(_reward_fn, batcher)
+
+
+def _reward_fn(batcher: RewardBatcher) -> AsyncRewardFn:
+    async def reward_fn(
+        prompt: Any,
+        completions: str,
+        prompt_ids: Any = None,
+        completion_ids: Any = None,
+        **row: Any,
+    ) -> float:
+        completion = response_of(completions, "")
+        answer = await batcher.judge_async(completion, {**row, "completion": completion})
+        if answer.reward is None:
+            raise RewardsUnavailable(f"a completion could not be judged: {answer.error}")
+        return answer.reward
+
+    return reward_fn
