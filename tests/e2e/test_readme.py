@@ -17,6 +17,7 @@ PAGES = (
     "README.md",
     "docs/graders.md",
     "docs/wire.md",
+    "docs/adapters.md",
     "docs/compat.md",
     "docs/environments.md",
     "docs/harbor.md",
