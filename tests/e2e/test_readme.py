@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,25 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert '"error":{"reason"' not in ran.stdout.replace(" ", "")
+
+
+def test_every_command_block_is_run_or_says_why_not() -> None:
+    """`<!-- journal -->` blocks run elsewhere, against a journal with records."""
+    known = re.compile(r"<!-- (runnable(, goes on)?|journal|not run: .+) -->")
+    pages = [*PAGES, "service/README.md", "deploy/README.md", "deploy/aviato.md"]
+    unmarked = [
+        f"{page}:{number}"
+        for page in pages
+        for number, (above, line) in enumerate(pairwise((ROOT / page).read_text().split("\n")), 2)
+        if line == "```bash" and not known.fullmatch(above)
+    ]
+    assert unmarked == []
+
+
+def test_no_page_installs_from_a_registry_what_is_not_there() -> None:
+    for page in (*PAGES, "service/README.md", "deploy/README.md", "deploy/aviato.md"):
+        text = (ROOT / page).read_text()
+        assert not re.search(r"^pip install [^\n]*'?proctor-", text, re.MULTILINE), page
 
 
 def test_each_page_has_examples() -> None:
