@@ -53,7 +53,7 @@ test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few wit
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow or smoke"
 
 test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
