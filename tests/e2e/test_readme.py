@@ -56,6 +56,13 @@ def examples() -> list[Example]:
     return found
 
 
+def documents() -> list[str]:
+    """All documents for users."""
+    found = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")]
+    found += [ROOT / "service" / "README.md", ROOT / "trainers" / "README.md"]
+    return sorted(str(each.relative_to(ROOT)) for each in found)
+
+
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.place)
 def test_example(example: Example, service: Service, tmp_path: Path) -> None:
     command = tmp_path / "bin" / "proctor"
@@ -87,7 +94,7 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
 def test_every_command_block_is_run_or_says_why_not() -> None:
     """`<!-- journal -->` blocks run elsewhere, against a journal with records."""
     known = re.compile(r"<!-- (runnable(, goes on)?|journal|not run: .+) -->")
-    pages = [*PAGES, "service/README.md", "deploy/README.md", "deploy/aviato.md"]
+    pages = documents()
     unmarked = [
         f"{page}:{number}"
         for page in pages
@@ -98,7 +105,7 @@ def test_every_command_block_is_run_or_says_why_not() -> None:
 
 
 def test_no_page_installs_from_a_registry_what_is_not_there() -> None:
-    for page in (*PAGES, "service/README.md", "deploy/README.md", "deploy/aviato.md"):
+    for page in documents():
         text = (ROOT / page).read_text()
         assert not re.search(r"^pip install [^\n]*'?proctor-", text, re.MULTILINE), page
 
