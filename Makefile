@@ -15,7 +15,7 @@ DIST ?= dist
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
+IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(SLIM),--build-arg EXTRAS=,$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)))
 
 .PHONY: help install install-trl install-art install-harbor serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
@@ -135,7 +135,7 @@ $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
 	touch $@
 
-image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE and EXTRAS say which
+image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which
 	@if command -v $(firstword $(BUILDAH)) >/dev/null; then \
 		$(BUILDAH) build --format docker --timestamp $(SOURCE_DATE) $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
 	elif command -v docker >/dev/null; then \
