@@ -4,17 +4,18 @@
 #   BASE_IMAGE  a Debian or Ubuntu with Python 3.11 or later, venv and pip; both stages stand on it. A
 #               company's certificate or package mirror belongs into that image (its pip.conf and
 #               sources.list), not here.
-#   EXTRAS      extras of proctor-service, in brackets: "[aviato]".
+#   EXTRAS      extras of proctor-service, in brackets: "[aviato]"; "" for an image without clients of
+#               Redis, PostgreSQL and OpenTelemetry.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
-ARG EXTRAS=""
+ARG EXTRAS="[otel,postgres,redis]"
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 RUN apt-get -qq update && apt-get -qq install --no-install-recommends tini
 WORKDIR /src
 COPY constraints.txt ./
 # What builds the wheels is pinned too; pip's isolated builds would fetch the newest.
-RUN python3 -m venv /build && /build/bin/pip install --quiet -c constraints.txt hatchling
+RUN python3 -m venv /build && /build/bin/pip install --quiet -c constraints.txt cyclonedx-bom hatchling
 COPY client client
 COPY service service
 RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation -w /wheels ./client ./service
@@ -26,6 +27,9 @@ RUN python3 -m venv --without-pip /app \
       /wheels/proctor_client-*.whl "$(ls /wheels/proctor_service-*.whl)${EXTRAS}" \
  && /app/bin/python -m compileall -q --invalidation-mode unchecked-hash /app/lib \
  && cp /usr/bin/tini-static /app/bin/tini
+# The bill of materials is of what is installed. An image whose command does not start is not built.
+RUN /build/bin/cyclonedx-py environment --output-reproducible -o /app/sbom.cdx.json /app/bin/python \
+ && cd / && env -i /app/bin/proctor serve --help >/dev/null && /app/bin/tini --version >/dev/null
 
 FROM ${BASE_IMAGE}
 COPY --from=build /app /app

@@ -12,12 +12,13 @@ HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/pytho
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench
+DIST ?= dist
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS))
+IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(SLIM),--build-arg EXTRAS=,$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)))
 
-.PHONY: help install serve demo test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -27,40 +28,53 @@ $(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml t
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Proctor needs Python 3.11 or later; say which with PYTHON=…"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e client -e service -e trainers
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e client -e service -e trainers
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.service requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-dev.txt
 	touch $@
 
 install: $(VENV)/.service ## make .venv with the service, the client and the command line
 
-serve: $(VENV)/.service ## run the service on 127.0.0.1:8080
-	$(BIN)/proctor serve --host 127.0.0.1 --port 8080
+serve: $(VENV)/.service ## run the service on 127.0.0.1:8080, or at PROCTOR_HOST and PROCTOR_PORT
+	$(BIN)/proctor serve
 
 demo: $(VENV)/.service ## judge a few toy completions against a service of its own
 	$(BIN)/python -m proctor_trainers.demo
+
+demo-train: $(VENV)/.service ## train a tiny policy by rewards of a service of its own; ARGS='--seed 1'
+	$(BIN)/python -m proctor_trainers.demo_train $(ARGS)
+
+dist: $(VENV)/.service ## build wheels of the client, the service and the trainers in dist/, or in DIST
+	rm -rf $(DIST)
+	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
 test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; within 2 min
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow or smoke"
 
 test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
-	$(TRL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-trl.txt torch
-	$(TRL)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-trl.txt \
+	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt torch
+	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt \
 		-e client -e 'trainers[trl]' pytest
 	touch $@
+
+install-trl: $(TRL)/.trainer ## make .venv-trl with TRL; install-art and install-harbor make others
+
+install-art: $(ART)/.trainer
+
+install-harbor: $(HARBOR)/.harbor
 
 test-trl: $(VENV)/.service $(TRL)/.trainer ## train with TRL on a CPU, in .venv-trl
 	$(TRL)/bin/python -m pytest tests/trainers_trl
 
 $(ART)/.trainer: constraints-art.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(ART)/bin/python || $(PYTHON) -m venv $(ART)
-	$(ART)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-art.txt \
+	$(ART)/bin/python -m pip install --disable-pip-version-check -c constraints-art.txt \
 		-e client -e 'trainers[art,wandb]' pytest
 	touch $@
 
@@ -70,7 +84,7 @@ test-art: $(VENV)/.service $(ART)/.trainer ## train with ART without a GPU, in .
 # Without what it says it needs: on a CPU that would be several GB of CUDA packages.
 $(UNSLOTH)/.trainer: constraints-unsloth.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(UNSLOTH)/bin/python || $(PYTHON) -m venv $(UNSLOTH)
-	$(UNSLOTH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+	$(UNSLOTH)/bin/python -m pip install --disable-pip-version-check --no-deps \
 		-r constraints-unsloth.txt -e client -e trainers
 	touch $@
 
@@ -84,7 +98,7 @@ $(HARBOR)/.harbor: constraints-harbor.txt client/pyproject.toml trainers/pyproje
 	@$(HARBOR_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
 		{ echo "Harbor needs Python 3.12; say which with HARBOR_PYTHON=…"; exit 1; }
 	test -x $(HARBOR)/bin/python || $(HARBOR_PYTHON) -m venv $(HARBOR)
-	$(HARBOR)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-harbor.txt \
+	$(HARBOR)/bin/python -m pip install --disable-pip-version-check -c constraints-harbor.txt \
 		-e client -e 'trainers[harbor]' pytest
 	touch $@
 
@@ -130,10 +144,10 @@ test-console: $(VENV)/.tools ## the pages under /console in a browser; says what
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/console
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
 	touch $@
 
-image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE and EXTRAS say which
+image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which
 	@if command -v $(firstword $(BUILDAH)) >/dev/null; then \
 		$(BUILDAH) build --format docker --timestamp $(SOURCE_DATE) $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
 	elif command -v docker >/dev/null; then \
@@ -141,4 +155,4 @@ image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE an
 	else echo "make image needs buildah or docker"; exit 1; fi
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(ADAPTERS:%=.venv-adapter-%) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,6 +33,7 @@ from proctor_client._runtime import Clock
 from proctor_client.errors import (
     ProctorConnectionError,
     ProctorError,
+    ProtocolError,
     from_answer,
     from_problem,
     surely_unbegun,
@@ -46,6 +47,9 @@ LONGEST_RETRY_AFTER_SECONDS = 60.0
 SOUND_STATUSES = (200, 201, 204)
 REQUEST_ID = "proctor-request-id"
 """Header repeated by every answer. `X-Request-Id` is unsuitable: proxies replace its value."""
+
+WIRE = "proctor-wire"
+"""Header of every answer: the version of the wire."""
 
 
 @dataclass(frozen=True)
@@ -253,11 +257,22 @@ def _answered(
     """Return the first success answer, after as many attempts as needed."""
     while True:
         reply = yield _send(call, policy, patience, streams=streams)
+        _check_version(reply, policy)
         failure = _failure(reply, call, policy, clock)
         if failure is None:
             assert isinstance(reply, Answer)
             return reply
         yield Sleep(patience.wait_after(failure))
+
+
+def _check_version(reply: Reply, policy: Policy) -> None:
+    """Raise ProtocolError for an answer in a newer version of the wire. Early services sent none."""
+    version = reply.headers.get(WIRE, "") if isinstance(reply, Answer) else ""
+    if version.isdecimal() and len(version) <= 9 and int(version) > wire.WIRE_VERSION:
+        raise ProtocolError(
+            f"{policy.url}: the service speaks version {version} of the wire, and this client "
+            f"version {wire.WIRE_VERSION}: update proctor-client"
+        )
 
 
 def stream_flow(

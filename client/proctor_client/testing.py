@@ -49,7 +49,7 @@ from proctor_client._fake_answers import (
 )
 from proctor_client._fake_journal import ROUTES, FakeJournal, Origin
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes
-from proctor_client._flow import REQUEST_ID
+from proctor_client._flow import REQUEST_ID, WIRE
 from proctor_client._runtime import Clock
 from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
@@ -229,6 +229,7 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return order.response.build()
         refusal = self._unauthorized(received) or refusal
         answer = deliver(refusal or self._work(request, received), None if refusal else order)
+        answer.headers[WIRE] = str(wire.WIRE_VERSION)
         if REQUEST_ID in request.headers:
             answer.headers[REQUEST_ID] = request.headers[REQUEST_ID]
         return answer

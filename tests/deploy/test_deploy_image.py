@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from pathlib import Path
@@ -77,3 +78,12 @@ def test_only_what_the_image_needs_is_sent_to_the_builder() -> None:
         "!client",
         "!service",
     }
+
+
+def test_it_has_the_clients_of_what_replicas_share(image: Image) -> None:
+    assert {"redis", "psycopg", "opentelemetry-sdk"} <= packages(image).keys()
+
+
+def test_its_bill_of_materials_is_what_is_installed(image: Image) -> None:
+    listed = json.loads((image.root / "app" / "sbom.cdx.json").read_text())["components"]
+    assert {plain(each["name"]): each["version"] for each in listed} == packages(image)

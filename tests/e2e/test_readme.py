@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def examples() -> list[Example]:
     return found
 
 
+def documents() -> list[str]:
+    """All documents for users."""
+    found = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").glob("*.md")]
+    found += [ROOT / "service" / "README.md", ROOT / "trainers" / "README.md"]
+    return sorted(str(each.relative_to(ROOT)) for each in found)
+
+
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.place)
 def test_example(example: Example, service: Service, tmp_path: Path) -> None:
     command = tmp_path / "bin" / "proctor"
@@ -82,6 +90,25 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert '"error":{"reason"' not in ran.stdout.replace(" ", "")
+
+
+def test_every_command_block_is_run_or_says_why_not() -> None:
+    """`<!-- journal -->` blocks run elsewhere, against a journal with records."""
+    known = re.compile(r"<!-- (runnable(, goes on)?|journal|not run: .+) -->")
+    pages = documents()
+    unmarked = [
+        f"{page}:{number}"
+        for page in pages
+        for number, (above, line) in enumerate(pairwise((ROOT / page).read_text().split("\n")), 2)
+        if line == "```bash" and not known.fullmatch(above)
+    ]
+    assert unmarked == []
+
+
+def test_no_page_installs_from_a_registry_what_is_not_there() -> None:
+    for page in documents():
+        text = (ROOT / page).read_text()
+        assert not re.search(r"^pip install [^\n]*'?proctor-", text, re.MULTILINE), page
 
 
 def test_each_page_has_examples() -> None:

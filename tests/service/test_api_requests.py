@@ -284,6 +284,7 @@ def test_every_answer_repeats_the_id_of_its_request(client: httpx.Client, name: 
     ]
     assert [each.status_code for each in answers] == [200, 404, 405, 200, 200, 422, 413]
     assert [each.headers["proctor-request-id"] for each in answers] == [name] * len(answers)
+    assert {each.headers["proctor-wire"] for each in answers} == {"1"}
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é"])

@@ -36,6 +36,7 @@ def test_a_tiny_model_trains(
         *["--dataset-limit", "2", "--output-dir", str(tmp_path / "model")],
     )
     assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
     if not tools:
         for number in (1, 2, 3):
             assert f"[proctor] reward call {number}: 4 judged, " in done.stdout

@@ -11,7 +11,9 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 from proctor_client import Client
 from proctor_trainers.addresses import Unreachable, check_service, client_for
@@ -34,13 +36,26 @@ TOYS: tuple[Toy, ...] = (
 """Completions of two prompts, four for each as in GRPO, with their tests and expected rewards."""
 
 
+@dataclass(frozen=True)
+class Running:
+    """A service: its client and URL, and what its pages need before they show anything."""
+
+    client: Client
+    url: str
+    is_temporary: bool = False
+    sign_in: str = ""
+
+
 @contextmanager
-def service(url: str | None) -> Iterator[Client]:
-    """Yield a client of the given service, or of a service for this run. Raises Unreachable."""
+def service(url: str | None, *, journal: bool = False) -> Iterator[Running]:
+    """Yield the given service, or a service for this run. Raises Unreachable.
+
+    `journal` is about the latter: true keeps a journal, for its pages, until the service ends.
+    """
     if url or os.environ.get("PROCTOR_URL"):
         check_service(url)
         with client_for(url) as client:
-            yield client
+            yield Running(client, (url or os.environ["PROCTOR_URL"]).rstrip("/"))
         return
     if find_spec("proctor_service") is None:
         raise Unreachable(
@@ -50,8 +65,14 @@ def service(url: str | None) -> Iterator[Client]:
     from proctor_service.cli.temporary import temporary_service
 
     try:
-        with temporary_service() as running, Client(running.url, token=running.token) as client:
-            yield client
+        with (
+            TemporaryDirectory(prefix="proctor-demo-") as folder,
+            temporary_service(
+                settings={"PROCTOR_JOURNAL": f"sqlite:///{folder}/journal"} if journal else {}
+            ) as running,
+            Client(running.url, token=running.token) as client,
+        ):
+            yield Running(client, running.url, True, f"\nThe token of its pages: {running.token}")
     except Trouble as trouble:
         raise Unreachable(str(trouble)) from None
 
@@ -60,8 +81,8 @@ def main(url: str | None = None) -> int:
     """Run the demo. Returns the exit status: 0 if every completion got its expected reward."""
     completions, tests, worth = (list(column) for column in zip(*TOYS, strict=True))
     prompts = ["double" if each is DOUBLE else "largest" for each in tests]
-    with service(url) as client:
-        reward = reward_function(client=client)
+    with service(url) as running:
+        reward = reward_function(client=running.client)
         rewards = reward(prompts=prompts, completions=completions, tests=tests)
     for prompt, completion, value in zip(prompts, completions, rewards, strict=True):
         shown = " ".join(str(completion).split())

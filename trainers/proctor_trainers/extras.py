@@ -1,7 +1,9 @@
-"""Checks for packages that a script needs, before any slow import."""
+"""Packages that a script needs: checks before any slow import, and their warnings."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
@@ -17,6 +19,13 @@ def require(extra: str, *modules: str) -> None:
         raise MissingExtra(
             f"{', '.join(missing)} cannot be imported: pip install 'proctor-trainers[{extra}]'"
         )
+
+
+def ignore_warnings_of_packages() -> None:
+    """Hide what packages say about their own future, unless the user set `-W`. For scripts only."""
+    if not sys.warnoptions:
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", category=category)
 
 
 def release_of(distribution: str) -> tuple[int, ...] | None:

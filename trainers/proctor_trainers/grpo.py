@@ -15,7 +15,7 @@ from typing import Any
 
 from proctor_client import ProctorError
 from proctor_trainers.addresses import DEFAULT_URL, Unreachable
-from proctor_trainers.extras import MissingExtra, require
+from proctor_trainers.extras import MissingExtra, ignore_warnings_of_packages, require
 from proctor_trainers.problems import DatasetError, Problem, load_problems
 from proctor_trainers.rewards import RewardsUnavailable
 
@@ -137,6 +137,7 @@ def train(trainer: Any, args: argparse.Namespace) -> None:
 
 def run_script(main: Callable[[argparse.Namespace], None], args: argparse.Namespace) -> int:
     """Run the script and return its exit status; a user error prints a line without a traceback."""
+    ignore_warnings_of_packages()
     try:
         main(args)
     except MISTAKES as error:

@@ -57,6 +57,12 @@ Ending = Literal[
 ]
 Tool = Literal["execute_code", "submit_solution", "bash", "read_file", "write_file"]
 
+WIRE_VERSION = 1
+"""Version of the contract, in the header `Proctor-Wire` of every answer.
+
+Additions, such as a new field or route, leave the version as it is: a client of this version can use a
+service with additions. A change that breaks such a client increases the version.
+"""
 MAX_SUBMISSIONS = 4096
 MAX_TASKS = 1024
 MAX_TRAJECTORIES = 4096

@@ -15,6 +15,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proctor_client import wire
 from proctor_service.api.console.policy import is_page, with_policy
 from proctor_service.api.problems import internal, of_refusal
 from proctor_service.api.tokens import ONLY_TENANT, Tokens
@@ -26,6 +27,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 METRICS_PATH = "/metrics"
 COMPAT, WITH_TOKEN = b"/compat/", b"/compat/t/"
 REQUEST_ID = b"proctor-request-id"
+WIRE_HEADER = (b"proctor-wire", str(wire.WIRE_VERSION).encode())
 LONGEST_REQUEST_ID = 128
 ANSWERING = "proctor.answering"
 """Entry of the scope, set by `AnswerHeaders` when an answer has begun."""
@@ -121,7 +123,7 @@ def _with_page_headers(send: Send) -> Send:
 
 
 class AnswerHeaders:
-    """Middleware that repeats the request's id, and closes connections while the service drains.
+    """Middleware: the wire's version, the request's id, and the end of connections in a drain.
 
     The header `Proctor-Request-Id` lets a client detect a connection mixed up with another
     client's; ids other than 1 to 128 visible ASCII characters are ignored. After a drain no client
@@ -142,7 +144,7 @@ class AnswerHeaders:
         async def heading(message: Message) -> None:
             if message["type"] == "http.response.start":
                 scope[ANSWERING] = True
-                headers = list(message.get("headers", ()))
+                headers = [*message.get("headers", ()), WIRE_HEADER]
                 if self._draining():
                     headers.append((b"connection", b"close"))
                 if named:

@@ -15,7 +15,7 @@ from proctor_trainers.art.arguments import Job, check, parser
 from proctor_trainers.art.backends import MissingKey, make_backend, server_config
 from proctor_trainers.art.policies import Endpoint
 from proctor_trainers.art.stopping import on_signal
-from proctor_trainers.extras import MissingExtra, require
+from proctor_trainers.extras import MissingExtra, ignore_warnings_of_packages, require
 from proctor_trainers.problems import DatasetError, Problem
 from proctor_trainers.rewards import say_line
 
@@ -156,6 +156,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     args = made.parse_args(arguments)
     check(made, args)
+    ignore_warnings_of_packages()
     try:
         return main(Job.of(args))
     except (DatasetError, MissingExtra, MissingKey, Unreachable) as error:
