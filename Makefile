@@ -18,7 +18,7 @@ BUILDAH ?= buildah
 SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(SLIM),--build-arg EXTRAS=,$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)))
 
-.PHONY: help install install-trl install-art install-harbor serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -108,8 +108,10 @@ test-harbor: $(VENV)/.service $(HARBOR)/.harbor ## Harbor with sandboxes of a se
 # Without what the frameworks say they need: their rewards import a small part of it.
 $(ADAPTERS:%=.venv-adapter-%/.trainer): .venv-adapter-%/.trainer: tests/trainers_adapters/requirements/%.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< -e client -e trainers
+	$(@D)/bin/python -m pip install --disable-pip-version-check --no-deps -r $< -e client -e trainers
 	touch $@
+
+install-adapters: $(ADAPTERS:%=.venv-adapter-%/.trainer) ## make the environments of test-adapters
 
 $(ADAPTERS:%=test-adapter-%): test-adapter-%: $(VENV)/.service .venv-adapter-%/.trainer
 	.venv-adapter-$*/bin/python -m pytest -p no:unraisableexception tests/trainers_adapters/test_$*.py

@@ -64,7 +64,7 @@ def rollouts(remote_url: str, told: Sequence[Case]) -> list[dict[str, Any]]:
             )
             for case in told
         ]
-        return await asyncio.gather(*calls)
+        return list(await asyncio.gather(*calls))
 
     return asyncio.run(run())
 
