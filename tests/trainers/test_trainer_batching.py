@@ -288,3 +288,12 @@ def test_an_address_without_a_service_raises(service: Service) -> None:
         RewardBatcher(client=client).judge(GOOD, ROW)
     with pytest.raises(ProctorConnectionError):
         asyncio.run(RewardBatcher("http://127.0.0.1:9", retry_seconds=0.0).judge_async(GOOD, ROW))
+
+
+@pytest.mark.slow
+def test_a_request_larger_than_the_queue_goes_in_parts() -> None:
+    settings = Settings(max_queued=8)
+    with running_service(settings, judge=None) as small, client_for(small.url) as client:
+        batcher = RewardBatcher(client=client)
+        answers = at_once(32, lambda n: batcher.judge(GOOD if n % 2 else BAD, ROW))
+    assert [each.reward for each in answers] == [0.0, 1.0] * 16

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import pickle
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -22,12 +23,18 @@ from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.areal import async_reward_function
 from proctor_trainers.batching import RewardBatcher
-from proctor_trainers.ground_truth import task_from_row
+from proctor_trainers.columns import BadTask
+from proctor_trainers.ground_truth import task_from_ground_truth, task_from_row
 from proctor_trainers.ms_swift import orm_class
 from proctor_trainers.rewards import RewardsUnavailable
 from proctor_trainers.rewards import Settings as RewardSettings
 from proctor_trainers.trl import reward_function
-from proctor_trainers.verl import async_compute_score_function, compute_score_function
+from proctor_trainers.verl import (
+    NotJudged,
+    async_compute_score_function,
+    batch_compute_score_function,
+    compute_score_function,
+)
 
 TOLD = cases()
 REWARDS = [case.reward for case in TOLD]
@@ -112,6 +119,60 @@ def test_axolotl_takes_trls_reward_function() -> None:
         reward = reward_function(client=client)
         assert len(inspect.signature(reward).parameters) >= 2  # it refuses others
         assert callable(reward)
+
+
+def verl_calls(batcher: RewardBatcher) -> dict[str, Any]:
+    """One call of each of verl's functions, with a row that cannot be judged."""
+    row: Any = ("mine", "x", ["assert f()"], {"index": 1})
+    sync, later = compute_score_function, async_compute_score_function
+    return {
+        "threads": lambda: sync(batcher=batcher)(*row),
+        "loop": lambda: asyncio.run(later(batcher=batcher)(*row)),  # type: ignore[arg-type]
+        "batch": lambda: batch_compute_score_function(batcher=batcher)(*([each] for each in row)),
+    }
+
+
+@pytest.mark.parametrize("form", ["threads", "loop", "batch"])
+@pytest.mark.parametrize(
+    ("status", "reason"), [(503, "draining"), (401, "unauthorized"), (404, "not_found")]
+)
+def test_verl_never_gets_a_number_for_a_failure(status: int, reason: str, form: str) -> None:
+    fake = FakeProctor()
+    fake.fail_next(999, status=status, reason=reason, retryable=status == 503)
+    settings = RewardSettings(task=task_from_ground_truth, say=None)
+    batcher = RewardBatcher(
+        client=fake.client(), async_client=fake.async_client(), settings=settings
+    )
+    call = verl_calls(batcher)[form]
+    with pytest.raises(NotJudged, match=reason):
+        call()
+    assert not issubclass(NotJudged, Exception)  # some of verl's managers make 0.0 of an Exception
+
+
+def test_verl_gets_a_number_in_place_of_a_reward_where_this_is_asked_for() -> None:
+    fake = FakeProctor(lambda each: 1.0 if str(each.completion) == "right" else 0.0)
+    settings = RewardSettings(task=task_from_ground_truth, say=None)
+    batcher = RewardBatcher(client=fake.client(), settings=settings)
+    good, broken = ["assert f()"], ["assert g()", 3]
+    called = (["mine"] * 4, ["right", "x", "wrong", "right"], [good, broken, good, broken])
+    nan: Any = batch_compute_score_function(batcher=batcher, on_unjudged="nan")(*called)
+    assert [math.isnan(each) for each in nan] == [False, True, False, True]
+
+    def task(row: Any) -> dict[str, Any]:
+        if row["completion"] == "x":
+            raise BadTask("it cannot be judged")
+        return {"grader": {"kind": "exec"}}
+
+    mean = RewardBatcher(client=fake.client(), settings=RewardSettings(task=task, say=None))
+    compute: Any = batch_compute_score_function(batcher=mean, on_unjudged="mean")
+    assert compute(["m"] * 4, ["right", "x", "wrong", "x"], ["a", "a", "a", "a"]) == [
+        1,
+        0.5,
+        0,
+        0.5,
+    ]
+    with pytest.raises(NotJudged, match="it cannot be judged"):
+        compute(["m"] * 2, ["right", "x"], ["a", "b"])
 
 
 def test_verl_sees_which_functions_are_coroutines_and_sends_them_to_workers() -> None:
