@@ -8,10 +8,12 @@ import logging
 import multiprocessing
 import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from harness import Service, running_service
@@ -223,6 +225,25 @@ def test_an_interrupted_caller_leaves_no_other_waiting(fake: FakeProctor) -> Non
         for each in threads:
             each.join()
     assert [each.reward for each in answers] == [None]
+
+
+def test_an_active_wandb_run_gets_the_metrics_of_each_request(
+    fake: FakeProctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[dict[str, float]] = []
+
+    class Run:
+        step = 0
+
+        def log(self, data: dict[str, float], *, step: int | None, commit: bool) -> None:
+            assert (step, commit) == (None, False)
+            rows.append(data)
+
+    monkeypatch.setitem(sys.modules, "wandb", cast(Any, SimpleNamespace(run=Run())))
+    batcher = RewardBatcher(async_client=fake.async_client())
+    in_tasks(4, lambda n: batcher.judge_async(["0", "1", "lost", "none"][n], ROW))
+    [row] = rows
+    assert (row["aviato/no_code_rate"], row["aviato/unavailable_rate"]) == (1 / 3, 0.25)
 
 
 def test_the_form_without_a_client_says_so(fake: FakeProctor) -> None:
