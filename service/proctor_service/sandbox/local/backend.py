@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
+from proctor_service.sandbox.environments.watched import WatchedFolders, watched
 from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
 from proctor_service.sandbox.linux.poller import Poller
@@ -59,6 +60,7 @@ class LocalBackend:
         self._ending: set[asyncio.Task[None]] = set()
         self._kept: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
+        self._watched: dict[str, WatchedFolders] = {}
         self._closing = False
         self._made = 0
         self._tell_asleep: Callable[[int, int], None] | None = None
@@ -74,6 +76,7 @@ class LocalBackend:
         self._poller.open()
         self._groups = self._plan.open_groups()
         try:
+            self._watched = await asyncio.to_thread(watched, self._plan.environments)
             await self._default.open()
         except StartError:
             await self.close()
@@ -129,6 +132,9 @@ class LocalBackend:
         pool = self._pools.get(environment) or await self._started(environment)
         async with self._borrow_from(pool, limits) as (slot, sandbox):
             yield pool, slot, sandbox
+        if pool.watched is not None and not await asyncio.to_thread(pool.watched.are_whole):
+            self._drop(environment, pool)
+            raise SandboxLost(f"environment {environment}: files are gone; build it again")
 
     @contextlib.asynccontextmanager
     async def _borrow_from(
@@ -237,13 +243,20 @@ class LocalBackend:
     async def _start(self, environment: str) -> Pool:
         """Start the pool of an environment. Raises StartError."""
         warm_slots = min(_WARM_SLOTS, self._plan.warm_slots)
-        launch = await asyncio.to_thread(self._plan.launch_in, environment)
+        launch = await asyncio.to_thread(self._launch_in, environment)
         if launch.wants_python:
             launch = await self._with_python(self._pool_of(launch, 1), launch)
         pool = self._pool_of(launch, warm_slots)
+        pool.watched = self._watched.get(environment)
         await pool.open()
         self._pools[environment] = pool
         return pool
+
+    def _launch_in(self, environment: str) -> Launch:
+        """Return the launch of an environment whose files are there; blocks. Raises StartError."""
+        if environment in self._watched:
+            self._watched[environment] = self._watched[environment].renewed()
+        return self._plan.launch_in(environment)
 
     async def _with_python(self, pool: Pool, launch: Launch) -> Launch:
         """Have the image's interpreter compile the code, in a sandbox of a pool that then ends.
@@ -271,6 +284,11 @@ class LocalBackend:
             idle_seconds = now - pool.last_used_at
             if pool is self._default or pool.users or idle_seconds < self._plan.idle_seconds:
                 continue
+            self._drop(environment, pool)
+
+    def _drop(self, environment: str, pool: Pool) -> None:
+        """End a pool, unless somebody else has done so."""
+        if self._pools.get(environment) is pool:
             del self._pools[environment]
             task = asyncio.get_running_loop().create_task(pool.close())
             self._ending.add(task)

@@ -72,6 +72,7 @@ class Plan:
     cores: int
     launch_in: Callable[[str], Launch]
     idle_seconds: float
+    environments: Environments
 
     @property
     def memory_is_counted(self) -> bool:
@@ -130,6 +131,7 @@ def make_plan(
         launch=launch,
         launch_in=launch_in,
         idle_seconds=settings.environment_idle_seconds,
+        environments=environments,
         traits=Traits(
             name="local",
             degraded=tuple(check.name for check in checks if not check.ok and check.guards),

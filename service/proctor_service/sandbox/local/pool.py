@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
+from proctor_service.sandbox.environments.watched import WatchedFolders
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group
@@ -53,6 +54,7 @@ class Pool:
     ) -> None:
         self.last_used_at = time.monotonic()
         self.users = 0
+        self.watched: WatchedFolders | None = None
         self._launch = launch
         self._warm_slots = warm_slots
         self._new_place = new_place
