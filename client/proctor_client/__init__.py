@@ -24,6 +24,7 @@ from proctor_client.async_client import AsyncClient
 from proctor_client.client import Client
 from proctor_client.errors import (
     BatchTooLargeError,
+    BudgetExceededError,
     BusyError,
     ClientClosedError,
     DrainingError,
@@ -73,6 +74,7 @@ __all__ = [
     "AsyncSandbox",
     "AsyncSession",
     "BatchTooLargeError",
+    "BudgetExceededError",
     "BusyError",
     "Client",
     "ClientClosedError",

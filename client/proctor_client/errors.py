@@ -18,6 +18,7 @@
     │   └── SandboxUnavailableError sandbox_unavailable
     ├── BusyError                   busy
     ├── QuotaExceededError          quota_exceeded
+    ├── BudgetExceededError         budget_exceeded
     ├── DrainingError               draining
     ├── InternalError               internal
     ├── ProctorConnectionError      connection          refused, reset, dropped: incomplete answer
@@ -189,6 +190,12 @@ class QuotaExceededError(ProctorError):
     reason = "quota_exceeded"
 
 
+class BudgetExceededError(ProctorError):
+    """Raised when the sandboxes or the money of the service's budget are used up. Try later."""
+
+    reason = "budget_exceeded"
+
+
 class DrainingError(ProctorError):
     """Raised when the service is shutting down and accepts no new work."""
 
@@ -245,6 +252,7 @@ CLASS_BY_REASON = _by_reason(
     SandboxUnavailableError,
     BusyError,
     QuotaExceededError,
+    BudgetExceededError,
     DrainingError,
     InternalError,
 )
@@ -346,7 +354,9 @@ def surely_unbegun(error: ProctorError) -> bool:
     if error.status_code is not None:
         if error.status_code == 408:  # the request was not whole
             return isinstance(error, InvalidRequestError)
-        refused = isinstance(error, BusyError | QuotaExceededError | DrainingError)
+        refused = isinstance(
+            error, BusyError | QuotaExceededError | BudgetExceededError | DrainingError
+        )
         return refused and error.status_code in (429, 503)
     return isinstance(
         error.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout

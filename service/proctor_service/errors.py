@@ -25,6 +25,7 @@
     ├── Failure                 an accepted item has no verdict: `error`, no reward
     │   ├── SandboxUnavailable  no sandbox was available, so the program did not run
     │   │   └── NoSandboxInTime     all sandboxes are in use, or the machine is slow
+    │   │       └── BudgetExceeded  the sandboxes or the money of the budget are used up
     │   ├── SandboxLost         the sandbox was lost under a running submission
     │   ├── JudgeFailed         a bug or a limit of the service
     │   ├── DeadlinePassed
@@ -214,6 +215,12 @@ class SandboxUnavailable(Failure):
 
 class NoSandboxInTime(SandboxUnavailable):
     """All sandboxes are in use, or the machine is slow; the backend itself works."""
+
+
+class BudgetExceeded(NoSandboxInTime):
+    """The budget of sandboxes, or of money per hour, is used up; the backend itself works."""
+
+    reason = "budget_exceeded"
 
 
 class EnvironmentUnavailable(SandboxUnavailable):

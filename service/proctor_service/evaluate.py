@@ -17,7 +17,7 @@ from functools import partial
 from proctor_client.wire import CacheResult, Extract, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.sandbox.interface import DEFAULT, Backend, Sandboxes
+from proctor_service.sandbox.interface import DEFAULT, PAYER, Backend, Sandboxes
 from proctor_service.scheduling.attempts import attempted
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
@@ -143,6 +143,7 @@ class Evaluator:
             sandboxes = self._backend.within(submission.environment)
             judge = partial(self._judge, submission, sandboxes)
             whose = (item.tenant, item.job)
+            PAYER.set(whose)
             work = item if item.portable and submission.state is None else None
             asked, waited_seconds = self._queue.clock(), 0.0
             while True:

@@ -70,6 +70,10 @@ class Gateway:
             alive = [box for box in boxes.all.values() if box.state not in ENDED]
             return {
                 "created": len(boxes.all),
+                "most_alive": boxes.most_alive,
+                "ended_seconds": sum(
+                    box.seconds for box in boxes.all.values() if box.state in ENDED
+                ),
                 "by_state": Counter(pb.State.Name(box.state) for box in boxes.all.values()),
                 "failed": [box.failed for box in boxes.all.values() if box.failed],
                 "alive": [_shown(box) for box in alive],

@@ -93,6 +93,8 @@ class Box:
     state: pb.State = pb.STATE_CREATING
     commands: dict[int, Command] = field(default_factory=dict)
     executed: int = 0
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
     failed: str = ""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,11 +117,17 @@ class Box:
         """Its image."""
         return str(self.spec.containers[0].image)
 
+    @property
+    def seconds(self) -> float:
+        """How long it has lived: what its owner pays for."""
+        return (time.monotonic() if self.ended is None else self.ended) - self.began
+
     def end(self, state: pb.State) -> None:
         """Ends all that runs in it."""
         if self.state in ENDED:
             return
         self.state = state
+        self.ended = time.monotonic()
         self._ready.set()
         asyncio.get_running_loop().remove_reader(self.control)
         self.control.close()
@@ -178,6 +186,7 @@ class Boxes:
     def __init__(self, user: int) -> None:
         self.faults = Faults()
         self.all: dict[str, Box] = {}
+        self.most_alive = 0
         self._containers = Containers(user)
         self._by_request: dict[str, Box] = {}
         self._starting: set[asyncio.Task[None]] = set()
@@ -190,6 +199,8 @@ class Boxes:
         box = Box(f"box-{len(self.all) + 1}", spec, self._containers.make())
         box.open()
         self.all[box.id] = self._by_request[request_id] = box
+        alive = sum(each.state not in ENDED for each in self.all.values())
+        self.most_alive = max(self.most_alive, alive)
         if box.image == self.faults.broken_image:
             box.failed = "ErrImagePull"
             box.end(pb.STATE_FAILED)

@@ -19,6 +19,7 @@ Verdict = Literal[
 ]
 ErrorReason = Literal[
     "sandbox_unavailable",
+    "budget_exceeded",
     "sandbox_lost",
     "judge_failed",
     "deadline",
@@ -40,6 +41,7 @@ RefusalReason = Literal[
     "not_replayable",
     "busy",
     "quota_exceeded",
+    "budget_exceeded",
     "draining",
     "journal_down",
     "internal",

@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from proctor_service.api.body import describe_errors
 from proctor_service.errors import (
+    BudgetExceeded,
     Cancelled,
     DeadlinePassed,
     Failure,
@@ -34,6 +35,7 @@ from proctor_service.observability.metrics import CLIENT_GONE_STATUS
 STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     SandboxUnavailable: (503, True),
     NoSandboxInTime: (503, True),
+    BudgetExceeded: (429, True),
     # Unlike 503, 500 does not invite a retry: the sandbox's files are lost for every client.
     SandboxLost: (500, False),
     DeadlinePassed: (503, True),

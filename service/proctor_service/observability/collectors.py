@@ -18,16 +18,21 @@ from prometheus_client.registry import Collector
 
 REWARD_BUCKETS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
+_SANDBOX_SECONDS = ("proctor_job_sandbox_seconds", "Seconds of sandboxes at Aviato.")
+_SANDBOX_DOLLARS = ("proctor_job_sandbox_dollars", "Cost of sandboxes at Aviato.")
+
 
 @dataclass(slots=True)
 class JobCounts:
-    """Counts of a job: rewards by verdict and by histogram bucket, items lost with a sandbox."""
+    """Counts of a job: rewards by verdict and by histogram bucket, items lost with a sandbox, cost."""
 
     buckets: list[int]
     verdicts: dict[str, int] = field(default_factory=dict)
     reward_sum: float = 0.0
     squares_sum: float = 0.0
     lost: int = 0
+    sandbox_seconds: float = 0.0
+    sandbox_dollars: float = 0.0
     seen_at: float = 0.0
 
 
@@ -124,7 +129,7 @@ class JobCollector(Collector):
         self._by_tenant = by_tenant
 
     def collect(self) -> Iterable[Metric]:
-        """Yield four families with current values."""
+        """Yield all families with current values."""
         more = ["tenant"] if self._by_tenant else []
         rewards = CounterMetricFamily(
             "proctor_rewards", "Judged submissions, by verdict.", labels=["verdict", "job", *more]
@@ -138,6 +143,8 @@ class JobCollector(Collector):
             "Items whose sandbox was lost in every attempt.",
             labels=["job", *more],
         )
+        seconds = CounterMetricFamily(*_SANDBOX_SECONDS, labels=["job", *more])
+        dollars = CounterMetricFamily(*_SANDBOX_DOLLARS, labels=["job", *more])
         bounds = [*map(str, REWARD_BUCKETS), "+Inf"]
         for tenant, job, counts in self._seen(self._tenant):
             labels = [job, tenant] if self._by_tenant else [job]
@@ -148,7 +155,10 @@ class JobCollector(Collector):
             squares.add_metric(labels, counts.squares_sum)
             if counts.lost:
                 lost.add_metric(labels, counts.lost)
-        yield from (rewards, reward, squares, lost)
+            if counts.sandbox_seconds:
+                seconds.add_metric(labels, counts.sandbox_seconds)
+                dollars.add_metric(labels, counts.sandbox_dollars)
+        yield from (rewards, reward, squares, lost, seconds, dollars)
 
     def describe(self) -> Iterator[Metric]:
         """Yield the families without samples."""
@@ -156,6 +166,8 @@ class JobCollector(Collector):
         yield HistogramMetricFamily("proctor_reward", "")
         yield CounterMetricFamily("proctor_reward_squares", "")
         yield CounterMetricFamily("proctor_lost_items", "")
+        yield CounterMetricFamily(*_SANDBOX_SECONDS)
+        yield CounterMetricFamily(*_SANDBOX_DOLLARS)
 
 
 class View(Collector):

@@ -55,6 +55,9 @@ class FarBackend(Protocol):
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Call `tell(reason)` for each sandbox or command that was lost or unavailable."""
 
+    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
+
 
 class _Bounded:
     """Filter for label values: keeps the first `most` different names, maps the rest to `other`."""
@@ -98,6 +101,12 @@ class JobTable:
         """Count an item that lost its sandbox in every attempt."""
         counts = self._of(tenant, job)
         counts.lost += 1
+
+    def add_spent(self, tenant: str, job: str, seconds: float, dollars: float) -> None:
+        """Count the time of a sandbox."""
+        counts = self._of(tenant, job)
+        counts.sandbox_seconds += seconds
+        counts.sandbox_dollars += dollars
 
     def seen(self, tenant: str | None = None) -> Iterator[tuple[str, str, JobCounts]]:
         """Yield tenant, job and counts, of `tenant` or of all tenants, after removing old jobs."""
@@ -245,6 +254,9 @@ class Metrics:
         if isinstance(backend, FarBackend):
             backend.when_created(self._start_seconds.observe)
             backend.when_failed(lambda reason: self._sandbox_failures.labels(reason).inc())
+            backend.when_spent(
+                lambda payer, seconds, dollars: self._jobs.add_spent(*payer, seconds, dollars)
+            )
 
     def watch_stateful(self, census: Callable[[], Mapping[str, float]]) -> None:
         """Register the gauge of stateful sandboxes by status."""

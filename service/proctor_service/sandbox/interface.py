@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from proctor_service.settings.environments import DEFAULT as DEFAULT
+
+PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
+"""Tenant and job that the sandboxes leased in this context are for."""
 
 Ending = Literal[
     "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"

@@ -34,7 +34,14 @@ from proctor_service.errors import (
     SandboxLost,
     SandboxUnavailable,
 )
-from proctor_service.sandbox.interface import DEFAULT, Backend, Ending, Limits, StatefulSandbox
+from proctor_service.sandbox.interface import (
+    DEFAULT,
+    PAYER,
+    Backend,
+    Ending,
+    Limits,
+    StatefulSandbox,
+)
 from proctor_service.scheduling.places import Whose
 from proctor_service.scheduling.queue import FairQueue, stopping
 
@@ -251,6 +258,7 @@ class Session:
         files = dict(order.files)
         limits, tags = order.limits, order.tags
         sandboxes = backend.within(order.environment)
+        PAYER.set((order.tenant, order.job))
         del order
         try:
             async with sandboxes.open_stateful(limits, tags) as sandbox:

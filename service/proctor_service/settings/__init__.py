@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import environ
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -257,6 +257,19 @@ class Settings(BaseSettings):
     """A sandbox that nobody has used by then is replaced."""
     aviato_kept_seconds: PositiveFloat = 86_400.0
     """Longest life of a stateful sandbox, however often it is used."""
+    aviato_price_per_hour: float = Field(0.0, ge=0, le=1e6)
+    """Dollars per hour of a sandbox."""
+    aviato_prices_per_hour: dict[str, Annotated[float, Field(ge=0, le=1e6)]] = {}
+    """JSON: dollars per hour of a sandbox, by environment, where they differ."""
+    aviato_budget_sandboxes: PositiveInt | None = Field(
+        None,
+        description="Sandboxes that all replicas with one `PROCTOR_REDIS_URL` may have at once; "
+        "without Redis, those of this replica.",
+    )
+    aviato_budget_per_hour: float | None = Field(None, gt=0, le=1e9)
+    """Dollars per hour of all these sandboxes together, at most."""
+    aviato_budget_lease_seconds: float = Field(30.0, ge=2, le=45)
+    """A replica that is silent in Redis for so long is gone: others stop its sandboxes."""
 
     cpu_seconds: PositiveFloat = 10.0
     """Default limit: CPU time of a submission."""
@@ -393,7 +406,14 @@ class Settings(BaseSettings):
             "pool_size": self.pool_size,
             "aviato_creations": self.aviato_creations,
         }
-        hidden = {"tokens": SecretStr(""), "tokens_file": None, "redis_url": SecretStr("")}
+        hidden: dict[str, Any] = {"tokens": SecretStr(""), "tokens_file": None}
+        budget, per_hour = self.aviato_budget_sandboxes, self.aviato_budget_per_hour
+        # The judge processes share a budget in Redis themselves; without Redis each has a part.
+        shares_budget = self.backend == "aviato" and bool(budget or per_hour)
+        if not (shares_budget and self.redis_url.get_secret_value()):
+            hidden["redis_url"] = SecretStr("")
+            hidden["aviato_budget_sandboxes"] = budget and max(1, budget // count)
+            hidden["aviato_budget_per_hour"] = per_hour and per_hour / count
         hidden |= {"journal": SecretStr("off")}
         return [
             self.model_copy(

@@ -58,6 +58,7 @@ class WorkersBackend:
         self._tell_asleep: Callable[[int, int], None] | None = None
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
+        self._tell_spent: Callable[[tuple[str, str], float, float], None] | None = None
         self._told = 0
 
     @property
@@ -125,6 +126,10 @@ class WorkersBackend:
         """Call `tell(reason)` for each sandbox or command far away that failed."""
         self._tell_failed = tell
 
+    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes far away end."""
+        self._tell_spent = tell
+
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by status, at most a quarter of a second old."""
         found: Counter[str] = Counter()
@@ -141,6 +146,9 @@ class WorkersBackend:
                 self._tell_created(*values)
             case "failed" if self._tell_failed is not None:
                 self._tell_failed(*values)
+            case "spent" if self._tell_spent is not None:
+                tenant, job, seconds, dollars = values
+                self._tell_spent((tenant, job), seconds, dollars)
 
     def _report_asleep(self) -> None:
         yielding = sum(worker.yielding for worker in self._holders.working())

@@ -78,6 +78,9 @@ class FarBackend(Protocol):
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Call `tell(reason)` for each failed sandbox or command."""
 
+    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+        """Call `tell((tenant, job), seconds, dollars)` when sandboxes end."""
+
 
 class Mark:
     """Number of the request under work, in memory shared with the listening process."""
@@ -224,6 +227,11 @@ class Process:
         if isinstance(backend, FarBackend):
             backend.when_created(lambda seconds: self._send(NOTE, "created", (seconds,)))
             backend.when_failed(lambda reason: self._send(NOTE, "failed", (reason,)))
+            backend.when_spent(
+                lambda payer, seconds, dollars: self._send(
+                    NOTE, "spent", (*payer, seconds, dollars)
+                )
+            )
         spare_collector()
         self._send(NOTE, "ready", traits_values(backend.traits))
 

@@ -27,6 +27,7 @@ from proctor_service.errors import (
     SandboxUnavailable,
     StartError,
 )
+from proctor_service.sandbox.aviato.budget import Budget
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
 from proctor_service.sandbox.aviato.gateway import Gateway
 from proctor_service.sandbox.aviato.image_sandboxes import ImageSandboxes, Told
@@ -56,7 +57,8 @@ class AviatoBackend:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._gateway: Gateway | None = None
-        self._quota = Quota(plan.most_sandboxes, plan.creations, self._give_up_one)
+        self._budget = _budget(plan)
+        self._quota = Quota(plan.most_sandboxes, plan.creations, self._give_up_one, self._budget)
         self._told = Told()
         self._sources: dict[str, ImageSandboxes] = {}
         self._starting: dict[str, asyncio.Task[ImageSandboxes]] = {}
@@ -75,6 +77,8 @@ class AviatoBackend:
     async def open(self) -> None:
         """Stop leftover sandboxes, inspect the image, and fill the pool. Raises StartError."""
         self._gateway = Gateway(self._plan)
+        if self._budget is not None:
+            self._budget.open(self._end_run)
         try:
             # Other judge processes of this start may have theirs already. One that was replaced by
             # this process has left its own.
@@ -101,13 +105,17 @@ class AviatoBackend:
             task.cancel()
         await asyncio.gather(*starting, return_exceptions=True)
         await asyncio.gather(*(each.close() for each in self._sources.values()), *self._ending)
+        stopped = False
         if gateway is not None:
             try:
                 await self._end_all(self._plan.run_tag, gateway=gateway)
+                stopped = True
             except Exception as error:
                 why = meaning_of(error).reason
                 _log.warning("sandboxes may be left until their lifetime ends", extra={"why": why})
             await gateway.close()
+        if self._budget is not None:
+            await self._budget.close(stopped)
 
     def census(self) -> dict[str, int]:
         """Return the number of sandboxes by state; `ready` is the level of all pools."""
@@ -134,6 +142,10 @@ class AviatoBackend:
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
         self._told.failed = tell
+
+    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+        """Register `tell(payer, seconds, dollars)`, called when sandboxes end; payer: tenant, job."""
+        self._told.spent = tell
 
     # ------------------------------------------------------------ leases
 
@@ -249,7 +261,8 @@ class AviatoBackend:
         """
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            for _ in range(-self._quota.free - self.census().get("stopping", 0)):
+            wanted = max(-self._quota.free, self._quota.owed)
+            for _ in range(wanted - self.census().get("stopping", 0)):
                 self._give_up_one()
             now = time.monotonic()
             for environment, source in list(self._sources.items()):
@@ -277,6 +290,16 @@ class AviatoBackend:
             _log.warning("stopped sandboxes that were left", extra={"tags": tags, "count": count})
             await asyncio.sleep(_ROUND_SECONDS)
 
+    async def _end_run(self, run: str) -> None:
+        """Stop all sandboxes of another run. Raises the SDK's exceptions, and RuntimeError."""
+        gateway = self._gateway
+        if gateway is None:
+            raise RuntimeError("the service is stopping")
+        tag = self._plan.run_tag_of(run)
+        await self._end_all(tag, gateway=gateway)
+        if await gateway.end_tagged(tag):
+            raise RuntimeError("more sandboxes come up")
+
     def _why_not(self, error: Exception) -> str:
         where = f"Aviato at {self._plan.base_url}"
         why = failure_of(error, "start").message
@@ -284,6 +307,19 @@ class AviatoBackend:
         if meaning_of(source or error).reason == "refused_credentials":
             return f"{where} refuses the key (CWSANDBOX_API_KEY or AVIATO_API_KEY): {why}"
         return f"no sandbox can be had of {where}: {why}"
+
+
+def _budget(plan: Plan) -> Budget | None:
+    if plan.budget is None:
+        return None
+    url, store = plan.budget.redis_url.get_secret_value(), None
+    if url:
+        from proctor_service.sandbox.aviato.budget_store import (
+            RedisBudgetStore,  # an optional extra
+        )
+
+        store = RedisBudgetStore(url)
+    return Budget(plan.budget.limits, plan.run, plan.budget.lease_seconds, store)
 
 
 class _InEnvironment(InEnvironment):

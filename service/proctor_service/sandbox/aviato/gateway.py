@@ -95,7 +95,10 @@ class Gateway:
                 raise SandboxUnavailable(f"failed: it came up {sandbox.status}")
         except BaseException as error:
             given_up.set()
-            self._undo(starting, sandbox)
+            undoing = self._undo(starting, sandbox)
+            if plan.budget is not None and isinstance(error, Exception):
+                # Until then the sandbox counts, in the budget too.
+                await asyncio.wait({undoing}, timeout=2 * plan.start_seconds)
             if isinstance(error, TimeoutError):
                 raise SandboxUnavailable("timeout: it took too long to come up") from None
             if isinstance(error, Exception):
@@ -127,7 +130,9 @@ class Gateway:
         with contextlib.suppress(cwsandbox.CWSandboxError):
             await self._session.close()
 
-    def _undo(self, starting: asyncio.Future[None], sandbox: cwsandbox.Sandbox) -> None:
+    def _undo(
+        self, starting: asyncio.Future[None], sandbox: cwsandbox.Sandbox
+    ) -> asyncio.Task[None]:
         """Stop a no longer needed sandbox in the background, once its id is known."""
 
         async def undo() -> None:
@@ -139,6 +144,7 @@ class Gateway:
         undoing = asyncio.get_running_loop().create_task(undo())
         self._undoing.add(undoing)
         undoing.add_done_callback(self._undoing.discard)
+        return undoing
 
 
 async def _start(sandbox: cwsandbox.Sandbox, given_up: asyncio.Event) -> None:

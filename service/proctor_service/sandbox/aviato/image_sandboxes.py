@@ -20,7 +20,7 @@ from proctor_service.sandbox.aviato.execution import Execution
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
 from proctor_service.sandbox.aviato.gateway import Gateway, Remote
 from proctor_service.sandbox.aviato.plan import Order, Plan
-from proctor_service.sandbox.aviato.pool import Pool
+from proctor_service.sandbox.aviato.pool import Pool, Spent
 from proctor_service.sandbox.aviato.quota import Quota
 from proctor_service.sandbox.aviato.sandbox import AviatoSandbox
 from proctor_service.sandbox.aviato.stateful import AviatoStatefulSandbox
@@ -38,10 +38,11 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(slots=True)
 class Told:
-    """Callbacks for the metrics: seconds of a creation, reason of a failure."""
+    """Callbacks for the metrics: seconds of a creation, reason of a failure, cost of a sandbox."""
 
     created: Callable[[float], None] = lambda seconds: None
     failed: Callable[[str], None] = lambda reason: None
+    spent: Spent = lambda payer, seconds, dollars: None
 
 
 class ImageSandboxes:
@@ -59,7 +60,9 @@ class ImageSandboxes:
         self._told = told
         self._image: Image | None = None
         self._traits = Traits("aviato", allows_network=True)
-        self._pool = Pool(plan, plan.pool_shape, self._make, quota)
+        self._pool = Pool(
+            plan, plan.pool_shape, self._make, quota, lambda *spent: told.spent(*spent)
+        )
         self._closing: set[asyncio.Task[None]] = set()
         self._uses = 0
         self._kept = 0
@@ -82,7 +85,7 @@ class ImageSandboxes:
 
         Raises SandboxUnavailable, StartError, and the SDK's exceptions.
         """
-        await self._quota.acquire(self._plan.start_seconds)
+        await self._quota.acquire(self._plan.start_seconds, self._plan.price)
         try:
             async with self._quota.creating():
                 remote = await self._gateway.create(self._plan.warm_order(self._plan.pool_shape))
@@ -91,7 +94,7 @@ class ImageSandboxes:
             finally:
                 await remote.stop()
         finally:
-            self._quota.release()
+            self._quota.release(self._plan.price)
         self._traits = Traits(
             name="aviato",
             degraded=tuple(c.name for c in self.checks() if c.guards and not c.ok),

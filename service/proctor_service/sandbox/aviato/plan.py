@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from pydantic import SecretStr
 
 from proctor_service.errors import StartError
+from proctor_service.sandbox.aviato.budget import BudgetLimits
 from proctor_service.sandbox.environments.built import (
     NO_ENVIRONMENTS,
     BuiltEnvironment,
     Environments,
 )
-from proctor_service.sandbox.interface import Limits
+from proctor_service.sandbox.interface import DEFAULT, Limits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.languages import Language
 
@@ -27,6 +28,7 @@ _STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take 
 _TAG = re.compile(r"[^\w.:=/-]")
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
+_MICRO = 1_000_000
 _WARM = 2  # sandboxes that wait in an environment beside the default one
 
 
@@ -49,11 +51,21 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetPlan:
+    """Budget of all replicas with this Redis, or of this process without one."""
+
+    limits: BudgetLimits
+    lease_seconds: float
+    redis_url: SecretStr
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Parameters of the Aviato backend.
 
     `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
     environment but the default one; a pool of theirs that is idle for `idle_seconds` ends.
+    `price`: micro-dollars per hour of a sandbox.
     """
 
     base_url: str
@@ -79,6 +91,8 @@ class Plan:
     allow_degraded: bool
     languages: Mapping[str, Language]
     idle_seconds: float
+    price: int = 0
+    budget: BudgetPlan | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     environments: Mapping[str, Plan] = field(default_factory=dict)
 
@@ -100,7 +114,12 @@ class Plan:
     @property
     def run_tag(self) -> str:
         """Tag on every sandbox of this run of the service."""
-        return f"{_OWN}-run-{self.run}"
+        return self.run_tag_of(self.run)
+
+    @staticmethod
+    def run_tag_of(run: str) -> str:
+        """Tag on every sandbox of a run of any replica."""
+        return f"{_OWN}-run-{run}"
 
     @property
     def pool_shape(self) -> Shape:
@@ -180,21 +199,49 @@ def make_plan(
         allow_degraded=settings.allow_degraded,
         languages=settings.languages,
         idle_seconds=settings.environment_idle_seconds,
+        price=_price(settings, DEFAULT),
+        budget=_budget(settings, environments),
     )
-    own = {name: _plan_in(each, plan, settings) for name, each in environments.items()}
+    own = {name: _plan_in(name, each, plan, settings) for name, each in environments.items()}
     return replace(plan, environments=own)
 
 
-def _plan_in(environment: BuiltEnvironment, plan: Plan, settings: Settings) -> Plan:
+def _plan_in(name: str, environment: BuiltEnvironment, plan: Plan, settings: Settings) -> Plan:
     """Return the plan of an environment: its image, variables and size of sandboxes."""
     own_mb = environment.definition.limits.memory_mb or plan.memory_mb
     return replace(
         plan,
         image=environment.remote_image,
         variables=environment.definition.env,
+        price=_price(settings, name),
         memory_mb=min(own_mb, settings.max_memory_mb),
         pool_size=min(plan.pool_size, _WARM),
     )
+
+
+def _price(settings: Settings, environment: str) -> int:
+    """Return the price of a sandbox in micro-dollars per hour."""
+    dollars = settings.aviato_prices_per_hour.get(environment, settings.aviato_price_per_hour)
+    return round(dollars * _MICRO)
+
+
+def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None:
+    """Return the budget, if there is one. Raises StartError if a sandbox alone exceeds it."""
+    sandboxes = settings.aviato_budget_sandboxes or 0
+    rate = round((settings.aviato_budget_per_hour or 0) * _MICRO)
+    if not sandboxes and not rate:
+        return None
+    # An evaluation may hold two sandboxes at the same time.
+    if sandboxes == 1:
+        raise StartError("PROCTOR_AVIATO_BUDGET_SANDBOXES is 1: an evaluation may hold two")
+    dearest = max(_price(settings, name) for name in (DEFAULT, *environments))
+    if rate and 2 * dearest > rate:
+        raise StartError(
+            f"PROCTOR_AVIATO_BUDGET_PER_HOUR is {rate / _MICRO:g}: an evaluation may hold two "
+            f"sandboxes of {dearest / _MICRO:g} per hour"
+        )
+    limits = BudgetLimits(sandboxes, rate)
+    return BudgetPlan(limits, settings.aviato_budget_lease_seconds, settings.redis_url)
 
 
 def _shape(memory_mb: int, network: bool) -> Shape:

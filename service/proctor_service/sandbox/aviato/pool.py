@@ -14,19 +14,23 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from proctor_service.errors import Failure, SandboxUnavailable
+from proctor_service.errors import BudgetExceeded, Failure, SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import meaning_of
 from proctor_service.sandbox.aviato.gateway import Remote
 from proctor_service.sandbox.aviato.plan import Order, Plan, Shape
 from proctor_service.sandbox.aviato.quota import Quota
+from proctor_service.sandbox.interface import PAYER
 
 _log = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
 _PAUSE_SECONDS = 0.2
 _MOST_PAUSE_SECONDS = 5.0
 _CLOSE_SECONDS = 20.0
+_MICRO_DOLLAR_SECONDS = 3600 * 1_000_000  # of micro-dollars per hour in a dollar
 
 Make = Callable[[Order], Awaitable[Remote]]
+Spent = Callable[[tuple[str, str], float, float], None]
+"""Called with tenant and job, seconds of a sandbox since the last call for it, and dollars."""
 
 
 class Pool:
@@ -35,13 +39,23 @@ class Pool:
     `quota`: limits that this pool has together with others; by default its own.
     """
 
-    def __init__(self, plan: Plan, shape: Shape, make: Make, quota: Quota | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        shape: Shape,
+        make: Make,
+        quota: Quota | None = None,
+        spent: Spent = lambda payer, seconds, dollars: None,
+    ) -> None:
         self._plan = plan
         self._shape = shape
         self._make = make
         self._ready: deque[Remote] = deque()
         self._leased: set[Remote] = set()
         self._quota = quota or Quota(plan.most_sandboxes, plan.creations)
+        self._spent = spent
+        self._paid_until: dict[Remote, float] = {}
+        self._payers: dict[Remote, tuple[str, str]] = {}
         self._stopping = asyncio.Semaphore(plan.creations)
         self._making: set[asyncio.Task[None]] = set()
         self._graves: set[asyncio.Task[None]] = set()
@@ -64,6 +78,8 @@ class Pool:
         self.start()
         deadline = time.monotonic() + self._plan.start_seconds
         while len(self._ready) < self._plan.pool_size:
+            if self._ready and self._quota.free <= 0:  # other replicas have the rest
+                break
             if self._refused is not None or not await self._change(deadline):
                 break
         if not self._ready:
@@ -111,7 +127,13 @@ class Pool:
             if self._refused is not None:
                 raise SandboxUnavailable(self._refused.message)
             if not await self._change(deadline):
-                raise SandboxUnavailable("capacity: no sandbox became ready in time")
+                raise self._none_in_time()
+
+    def _none_in_time(self) -> SandboxUnavailable:
+        failure = self._quota.none_in_time()
+        if isinstance(failure, BudgetExceeded) or self._quota.is_down:
+            return failure
+        return SandboxUnavailable("capacity: no sandbox became ready in time")
 
     def give_back(self, remote: Remote) -> None:
         """Return a cleaned sandbox to the pool, or stop the sandbox if unsuitable."""
@@ -119,6 +141,7 @@ class Pool:
             self.stop(remote)
         elif remote in self._leased:
             self._leased.remove(remote)
+            self._charge(remote)
             self._ready.append(remote)
             self._wake_waiting(1)
 
@@ -130,16 +153,20 @@ class Pool:
 
     async def make(self, order: Order) -> Remote:
         """Create a sandbox for this order. Raises SandboxUnavailable."""
-        await self._quota.acquire(self._plan.start_seconds)
+        price = self._plan.price
+        await self._quota.acquire(self._plan.start_seconds, price)
         try:
             async with self._quota.creating():
                 self._starting += 1
                 try:
-                    return await self._make(order)
+                    began = time.monotonic()
+                    remote = await self._make(order)
+                    self._paid_until[remote] = began
+                    return remote
                 finally:
                     self._starting -= 1
         except BaseException:
-            self._quota.release()
+            self._quota.release(price)
             raise
 
     def give_up_one(self) -> bool:
@@ -216,6 +243,7 @@ class Pool:
 
     def _lend(self, remote: Remote) -> Remote:
         self._leased.add(remote)
+        self._payers[remote] = PAYER.get()
         self._fill()
         return remote
 
@@ -224,8 +252,17 @@ class Pool:
             async with self._stopping:
                 await remote.stop()
         finally:
-            self._quota.release()
+            self._charge(remote)
+            del self._paid_until[remote]
+            self._quota.release(self._plan.price)
             self._fill()
+
+    def _charge(self, remote: Remote) -> None:
+        """Count the time since the last call for those who had the sandbox, or for nobody."""
+        now = time.monotonic()
+        seconds, self._paid_until[remote] = now - self._paid_until[remote], now
+        payer = self._payers.pop(remote, ("", ""))
+        self._spent(payer, seconds, seconds * self._plan.price / _MICRO_DOLLAR_SECONDS)
 
     def _bury(self, remote: Remote) -> None:
         grave = asyncio.get_running_loop().create_task(self._stop(remote))
