@@ -91,7 +91,19 @@ class Policy(Request):
     api_key: SecretStr | None = None
     temperature: float | None = None
     max_tokens: int | None = Field(None, gt=0)
-    logprobs: bool = True
+    logprobs: bool | Literal["optional"] = Field(
+        True, description="`optional`: an endpoint that refuses them is asked without."
+    )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        le=2**53,
+        description="Trajectory `index` of a task has this plus `index`, so that they differ.",
+    )
+    send_reasoning: bool = Field(
+        False,
+        description="Send `reasoning` and `reasoning_content` of a reply back in later requests.",
+    )
     extra_body: dict[str, JsonValue] = Field({})
     timeout_seconds: float = Field(120, gt=0, le=3600, description="Of one answer.")
 
@@ -183,7 +195,8 @@ class Trajectory(Response):
     """One episode.
 
     `messages_and_choices` holds messages, and the policy's `Choice` objects as received, so that a
-    trainer can read tokens and logprobs.
+    trainer can read tokens and logprobs. A `prompt_token_ids` beside the choices of an answer is
+    kept in its choice.
     """
 
     task_id: str

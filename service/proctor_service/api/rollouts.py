@@ -99,10 +99,11 @@ class Planning:
             test_count=test_count(asked.grader),
         )
         count = self._request.trajectories_per_task
-        return [Part(asked, index, self._plan(task, environment)) for index in range(count)]
+        return [Part(asked, index, self._plan(task, environment, index)) for index in range(count)]
 
-    def _plan(self, task: Task, environment: str) -> Plan:
+    def _plan(self, task: Task, environment: str, index: int) -> Plan:
         request = self._request
+        seed = request.policy.seed
         return Plan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
@@ -117,6 +118,7 @@ class Planning:
             tags=tuple(request.tags),
             priority=request.priority,
             step=request.step,
+            seed=None if seed is None else seed + index,
             shell="bash" if "bash" in self._machine.languages(environment) else "sh",
         )
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from proctor_client.wire import RefineAgent, ToolsAgent
-from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyUnavailable
+from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyRefused
 from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
@@ -115,10 +115,11 @@ class _Episode:
     async def next_reply(self) -> Reply | None:
         """Return the policy's next reply; None if the conversation exceeds its context."""
         try:
-            reply = await self._ask(self._conversation, self.tools)
+            reply = await self._ask(self._conversation, self.tools, self.plan.seed)
         except ContextExceeded as error:
             if not self.turns:  # first request: the task or max_tokens is too long
-                raise PolicyUnavailable(f"policy: {error}") from None
+                advice = "shorten the prompt or reduce policy.max_tokens"
+                raise PolicyRefused(f"policy: {error}; {advice}") from None
             self.counts["context_exceeded"] = 1
             return None
         self.counts["turns"] += 1
