@@ -68,7 +68,7 @@ def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Reply:
         text = body.decode()
         if len(key) >= LEAST_RANDOM_KEY:
             text = text.replace(key, MASK)
-        answer = json.loads(text, parse_constant=_refuse_constant)
+        answer = strict_json(text)
     except (ValueError, RecursionError):
         raise PolicyUnavailable("policy: the answer is not JSON") from None
     answer = _object(answer)
@@ -114,6 +114,11 @@ def scrubbed(text: str, key: str) -> str:
         if at >= masked_until:
             kept.append(character)
     return "".join(kept)
+
+
+def strict_json(text: str) -> Any:
+    """Parse JSON without NaN and infinities. Raises ValueError and RecursionError."""
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:
@@ -163,7 +168,7 @@ def _sent_back(call: ToolCall) -> JsonObject:
 def _plain_arguments(text: str) -> str:
     """Return the arguments if they are a JSON object, else an empty object."""
     try:
-        is_object = isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+        is_object = isinstance(strict_json(text), dict)
     except (ValueError, RecursionError):
         is_object = False
     return clean(text) if is_object else "{}"
