@@ -249,6 +249,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
         evaluate,
         workplaces(registry),
         lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
+        settings.mcp_servers_by_name(),
     )
     play = player.play if journal is None else journal.recorded_play(player.play)
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))

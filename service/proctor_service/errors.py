@@ -33,6 +33,7 @@
     │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
     │   │   └── PolicyRefused       the endpoint refuses the request, now and later
+    │   ├── McpUnavailable      an MCP server of a rollout failed
     │   └── InvalidTask         the tests themselves are broken
     ├── HandedBack              a submission goes back to the queue; no request sees it
     └── StartError              the configuration prevents the start of the service
@@ -268,6 +269,12 @@ class PolicyRefused(PolicyUnavailable):
     """The policy endpoint refuses the request as it is; the message says what to change."""
 
     retryable = False
+
+
+class McpUnavailable(Failure):
+    """An MCP server that the service lists failed; the policy is not judged."""
+
+    reason = "judge_failed"
 
 
 class InvalidTask(Failure):

@@ -22,6 +22,7 @@ from proctor_service.rollout.reply import Reply, read_reply
 from proctor_service.rollout.tools import Workplace
 from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
+from proctor_service.settings.mcp_servers import McpServer
 
 GRADER = AssertsGrader(kind="asserts", tests=["assert f() == 1", "assert f() == 2"])
 LIMITS = Limits(1, 1, 64, 64, 8, 8)
@@ -63,6 +64,7 @@ class World:
     execs: list[Ended | BaseException] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
     opening: BaseException | None = None
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     heard: list[list[JsonObject]] = field(default_factory=list)
     offered: list[Sequence[JsonObject]] = field(default_factory=list)
     judged: list[Item] = field(default_factory=list)
@@ -121,7 +123,12 @@ class World:
             time.monotonic() + seconds,
             ("x",),
         )
-        player = Player(self.evaluate, self.open_workplace, lambda plan: contextlib.nullcontext())
+        player = Player(
+            self.evaluate,
+            self.open_workplace,
+            lambda plan: contextlib.nullcontext(),
+            self.mcp_servers,
+        )
         return await player.play(plan, self.ask)
 
     @property

@@ -144,6 +144,9 @@ class ToolsAgent(_Agent):
     custom_tools: list[CustomTool] = Field(
         [], max_length=64, description="Further tools; none has the name of another tool."
     )
+    mcp_servers: list[str] = Field(
+        [], max_length=8, description="Names of servers that the service lists; all their tools."
+    )
     max_turns: int = Field(20, gt=0, le=1000)
     exec_timeout_seconds: float = Field(30, gt=0)
     observation_characters: int = Field(8192, ge=256, le=1 << 20)

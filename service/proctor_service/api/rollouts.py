@@ -38,7 +38,7 @@ from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.agent import Play
-from proctor_service.rollout.custom_tools import check_custom_tools
+from proctor_service.rollout.custom_tools import check_tools
 from proctor_service.rollout.policy import Connect
 from proctor_service.rollout.prompts import system_prompt
 from proctor_service.rollout.reply import clean
@@ -79,7 +79,7 @@ class Planning:
             if not asked <= ceiling:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {asked} is above this server's {ceiling}")
-            check_custom_tools(request.agent, "agent")
+            check_tools(request.agent, machine.settings.mcp_servers_by_name(), "agent")
         check_tags(request.tags)
 
     def parts(self, number: int, asked: RolloutTask) -> list[Part]:

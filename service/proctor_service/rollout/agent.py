@@ -21,7 +21,8 @@ from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
-from proctor_service.rollout.custom_tools import command_call, custom_schema
+from proctor_service.rollout.custom_tools import command_call, custom_schema, remote_call
+from proctor_service.rollout.mcp import NO_TOOLS, McpServers, McpTools
 from proctor_service.rollout.observation import Observation, feedback
 from proctor_service.rollout.policy import Ask, ContextExceeded
 from proctor_service.rollout.reply import Reply, ToolCall, clean
@@ -30,11 +31,13 @@ from proctor_service.rollout.tools import (
     BadCall,
     CommandCall,
     OpenWorkplace,
+    RemoteCall,
     Toolbox,
     arguments_of,
     schema,
 )
 from proctor_service.rollout.trajectory import JsonObject, Plan, Trajectory
+from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +61,16 @@ class Player:
     """Runner of trajectories."""
 
     def __init__(
-        self, evaluate: Evaluate, open_workplace: OpenWorkplace, take_state: TakeState
+        self,
+        evaluate: Evaluate,
+        open_workplace: OpenWorkplace,
+        take_state: TakeState,
+        mcp_servers: Mapping[str, McpServer] = NO_SERVERS,
     ) -> None:
         self._evaluate = evaluate
         self._open_workplace = open_workplace
         self._take_state = take_state
+        self._mcp_servers = McpServers(mcp_servers)
 
     async def play(self, plan: Plan, ask: Ask) -> Trajectory:
         """Run a trajectory from the prompt to the reward. Only a cancellation raises."""
@@ -74,7 +82,9 @@ class Player:
                 if isinstance(plan.agent, RefineAgent):
                     await _refine(episode, plan.agent)
                 else:
-                    await _use_tools(episode, plan.agent, toolbox, self._take_state)
+                    async with self._mcp_servers.open(plan.agent.mcp_servers) as mcp_tools:
+                        episode.offer(mcp_tools)
+                        await _use_tools(episode, plan.agent, toolbox, self._take_state)
         except Failure as error:
             failure = error
         except TimeoutError as error:
@@ -102,7 +112,8 @@ class _Episode:
         custom: list[CustomTool] = []
         if isinstance(plan.agent, ToolsAgent):
             names, custom = plan.agent.tools, plan.agent.custom_tools
-        self.tools = (
+        self.mcp_tools = NO_TOOLS
+        self.tools: tuple[JsonObject, ...] = (
             *(schema(name) for name in dict.fromkeys(names)),
             *(custom_schema(tool) for tool in custom),
         )
@@ -119,6 +130,11 @@ class _Episode:
     def turns(self) -> int:
         """Number of replies from the policy."""
         return self.counts["turns"]
+
+    def offer(self, mcp_tools: McpTools) -> None:
+        """Offer the tools of MCP servers to the policy, too."""
+        self.mcp_tools = mcp_tools
+        self.tools += tuple(tool.schema for tool in mcp_tools.values())
 
     async def next_reply(self) -> Reply | None:
         """Return the policy's next reply; None if the conversation exceeds its context."""
@@ -241,12 +257,16 @@ async def _use_tools(
         await episode.judge(await toolbox.left_behind())
 
 
-def _read_call(call: ToolCall, agent: ToolsAgent) -> tuple[Tool | CommandCall, Mapping[str, str]]:
+def _read_call(
+    call: ToolCall, agent: ToolsAgent, mcp_tools: McpTools
+) -> tuple[Tool | CommandCall | RemoteCall, Mapping[str, str]]:
     """Return the tool of a call and the arguments of a built-in tool. Raises BadCall."""
     custom = {tool.function.name: tool for tool in agent.custom_tools}
     if call.name in custom:
         return command_call(call, custom[call.name]), {}
-    return arguments_of(call, agent.tools, tuple(custom))
+    if call.name in mcp_tools:
+        return remote_call(call, mcp_tools[call.name]), {}
+    return arguments_of(call, agent.tools, (*custom, *mcp_tools))
 
 
 async def _carry_out(
@@ -259,7 +279,7 @@ async def _carry_out(
     counts = episode.counts
     counts["tool_calls"] += 1
     try:
-        tool, values = _read_call(call, agent)
+        tool, values = _read_call(call, agent, episode.mcp_tools)
     except BadCall as error:
         counts["bad_tool_calls"] += 1
         observation = Observation(f"Error: {error}", prompts.CUT if reply.cut else "")

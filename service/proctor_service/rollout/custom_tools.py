@@ -7,26 +7,39 @@ ever interpreted by a shell. Arguments that break the schema become an error tha
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 from proctor_client.wire import CustomTool, ToolsAgent
 from proctor_service.errors import InvalidRequest
 from proctor_service.rollout.json_schema import TooLarge, schema_problem, violation
+from proctor_service.rollout.mcp import McpTool, offered_name
 from proctor_service.rollout.reply import ToolCall, strict_json
-from proctor_service.rollout.tools import BadCall, CommandCall
+from proctor_service.rollout.tools import BadCall, CommandCall, RemoteCall
 from proctor_service.rollout.trajectory import JsonObject
 
 MOST_ARGUMENT_BYTES = 1 << 18
 MOST_SCHEMA_BYTES = 1 << 15
 
 
-def check_custom_tools(agent: ToolsAgent, where: str) -> None:
-    """Raise InvalidRequest, naming the field, for tools that cannot be offered or run."""
-    if not agent.tools and not agent.custom_tools:
+def check_tools(agent: ToolsAgent, mcp_servers: Collection[str], where: str) -> None:
+    """Raise InvalidRequest, naming the field, for tools that cannot be offered or run.
+
+    `mcp_servers`: names of the servers that the service lists.
+    """
+    if not (agent.tools or agent.custom_tools or agent.mcp_servers):
         raise InvalidRequest(f"{where}.tools: an agent has at least one")
+    for number, name in enumerate(agent.mcp_servers):
+        if name not in mcp_servers:
+            known = ", ".join(mcp_servers) or "none"
+            at = f"{where}.mcp_servers.{number}"
+            raise InvalidRequest(f"{at}: PROCTOR_MCP_SERVERS has no {name[:100]!r}, only: {known}")
     for number, tool in enumerate(agent.custom_tools):
         at = f"{where}.custom_tools.{number}"
         if not tool.command[0] or any("\0" in each for each in tool.command):
             raise InvalidRequest(f"{at}.command: an argv with a program, without NUL characters")
+        for name in agent.mcp_servers:
+            if tool.function.name.startswith(offered_name(name, "")):
+                raise InvalidRequest(f"{at}.function.name: reserved for the MCP server {name}")
         parameters, at = tool.function.parameters, f"{at}.function.parameters"
         if len(json.dumps(parameters)) > MOST_SCHEMA_BYTES:
             raise InvalidRequest(f"{at}: longer than {MOST_SCHEMA_BYTES >> 10} KB")
@@ -44,18 +57,31 @@ def custom_schema(tool: CustomTool) -> JsonObject:
 
 def command_call(call: ToolCall, tool: CustomTool) -> CommandCall:
     """Return the command of a call, with its arguments. Raises BadCall."""
-    name = tool.function.name
+    values = _arguments(call, tool.function.parameters)
+    return CommandCall(tuple(tool.command), json.dumps(values).encode())
+
+
+def remote_call(call: ToolCall, tool: McpTool) -> RemoteCall:
+    """Return the call of an MCP server's tool. Raises BadCall."""
+    values = _arguments(call, tool.parameters)
+    return RemoteCall(lambda seconds: tool.session.call(tool.name, values, seconds))
+
+
+def _arguments(call: ToolCall, parameters: JsonObject | None) -> JsonObject:
+    """Return the arguments of a call, which fit the schema if there is one. Raises BadCall."""
+    name = call.name
     if len(call.arguments) > MOST_ARGUMENT_BYTES:
         limit = f"{MOST_ARGUMENT_BYTES >> 10} KB"
         raise BadCall(f"the arguments of {name} are longer than {limit}")
     try:
         values = strict_json(call.arguments or "{}")
-        broken = violation(values, tool.function.parameters)
-        stdin = json.dumps(values, allow_nan=False).encode()
+        broken = violation(values, {"type": "object"}) or violation(values, parameters or {})
+        json.dumps(values, allow_nan=False)  # 1e999 is read as an infinity
     except TooLarge:
         raise BadCall(f"the arguments of {name} are too large") from None
     except (ValueError, RecursionError) as error:
         raise BadCall(f"the arguments of {name} are not JSON: {str(error)[:200]}") from None
     if broken:
         raise BadCall(f"{name}: {broken[:1000]}")
-    return CommandCall(tuple(tool.command), stdin)
+    found: JsonObject = values
+    return found

@@ -142,6 +142,13 @@ class CommandCall:
     stdin: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteCall:
+    """Call of a tool outside the sandbox. `work` gets the seconds that it may take."""
+
+    work: Callable[[float], Awaitable[Observation]]
+
+
 def arguments_of(
     call: ToolCall, tools: Sequence[Tool], others: Sequence[str] = ()
 ) -> tuple[Tool, Mapping[str, str]]:
@@ -182,11 +189,16 @@ class Toolbox:
         self.sandbox_id: str | None = None
 
     async def use(
-        self, tool: Tool | CommandCall, values: Mapping[str, str], exec_timeout_seconds: float
+        self,
+        tool: Tool | CommandCall | RemoteCall,
+        values: Mapping[str, str],
+        exec_timeout_seconds: float,
     ) -> Observation:
         """Execute a call. Raises a Failure if the call fails for reasons outside the policy."""
         if self._left_seconds <= 0:
             return Observation("Error: all the time for commands is used up", failed=True)
+        if isinstance(tool, RemoteCall):
+            return await self._use_remote(tool, exec_timeout_seconds)
         for name, text in values.items():
             if ("\0" in text and name != "content") or clean(text) != text:
                 return Observation(f"Error: {name} holds what is no character", failed=True)
@@ -220,6 +232,13 @@ class Toolbox:
         workplace, self._workplace = self._workplace, None
         if workplace is not None:
             await asyncio.shield(asyncio.create_task(_stop(workplace)))
+
+    async def _use_remote(self, call: RemoteCall, seconds: float) -> Observation:
+        begun = time.monotonic()
+        try:
+            return await call.work(seconds)
+        finally:
+            self._left_seconds -= time.monotonic() - begun
 
     async def _use(
         self, tool: Tool | CommandCall, values: Mapping[str, str], seconds: float

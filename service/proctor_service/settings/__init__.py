@@ -32,6 +32,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from proctor_service.errors import StartError
 from proctor_service.settings.cgroups_above import cpu_quota
 from proctor_service.settings.languages import LANGUAGES, Language, with_go_cache
+from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
 
 _PREFIX = "PROCTOR_"
 _OTHERS = frozenset({"URL", "TOKEN"})  # variables of the client
@@ -165,6 +166,11 @@ class Settings(BaseSettings):
     """JSON list of hosts for policy URLs, `*` is a wild card; never link-local or metadata addresses."""
     policy_attempts: PositiveInt = 4
     """How often a policy is asked for one answer before it has failed."""
+    mcp_servers: SecretStr = Field(
+        SecretStr(""),
+        description="JSON object from a name to `url` and `headers` of an MCP server with streamable "
+        "HTTP: the only ones that a rollout may name.",
+    )
 
     peers: list[str] = Field(
         [],
@@ -354,6 +360,10 @@ class Settings(BaseSettings):
             except (OSError, ValueError) as error:
                 raise StartError(f"{where}: {error}") from None
         return parse_tokens(text, where) if text.strip() else {}
+
+    def mcp_servers_by_name(self) -> dict[str, McpServer]:
+        """Return the MCP servers for rollouts. Raises StartError for an invalid configuration."""
+        return parse_mcp_servers(self.mcp_servers.get_secret_value())
 
     def address(self) -> str:
         """Return the URL that others are told, or `host:port`."""
