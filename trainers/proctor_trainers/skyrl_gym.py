@@ -24,12 +24,16 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
-
 from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.extras import MissingExtra
 from proctor_trainers.ground_truth import GROUND_TRUTH, task_from_row
 from proctor_trainers.rewards import Settings
 from proctor_trainers.unjudged import NotJudged, as_not_judged, number_of
+
+try:
+    from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+except ImportError as error:
+    raise MissingExtra(f"{error}: pip install 'proctor-trainers[skyrl]'") from None
 
 __all__ = ["NotJudged", "ProctorEnv"]
 
