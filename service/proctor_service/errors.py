@@ -32,6 +32,7 @@
     │   ├── Overloaded
     │   ├── Cancelled           the client or the operator ended the item
     │   ├── PolicyUnavailable   a rollout's policy endpoint failed after its retries
+    │   │   └── PolicyRefused       the endpoint refuses the request, now and later
     │   └── InvalidTask         the tests themselves are broken
     ├── HandedBack              a submission goes back to the queue; no request sees it
     └── StartError              the configuration prevents the start of the service
@@ -263,6 +264,12 @@ class PolicyUnavailable(Failure):
     """A rollout's policy endpoint failed after its retries; the policy itself is not judged."""
 
     reason = "policy_unavailable"
+
+
+class PolicyRefused(PolicyUnavailable):
+    """The policy endpoint refuses the request as it is; the message says what to change."""
+
+    retryable = False
 
 
 class InvalidTask(Failure):

@@ -71,7 +71,9 @@ class World:
     stopped: int = 0
     events: dict[str, asyncio.Event] = field(default_factory=dict)
 
-    async def ask(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> Reply:
+    async def ask(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
+    ) -> Reply:
         self.heard.append(list(messages))
         self.offered.append(tools)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]

@@ -80,12 +80,14 @@ from proctor_client.wire.rewards import (
 )
 from proctor_client.wire.rollouts import (
     Agent,
+    CustomTool,
     Policy,
     RefineAgent,
     RolloutRequest,
     RolloutResponse,
     RolloutSummary,
     RolloutTask,
+    ToolFunction,
     ToolsAgent,
     Trajectory,
 )
@@ -115,6 +117,7 @@ __all__ = [
     "CallsGrader",
     "Capacity",
     "CommandGrader",
+    "CustomTool",
     "DefaultLimits",
     "Ending",
     "Environment",
@@ -183,6 +186,7 @@ __all__ = [
     "TaskFigures",
     "Tests",
     "Tool",
+    "ToolFunction",
     "ToolsAgent",
     "Trajectory",
     "Usage",

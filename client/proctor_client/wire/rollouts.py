@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     ConfigDict,
@@ -11,6 +11,7 @@ from pydantic import (
     JsonValue,
     SecretStr,
     field_serializer,
+    field_validator,
     model_validator,
 )
 
@@ -91,7 +92,19 @@ class Policy(Request):
     api_key: SecretStr | None = None
     temperature: float | None = None
     max_tokens: int | None = Field(None, gt=0)
-    logprobs: bool = True
+    logprobs: bool | Literal["optional"] = Field(
+        True, description="`optional`: an endpoint that refuses them is asked without."
+    )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        le=2**53,
+        description="Trajectory `index` of a task has this plus `index`, so that they differ.",
+    )
+    send_reasoning: bool = Field(
+        False,
+        description="Send `reasoning` and `reasoning_content` of a reply back in later requests.",
+    )
     extra_body: dict[str, JsonValue] = Field({})
     timeout_seconds: float = Field(120, gt=0, le=3600, description="Of one answer.")
 
@@ -106,14 +119,44 @@ class _Agent(Request):
     system_prompt: str | None = Field(None, description="In place of the built-in one.")
 
 
+class ToolFunction(Request):
+    """A function in the format of OpenAI's API. `parameters`: the JSON schema of an object."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str = ""
+    parameters: dict[str, JsonValue] = Field({"type": "object", "properties": {}})
+    strict: bool | None = None
+
+
+class CustomTool(Request):
+    """A tool of the caller: a command in the sandbox that gets the arguments as JSON on stdin."""
+
+    type: Literal["function"] = "function"
+    function: ToolFunction
+    command: list[str] = Field(min_length=1, max_length=256, description="An argv, no shell.")
+
+
 class ToolsAgent(_Agent):
     """Agent that calls tools in one sandbox, turn by turn; `submit_solution` ends the episode."""
 
     kind: Literal["tools"]
-    tools: list[Tool] = Field(["execute_code", "submit_solution"], min_length=1)
+    tools: list[Tool] = Field(["execute_code", "submit_solution"])
+    custom_tools: list[CustomTool] = Field(
+        [], max_length=64, description="Further tools; none has the name of another tool."
+    )
     max_turns: int = Field(20, gt=0, le=1000)
     exec_timeout_seconds: float = Field(30, gt=0)
     observation_characters: int = Field(8192, ge=256, le=1 << 20)
+
+    @field_validator("custom_tools")
+    @classmethod
+    def _own_names(cls, tools: list[CustomTool]) -> list[CustomTool]:
+        known = set(get_args(Tool))
+        for tool in tools:
+            if tool.function.name in known:
+                raise ValueError(f"there are two tools {tool.function.name!r}")
+            known.add(tool.function.name)
+        return tools
 
 
 class RefineAgent(_Agent):
@@ -183,7 +226,8 @@ class Trajectory(Response):
     """One episode.
 
     `messages_and_choices` holds messages, and the policy's `Choice` objects as received, so that a
-    trainer can read tokens and logprobs.
+    trainer can read tokens and logprobs. A `prompt_token_ids` beside the choices of an answer is
+    kept in its choice.
     """
 
     task_id: str

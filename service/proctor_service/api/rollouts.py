@@ -38,6 +38,7 @@ from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.agent import Play
+from proctor_service.rollout.custom_tools import check_custom_tools
 from proctor_service.rollout.policy import Connect
 from proctor_service.rollout.prompts import system_prompt
 from proctor_service.rollout.reply import clean
@@ -78,6 +79,7 @@ class Planning:
             if not asked <= ceiling:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {asked} is above this server's {ceiling}")
+            check_custom_tools(request.agent, "agent")
         check_tags(request.tags)
 
     def parts(self, number: int, asked: RolloutTask) -> list[Part]:
@@ -99,10 +101,11 @@ class Planning:
             test_count=test_count(asked.grader),
         )
         count = self._request.trajectories_per_task
-        return [Part(asked, index, self._plan(task, environment)) for index in range(count)]
+        return [Part(asked, index, self._plan(task, environment, index)) for index in range(count)]
 
-    def _plan(self, task: Task, environment: str) -> Plan:
+    def _plan(self, task: Task, environment: str, index: int) -> Plan:
         request = self._request
+        seed = request.policy.seed
         return Plan(
             rollout_id=f"ro_{uuid.uuid4().hex}",
             task=task,
@@ -117,6 +120,7 @@ class Planning:
             tags=tuple(request.tags),
             priority=request.priority,
             step=request.step,
+            seed=None if seed is None else seed + index,
             shell="bash" if "bash" in self._machine.languages(environment) else "sh",
         )
 

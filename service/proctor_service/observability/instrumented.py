@@ -79,10 +79,10 @@ def measured_connect(connect: Connect, metrics: Metrics) -> Connect:
     async def measured(policy: Policy) -> AsyncIterator[Ask]:
         async with connect(policy) as ask:
 
-            async def asked(messages: Any, tools: Any) -> Reply:
+            async def asked(messages: Any, tools: Any, seed: int | None = None) -> Reply:
                 begun, outcome = time.perf_counter(), "failed"
                 try:
-                    reply = await ask(messages, tools)
+                    reply = await ask(messages, tools, seed)
                     outcome = "answered"
                 finally:
                     metrics.asked_policy(outcome, time.perf_counter() - begun)

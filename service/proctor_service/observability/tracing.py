@@ -186,9 +186,9 @@ class Tracing:
         async def traced(policy: Policy) -> AsyncIterator[Ask]:
             async with connect(policy) as ask:
 
-                async def asked(messages: Any, tools: Any) -> Reply:
+                async def asked(messages: Any, tools: Any, seed: int | None = None) -> Reply:
                     with self.span("policy", model=policy.model):
-                        return await ask(messages, tools)
+                        return await ask(messages, tools, seed)
 
                 yield asked
 

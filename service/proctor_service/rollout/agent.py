@@ -12,21 +12,23 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from proctor_client.wire import RefineAgent, ToolsAgent
-from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyUnavailable
+from proctor_client.wire import CustomTool, RefineAgent, Tool, ToolsAgent
+from proctor_service.errors import DeadlinePassed, Failure, JudgeFailed, PolicyRefused
 from proctor_service.evaluate import Evaluate, Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout import answers, prompts
+from proctor_service.rollout.custom_tools import command_call, custom_schema
 from proctor_service.rollout.observation import Observation, feedback
 from proctor_service.rollout.policy import Ask, ContextExceeded
 from proctor_service.rollout.reply import Reply, ToolCall, clean
 from proctor_service.rollout.tools import (
     SUBMIT,
     BadCall,
+    CommandCall,
     OpenWorkplace,
     Toolbox,
     arguments_of,
@@ -96,8 +98,14 @@ class _Episode:
     def __init__(self, plan: Plan, ask: Ask, evaluate: Evaluate) -> None:
         self.plan = plan
         self.counts = dict.fromkeys(COUNTS, 0)
-        names = [] if isinstance(plan.agent, RefineAgent) else plan.agent.tools
-        self.tools = tuple(schema(name) for name in dict.fromkeys(names))
+        names: list[Tool] = []
+        custom: list[CustomTool] = []
+        if isinstance(plan.agent, ToolsAgent):
+            names, custom = plan.agent.tools, plan.agent.custom_tools
+        self.tools = (
+            *(schema(name) for name in dict.fromkeys(names)),
+            *(custom_schema(tool) for tool in custom),
+        )
         self._ask = ask
         self._evaluate = evaluate
         self._begun = time.monotonic()
@@ -115,10 +123,11 @@ class _Episode:
     async def next_reply(self) -> Reply | None:
         """Return the policy's next reply; None if the conversation exceeds its context."""
         try:
-            reply = await self._ask(self._conversation, self.tools)
+            reply = await self._ask(self._conversation, self.tools, self.plan.seed)
         except ContextExceeded as error:
             if not self.turns:  # first request: the task or max_tokens is too long
-                raise PolicyUnavailable(f"policy: {error}") from None
+                advice = "shorten the prompt or reduce policy.max_tokens"
+                raise PolicyRefused(f"policy: {error}; {advice}") from None
             self.counts["context_exceeded"] = 1
             return None
         self.counts["turns"] += 1
@@ -232,6 +241,14 @@ async def _use_tools(
         await episode.judge(await toolbox.left_behind())
 
 
+def _read_call(call: ToolCall, agent: ToolsAgent) -> tuple[Tool | CommandCall, Mapping[str, str]]:
+    """Return the tool of a call and the arguments of a built-in tool. Raises BadCall."""
+    custom = {tool.function.name: tool for tool in agent.custom_tools}
+    if call.name in custom:
+        return command_call(call, custom[call.name]), {}
+    return arguments_of(call, agent.tools, tuple(custom))
+
+
 async def _carry_out(
     episode: _Episode, agent: ToolsAgent, toolbox: Toolbox, call: ToolCall, reply: Reply
 ) -> str | None:
@@ -242,7 +259,7 @@ async def _carry_out(
     counts = episode.counts
     counts["tool_calls"] += 1
     try:
-        tool, values = arguments_of(call, agent.tools)
+        tool, values = _read_call(call, agent)
     except BadCall as error:
         counts["bad_tool_calls"] += 1
         observation = Observation(f"Error: {error}", prompts.CUT if reply.cut else "")

@@ -13,15 +13,15 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import httpx
 
 from proctor_client.wire import Policy
-from proctor_service.errors import PolicyUnavailable
+from proctor_service.errors import PolicyRefused, PolicyUnavailable
 from proctor_service.rollout.addresses import (
     Resolve,
     allowed_addresses,
@@ -41,16 +41,43 @@ QUOTED_CHARACTERS = 300
 REQUEST_HEADERS = ("host", "content-type", "content-length")
 RESPONSE_HEADERS = ("content-type", "retry-after", "retry-after-ms")
 CONTEXT_STATUSES = (400, 413, 422)
+LOGPROBS_STATUSES = (400, 403, 422)
+LOGPROBS = ("logprobs", "top_logprobs")
+LOGPROBS_ADVICE = 'set policy.logprobs to false, or to "optional", and no top_logprobs'
+_BAD_FIELD = "change the fields of policy or the messages that the endpoint refuses"
+ADVICE: Mapping[int, str] = MappingProxyType(
+    {
+        400: _BAD_FIELD,
+        401: "set policy.api_key to a key of the endpoint",
+        403: "set policy.api_key to a key that may use policy.model",
+        404: "check policy.base_url, which ends in /v1, and policy.model",
+        405: "check policy.base_url, which ends in /v1",
+        422: _BAD_FIELD,
+    }
+)
+"""HTTP status of an endpoint that refuses the same request later too, and what to change."""
 _CONTEXT_EXCEEDED = re.compile(
     r"context[ _-]?(length|window|size)|(prompt|input).{0,80}(too long|longer than)"
     r"|max_new_tokens.{0,10}must be <=",
     re.IGNORECASE | re.DOTALL,
 )
 
-Ask = Callable[[Sequence[JsonObject], Sequence[JsonObject]], Awaitable[Reply]]
-"""Map messages and tools to a reply. Raises ContextExceeded and PolicyUnavailable."""
+
+class Ask(Protocol):
+    """Function that asks a policy."""
+
+    def __call__(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
+    ) -> Awaitable[Reply]:
+        """Map messages and tools to a reply. Raises ContextExceeded and PolicyUnavailable."""
+
+
 Connect = Callable[[Policy], AbstractAsyncContextManager[Ask]]
 """Context with a function that asks this policy while the context is open."""
+
+
+class _LogprobsRefused(Exception):
+    """The endpoint refuses `logprobs`; the message is the endpoint's."""
 
 
 class ContextExceeded(Exception):
@@ -98,35 +125,57 @@ class _Endpoint:
         self._key = key
         self._package = package
         self._client = client
-        sent = {"model", "temperature", "max_tokens"} | ({"logprobs"} if policy.logprobs else set())
+        sent = {"model", "temperature", "max_tokens"}
         self._options: dict[str, Any] = policy.model_dump(include=sent, exclude_none=True)
+        self._logprobs: dict[str, Any] = {"logprobs": True} if policy.logprobs else {}
+        self._logprobs_optional = policy.logprobs == "optional"
+        self._send_reasoning = policy.send_reasoning
         self._extra = dict(policy.extra_body)
 
-    async def ask(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject]) -> Reply:
+    async def ask(
+        self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], seed: int | None = None
+    ) -> Reply:
         """Return the policy's reply."""
-        body = {**self._options, "messages": list(messages)}
+        body: dict[str, Any] = {**self._options, "messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
+        if seed is not None:
+            body["seed"] = seed
+        try:
+            content = await self._post({**body, **self._logprobs, **self._extra})
+        except _LogprobsRefused as refused:
+            if not self._logprobs_optional:
+                raise PolicyRefused(f"policy: {refused}; {LOGPROBS_ADVICE}") from None
+            self._logprobs = {}
+            self._extra = {name: self._extra[name] for name in self._extra if name not in LOGPROBS}
+            content = await self._post({**body, **self._extra})
+        return read_reply(content, self._key, self._send_reasoning)
+
+    async def _post(self, body: dict[str, Any]) -> bytes:
+        """Return the body of the endpoint's answer. Raises _LogprobsRefused, too."""
         try:
             # `chat.completions.create` sends the same request with the same retries, but checks the
             # type of each message: several milliseconds per turn, and 17 MB for the types.
-            answer = await self._client.post(
-                "/chat/completions", body={**body, **self._extra}, cast_to=httpx.Response
-            )
+            answer = await self._client.post("/chat/completions", body=body, cast_to=httpx.Response)
         # `from None`: a traceback would show the endpoint's text, which may contain the key.
         except self._package.APIStatusError as error:
-            self._refuse_status(error)
+            self._refuse_status(error, any(body.get(name) for name in LOGPROBS))
         except self._package.OpenAIError as error:
             raise self._unavailable(error) from None
         except ValueError:  # from extra_body or the model's name
             raise PolicyUnavailable("policy: the request cannot be written as JSON") from None
-        return read_reply(answer.content, self._key)
+        return answer.content
 
-    def _refuse_status(self, error: openai.APIStatusError) -> NoReturn:
+    def _refuse_status(self, error: openai.APIStatusError, with_logprobs: bool) -> NoReturn:
         said = scrubbed(error.response.text[: 10 * QUOTED_CHARACTERS], self._key)
-        quoted = f"HTTP {error.status_code}: {said[:QUOTED_CHARACTERS]}"
-        if error.status_code in CONTEXT_STATUSES and _CONTEXT_EXCEEDED.search(said):
+        status = error.status_code
+        quoted = f"HTTP {status}: {said[:QUOTED_CHARACTERS]}"
+        if status in CONTEXT_STATUSES and _CONTEXT_EXCEEDED.search(said):
             raise ContextExceeded(quoted) from None
+        if with_logprobs and status in LOGPROBS_STATUSES and "logprob" in said.lower():
+            raise _LogprobsRefused(quoted) from None
+        if status in ADVICE:
+            raise PolicyRefused(f"policy: {quoted}; {ADVICE[status]}") from None
         raise PolicyUnavailable(f"policy: {quoted}") from None
 
     def _unavailable(self, error: openai.OpenAIError) -> PolicyUnavailable:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_service.errors import PolicyUnavailable
@@ -19,6 +19,8 @@ from proctor_service.rollout.trajectory import JsonObject
 
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
+REASONING = ("reasoning", "reasoning_content")
+"""Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
 MASK = "***"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -44,22 +46,29 @@ class Reply:
     cut: bool
     prompt_tokens: int
     completion_tokens: int
+    reasoning: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the reply with its reasoning that go back to the policy: name to text."""
 
     def message(self) -> JsonObject:
         """Return the assistant's message for the next request to the policy."""
+        text, more = clean(self.text), {name: clean(said) for name, said in self.reasoning.items()}
         if not self.tool_calls:
-            return {"role": "assistant", "content": clean(self.text)}
+            return {"role": "assistant", "content": text, **more}
         calls: list[Any] = [_sent_back(call) for call in self.tool_calls]
-        return {"role": "assistant", "content": clean(self.text) or None, "tool_calls": calls}
+        return {"role": "assistant", "content": text or None, **more, "tool_calls": calls}
 
 
-def read_reply(body: bytes, key: str) -> Reply:
-    """Parse the body of an answer, without the key. Raises PolicyUnavailable without a reply."""
+def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Reply:
+    """Parse the body of an answer, without the key. Raises PolicyUnavailable without a reply.
+
+    vLLM writes the token ids of a completion into its choice and those of the prompt beside the
+    choices (`return_token_ids`); the choice of the reply has both.
+    """
     try:
         text = body.decode()
         if len(key) >= LEAST_RANDOM_KEY:
             text = text.replace(key, MASK)
-        answer = json.loads(text, parse_constant=_refuse_constant)
+        answer = strict_json(text)
     except (ValueError, RecursionError):
         raise PolicyUnavailable("policy: the answer is not JSON") from None
     answer = _object(answer)
@@ -68,6 +77,10 @@ def read_reply(body: bytes, key: str) -> Reply:
     message = choice.get("message")
     if not isinstance(message, dict):
         raise PolicyUnavailable("policy: the answer is no chat completion with a choice")
+    prompt_token_ids = answer.get("prompt_token_ids")
+    if isinstance(prompt_token_ids, list) and choice.get("prompt_token_ids") is None:
+        choice["prompt_token_ids"] = prompt_token_ids
+    reasoning = {name: message.get(name) for name in REASONING if send_reasoning}
     usage = _object(answer.get("usage"))
     return Reply(
         choice=choice,
@@ -76,6 +89,7 @@ def read_reply(body: bytes, key: str) -> Reply:
         cut=choice.get("finish_reason") == "length",
         prompt_tokens=_count(usage, "prompt_tokens"),
         completion_tokens=_count(usage, "completion_tokens"),
+        reasoning={name: said for name, said in reasoning.items() if isinstance(said, str)},
     )
 
 
@@ -100,6 +114,11 @@ def scrubbed(text: str, key: str) -> str:
         if at >= masked_until:
             kept.append(character)
     return "".join(kept)
+
+
+def strict_json(text: str) -> Any:
+    """Parse JSON without NaN and infinities. Raises ValueError and RecursionError."""
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:
@@ -149,7 +168,7 @@ def _sent_back(call: ToolCall) -> JsonObject:
 def _plain_arguments(text: str) -> str:
     """Return the arguments if they are a JSON object, else an empty object."""
     try:
-        is_object = isinstance(json.loads(text, parse_constant=_refuse_constant), dict)
+        is_object = isinstance(strict_json(text), dict)
     except (ValueError, RecursionError):
         is_object = False
     return clean(text) if is_object else "{}"

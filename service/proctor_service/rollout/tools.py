@@ -134,11 +134,25 @@ class BadCall(Exception):
     """Invalid tool call; the message is for the policy."""
 
 
-def arguments_of(call: ToolCall, tools: Sequence[Tool]) -> tuple[Tool, Mapping[str, str]]:
-    """Return the tool and its arguments. Raises BadCall."""
+@dataclass(frozen=True, slots=True)
+class CommandCall:
+    """Call of a custom tool: its command, and the arguments on stdin."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+
+
+def arguments_of(
+    call: ToolCall, tools: Sequence[Tool], others: Sequence[str] = ()
+) -> tuple[Tool, Mapping[str, str]]:
+    """Return the built-in tool and its arguments. `others`: names of further tools.
+
+    Raises BadCall.
+    """
     tool = next((name for name in tools if name == call.name), None)
     if tool is None:
-        raise BadCall(f"there is no tool {call.name[:100]!r}, only: {', '.join(tools)}")
+        names = ", ".join((*tools, *others))
+        raise BadCall(f"there is no tool {call.name[:100]!r}, only: {names}")
     try:
         values = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
@@ -168,7 +182,7 @@ class Toolbox:
         self.sandbox_id: str | None = None
 
     async def use(
-        self, tool: Tool, values: Mapping[str, str], exec_timeout_seconds: float
+        self, tool: Tool | CommandCall, values: Mapping[str, str], exec_timeout_seconds: float
     ) -> Observation:
         """Execute a call. Raises a Failure if the call fails for reasons outside the policy."""
         if self._left_seconds <= 0:
@@ -207,7 +221,9 @@ class Toolbox:
         if workplace is not None:
             await asyncio.shield(asyncio.create_task(_stop(workplace)))
 
-    async def _use(self, tool: Tool, values: Mapping[str, str], seconds: float) -> Observation:
+    async def _use(
+        self, tool: Tool | CommandCall, values: Mapping[str, str], seconds: float
+    ) -> Observation:
         if self._workplace is None:
             self._workplace = await self._open(self._plan)
             self.sandbox_id = self._workplace.id
@@ -217,6 +233,8 @@ class Toolbox:
             match tool:
                 case "execute_code":
                     command = Command(code=values["code"], timeout_seconds=seconds)
+                case CommandCall(argv=argv, stdin=stdin):
+                    command = Command(argv, stdin=stdin, timeout_seconds=seconds)
                 case "bash":
                     argv = (self._plan.shell, "-c", values["command"])
                     command = Command(argv, timeout_seconds=seconds)

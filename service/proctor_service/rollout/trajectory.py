@@ -37,7 +37,8 @@ class Task:
 class Plan:
     """Trajectory to run until `deadline` (monotonic clock).
 
-    `shell` runs the commands of the tool `bash`; some sandboxes have only `sh`.
+    `shell` runs the commands of the tool `bash`; some sandboxes have only `sh`. `seed` goes to the
+    policy with every request.
     """
 
     rollout_id: str
@@ -54,6 +55,7 @@ class Plan:
     shell: Literal["bash", "sh"] = "bash"
     step: int | None = None
     environment: str = DEFAULT
+    seed: int | None = None
 
     @property
     def sandbox_tags(self) -> tuple[str, ...]:
