@@ -220,9 +220,11 @@ class NoSandboxInTime(SandboxUnavailable):
 
 
 class BudgetExceeded(NoSandboxInTime):
-    """The budget of sandboxes, or of money per hour, is used up; the backend itself works."""
+    """The budget of sandboxes, or of money per hour, is used up; the backend itself works.
 
-    reason = "budget_exceeded"
+    The reason of an item is that of its base: older clients know no other. A whole request is a 429
+    with a reason of its own.
+    """
 
 
 class EnvironmentUnavailable(SandboxUnavailable):

@@ -19,7 +19,6 @@ Verdict = Literal[
 ]
 ErrorReason = Literal[
     "sandbox_unavailable",
-    "budget_exceeded",
     "sandbox_lost",
     "judge_failed",
     "deadline",

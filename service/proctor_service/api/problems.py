@@ -42,6 +42,8 @@ STATUS_BY_FAILURE: Mapping[type[Failure], tuple[int, bool]] = {
     Cancelled: (503, True),
 }
 """Failures as the answer to a whole request: status, and whether the client should retry."""
+REASON_BY_FAILURE: Mapping[type[Failure], str] = {BudgetExceeded: "budget_exceeded"}
+"""Reasons of whole requests, where that of an item is another."""
 REASON_BY_STATUS = {401: "unauthorized", 403: "forbidden", 404: "not_found", 503: "draining"}
 
 
@@ -105,7 +107,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
             return of_refusal(error)
         case Failure():
             status, retryable = STATUS_BY_FAILURE.get(type(error), (500, error.retryable))
-            return problem(status, error.reason, error.message, retryable=retryable)
+            reason = REASON_BY_FAILURE.get(type(error), error.reason)
+            return problem(status, reason, error.message, retryable=retryable)
         case ClientDisconnect():
             return Response(status_code=CLIENT_GONE_STATUS)
         case RequestValidationError():

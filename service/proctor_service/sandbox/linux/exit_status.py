@@ -81,6 +81,7 @@ def ended_by(
         evidence.stopped_for == "killed" and number != signal.SIGKILL
     ):
         ending = evidence.stopped_for
+        code = None  # a shell whose child is killed first ends with a code of that
     return Ended(ending, code, number, stdout, stderr, truncated, usage)
 
 

@@ -1,0 +1,96 @@
+"""An environment for SkyRL-gym: the policy's answer is judged, in one turn or in several.
+
+    from skyrl_gym.envs.registration import register
+
+    register(id="proctor", entry_point="proctor_trainers.skyrl_gym:ProctorEnv")
+
+A row of the data set has its tests in `reward_spec.ground_truth`, in a form of
+proctor_trainers.ground_truth, or in columns as in proctor_trainers.columns. The configuration of the
+environment (`env_config`) may have
+
+    url, token     the service; default: PROCTOR_URL and PROCTOR_TOKEN
+    retry_seconds  how long a call waits for an unreachable service; default: 60
+    max_turns      answers that the policy may give until one passes; default: 1, or the row's
+                   `max_turns`
+
+Environments of one process share requests: SkyRL steps them in threads at the same time. An answer
+that could not be judged raises NotJudged, which ends the step of the training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.extras import MissingExtra
+from proctor_trainers.ground_truth import GROUND_TRUTH, task_from_row
+from proctor_trainers.rewards import Settings
+from proctor_trainers.unjudged import NotJudged, as_not_judged, number_of
+
+try:
+    from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+except ImportError as error:
+    raise MissingExtra(f"{error}: pip install 'proctor-trainers[skyrl]'") from None
+
+__all__ = ["NotJudged", "ProctorEnv"]
+
+TAG = "skyrl"
+_RETRY_SECONDS = 60.0
+_AGAIN = "This answer did not pass its tests ({}). Write the whole program again."
+
+
+class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
+    """Environment with one answer per turn; the reward of a turn is that of its answer.
+
+    Before the last turn, an answer that does not pass has the reward 0.0 and an observation that
+    names the verdict. Raises ValueError for a wrong configuration.
+    """
+
+    def __init__(
+        self,
+        env_config: Mapping[str, Any] | None = None,
+        extras: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        super().__init__()
+        config = {"max_turns": extras.get("max_turns", 1), **dict(env_config or {})}
+        self.max_turns = int(config["max_turns"])
+        if self.max_turns < 1:
+            raise ValueError("max_turns: it must be 1 or more")
+        self._row = _row(extras)
+        self._batcher = _batcher(
+            config.get("url"),
+            config.get("token"),
+            float(config.get("retry_seconds", _RETRY_SECONDS)),
+        )
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Judge the policy's answer. Raises NotJudged."""
+        self.turns += 1
+        with as_not_judged():
+            answer = self._batcher.judge(action, {**self._row, "completion": action})
+            reward = number_of(answer, "raise")
+        done = answer.verdict == "passed" or self.turns >= self.max_turns
+        told = [] if done else [{"role": "user", "content": _AGAIN.format(answer.verdict)}]
+        return BaseTextEnvStepOutput(
+            observations=told,
+            reward=reward,
+            done=done,
+            metadata={"verdict": answer.verdict, "hack_signals": list(answer.hack_signals)},
+        )
+
+
+@cache
+def _batcher(url: str | None, token: str | None, retry_seconds: float) -> RewardBatcher:
+    """Return the batcher of all environments with this configuration."""
+    settings = Settings(task=task_from_row, tags=(TAG,), say=None)
+    return RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+
+
+def _row(extras: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = extras.get("reward_spec")
+    if isinstance(spec, Mapping) and spec.get("ground_truth") is not None:
+        return {GROUND_TRUTH: spec["ground_truth"]}
+    return extras
