@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import WAIT_SECONDS, running_service
+from harness import WAIT_SECONDS, Service, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr
 
@@ -40,19 +40,27 @@ def calculator(form: str) -> Iterator[str]:
             process.wait(WAIT_SECONDS)
 
 
-def settings(url: str, token: str = TOKEN) -> Settings:
-    server = {"url": url, "headers": {"Authorization": f"Bearer {token}"}}
-    return Settings(mcp_servers=SecretStr(json.dumps({"calc": server})))
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """A service that lists servers which answer as `json` and `sse`, a `closed` and an `away` one."""
+    with calculator("json") as json_url, calculator("sse") as sse_url:
+        wrong = {"Authorization": f"Bearer wrong-{TOKEN}"}
+        right = {"Authorization": f"Bearer {TOKEN}"}
+        listed = {
+            "json": {"url": json_url, "headers": right},
+            "sse": {"url": sse_url, "headers": right},
+            "closed": {"url": json_url, "headers": wrong},
+            "away": {"url": "http://127.0.0.1:9/mcp"},
+        }
+        settings = Settings(mcp_servers=SecretStr(json.dumps(listed)))
+        with running_service(settings, judge=None) as running:
+            yield running
 
 
-def play(configured: Settings, acts: list[Any], tools: list[str]) -> dict[str, Any]:
+def play(service: Service, acts: list[Any], tools: list[str], name: str) -> dict[str, Any]:
     """The trajectory of a policy that acts so, turn by turn."""
-    agent = {"kind": "tools", "tools": tools, "mcp_servers": ["calc"]}
-    with (
-        policy_server(lambda asked: acts[asked.turn]) as server,
-        running_service(configured, judge=None) as service,
-        service.client() as client,
-    ):
+    agent = {"kind": "tools", "tools": tools, "mcp_servers": [name]}
+    with policy_server(lambda asked: acts[asked.turn]) as server, service.client() as client:
         policy = {"base_url": server.url, "model": "policy"}
         body = {"tasks": [TASK], "policy": policy, "agent": agent}
         answer = client.post("/rollout", json=body, timeout=120)
@@ -63,36 +71,35 @@ def play(configured: Settings, acts: list[Any], tools: list[str]) -> dict[str, A
     return found
 
 
-@pytest.mark.parametrize("form", ["json", "sse"])
-def test_tools_of_a_real_server_answer_and_keep_their_state(form: str) -> None:
+@pytest.mark.parametrize("name", ["json", "sse"])
+def test_tools_of_a_real_server_answer_and_keep_their_state(service: Service, name: str) -> None:
+    add, divide = f"{name}__add", f"{name}__divide"
     acts = [
-        calls(("calc__add", {"numbers": [1, 2]}), ("calc__add", {"numbers": [4]})),
-        calls(("calc__divide", {"a": 1, "b": 0}), ("calc__add", {"numbers": ["x"]})),
-        calls(("bash", {"command": "echo 7"}), ("calc__multiply", {})),
+        calls((add, {"numbers": [1, 2]}), (add, {"numbers": [4]})),
+        calls((divide, {"a": 1, "b": 0}), (add, {"numbers": ["x"]})),
+        calls(("bash", {"command": "echo 7"}), (f"{name}__multiply", {})),
         calls(("submit_solution", {"code": RIGHT})),
     ]
-    with calculator(form) as url:
-        trajectory = play(settings(url), acts, ["bash", "submit_solution"])
+    trajectory = play(service, acts, ["bash", "submit_solution"], name)
     assert trajectory["reward"] == 1.0, trajectory
     told = [each["content"] for each in trajectory["messages_and_choices"] if "content" in each]
     assert told[2:4] == ["3", "7"]
     assert told[4].startswith("Error: the tool failed\n")
-    assert told[5] == "Error: calc__add: arguments.numbers[0] must be of type integer"
+    assert told[5] == f"Error: {add}: arguments.numbers[0] must be of type integer"
     assert told[6] == "7\n"
-    assert told[7].startswith("Error: there is no tool 'calc__multiply', only: ")
+    assert told[7].startswith(f"Error: there is no tool '{name}__multiply', only: ")
     names = [tool["function"]["name"] for tool in trajectory["tools"]]
-    assert names == ["bash", "submit_solution", "calc__add", "calc__divide"]
+    assert names == ["bash", "submit_solution", add, divide]
     assert trajectory["metrics"]["exec_errors"] == 1
     assert trajectory["metrics"]["bad_tool_calls"] == 2
 
 
-def test_a_server_that_refuses_the_credentials_or_is_away_is_no_reward() -> None:
+@pytest.mark.parametrize(("name", "why"), [("closed", "HTTP 401"), ("away", "ConnectError")])
+def test_a_server_that_refuses_or_is_away_is_no_reward(
+    service: Service, name: str, why: str
+) -> None:
     acts = [calls(("submit_solution", {"code": RIGHT}))]
-    with calculator("json") as url:
-        refused = play(settings(url, "wrong-" + TOKEN), acts, ["submit_solution"])
-    away = play(settings(url), acts, ["submit_solution"])
-    assert refused["error"]["message"] == "mcp server calc: initialize: HTTP 401"
-    assert away["error"]["message"] == "mcp server calc: initialize: ConnectError"
-    for each in (refused, away):
-        assert (each["reward"], each["verdict"]) == (None, None)
-        assert each["error"]["retryable"] is True
+    found = play(service, acts, ["submit_solution"], name)
+    assert found["error"]["message"] == f"mcp server {name}: initialize: {why}"
+    assert (found["reward"], found["verdict"]) == (None, None)
+    assert found["error"]["retryable"] is True
