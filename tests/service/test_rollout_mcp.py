@@ -103,8 +103,8 @@ def tools_of(*listed: Any, **more: Any) -> Callable[[Asked], Act]:
             "the result of echo has no content",
         ),
         (
-            {"tools_call": lambda asked: result(asked, None, error={"code": -32602})},
-            "tools/call: error -32602",
+            {"tools_call": lambda asked: result(asked, None, error={"code": -32603})},
+            "tools/call: error -32603",
         ),
         (
             {"tools_call": lambda asked: sends(b"data: {}\n\n" * 3, "text/event-stream")},
@@ -200,6 +200,20 @@ def test_a_server_that_fails_in_the_middle_is_no_reward() -> None:
     assert isinstance(found.failure, McpUnavailable)
     assert (found.reward, found.verdict) == (None, None)
     assert world.judged == []
+
+
+def test_arguments_that_the_server_refuses_are_told_to_the_policy() -> None:
+    """A policy cannot end its rollout without a reward by a call that is wrong."""
+    error = {"code": -32602, "message": f"no such argument; {TOKEN}"}
+    world = World([calls(("it__echo", {})), submits()])
+    with policy_server(
+        serving(tools_call=lambda asked: result(asked, None, error=error))
+    ) as server:
+        world.mcp_servers = listed(server)
+        found = world.play(tools("submit_solution", mcp_servers=["it"]))
+    assert world.told.startswith("Error: the tool refused its arguments\nno such argument")
+    assert TOKEN not in world.told
+    assert (found.reward, found.failure) == (1.0, None)
 
 
 def test_an_error_of_a_tool_is_told_to_the_policy_and_cut() -> None:

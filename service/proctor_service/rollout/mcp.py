@@ -27,7 +27,7 @@ from proctor_service.errors import McpUnavailable
 from proctor_service.rollout.json_schema import schema_problem
 from proctor_service.rollout.mcp_answers import read_answer, text_of_content
 from proctor_service.rollout.observation import Observation
-from proctor_service.rollout.reply import MASK
+from proctor_service.rollout.reply import MASK, clean
 from proctor_service.rollout.trajectory import JsonObject
 from proctor_service.settings.mcp_servers import McpServer
 
@@ -42,6 +42,14 @@ MOST_LIST_CHARACTERS = 1 << 18
 LEAST_SECRET = 8
 """Minimum length of a header value to mask."""
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+_INVALID_PARAMS = -32602
+"""Code of JSON-RPC 2.0 for arguments that a method does not take."""
+
+
+class _InvalidArguments(Exception):
+    """Raised for a call with arguments that its server does not take."""
 
 
 def offered_name(server: str, tool: str) -> str:
@@ -124,6 +132,8 @@ class McpSession:
                 answer = await self._ask("tools/call", {"name": tool, "arguments": arguments})
         except TimeoutError:
             raise self._failed(f"no result of {tool} within {seconds:g} s") from None
+        except _InvalidArguments as error:  # else a policy could void its rollout
+            return Observation("Error: the tool refused its arguments", str(error), failed=True)
         content, failed = answer.get("content"), answer.get("isError", False)
         if not isinstance(content, list) or not isinstance(failed, bool):
             raise self._failed(f"the result of {tool} has no content")
@@ -201,6 +211,8 @@ class McpSession:
             error = message.get("error")
             code = error.get("code") if isinstance(error, dict) else None
             code = code if type(code) is int else "unknown"
+            if method == "tools/call" and code == _INVALID_PARAMS and isinstance(error, dict):
+                raise _InvalidArguments(self._masked(clean(str(error.get("message", "")))))
             raise self._failed(f"{method}: error {code}")
         return result
 
