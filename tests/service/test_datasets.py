@@ -316,3 +316,13 @@ def test_a_file_that_cannot_be_read(
     with pytest.raises(DatasetError) as caught:
         load_tasks(path, "mbpp")
     assert str(caught.value) == f"{path}{message}"
+
+
+def test_a_json_array_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps([MBPP, MBPP | {"task_id": 9}], indent=1))
+    first, second = load_tasks(path, "mbpp")
+    assert (first.fields, second.id) == (second.fields, "9")
+    path.write_text(json.dumps([MBPP, 5]))
+    with pytest.raises(DatasetError, match=r"data\.json:2: not a JSON object"):
+        load_tasks(path, "mbpp")

@@ -1,8 +1,8 @@
 """Files of problems for `proctor eval`: MBPP, HumanEval, programs with stdin and stdout.
 
 Each row becomes a Task: the fields to judge a completion, and the reference solution if the row has
-one. A file contains JSON lines, plain or `.gz`. An invalid row raises a DatasetError with file and
-line, before any completion is judged.
+one. A file contains JSON lines or one JSON array, plain or `.gz`. An invalid row raises a
+DatasetError with file and line, before any completion is judged.
 """
 
 from __future__ import annotations
@@ -251,17 +251,24 @@ def _said(completion: Completion) -> str:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row with its position, `file:line`; blank lines are skipped."""
+    """Yield each row with its position, `file:line`, or `file:row` in a JSON array.
+
+    Blank lines are skipped. A file that begins with `[` is one JSON array.
+    """
     number = 0
+    is_first = True
     try:
         with _open(path) as stream:
             for number, line in enumerate(stream, 1):
                 if not line.strip():
                     continue
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise DatasetError(f"{path}:{number}: not a JSON object")
-                yield f"{path}:{number}", row
+                is_array = is_first and line.lstrip().startswith("[")
+                is_first = False
+                rows = json.loads(line + stream.read()) if is_array else [json.loads(line)]
+                for place, row in enumerate(rows, 1 if is_array else number):
+                    if not isinstance(row, dict):
+                        raise DatasetError(f"{path}:{place}: not a JSON object")
+                    yield f"{path}:{place}", row
     except OSError as error:
         raise DatasetError(f"{path}: {error.strerror or error}") from None
     except (EOFError, zlib.error):
