@@ -23,11 +23,11 @@ from pydantic import SecretStr
 
 from proctor_client import RewardOptions
 from proctor_client.queries import response_of
-from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.columns import TaskOf
 from proctor_trainers.functions import function
 from proctor_trainers.ground_truth import task_from_row
-from proctor_trainers.rewards import RewardsUnavailable, Settings
+from proctor_trainers.rewards import RewardsUnavailable
 
 __all__ = ["RewardsUnavailable", "async_reward_function"]
 
@@ -40,7 +40,7 @@ def async_reward_function(
     url: str | None = None,
     *,
     token: str | SecretStr | None = None,
-    retry_seconds: float = 60.0,
+    retry_seconds: float = RETRY_SECONDS,
     batcher: RewardBatcher | None = None,
     task: TaskOf = task_from_row,
     **options: Unpack[RewardOptions],
@@ -51,10 +51,9 @@ def async_reward_function(
     the data set to the judging fields. The other arguments are those of
     proctor_trainers.verl.compute_score_function. Raises RewardsUnavailable and ProctorError.
     """
-    if batcher is None:
-        tags = (TAG, *options.pop("tags", ()))
-        settings = Settings(task=task, tags=tags, say=None, options=options)
-        batcher = RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    batcher = batcher or batcher_for(
+        TAG, url, token=token, retry_seconds=retry_seconds, task=task, options=options
+    )
     return function(_reward_fn, batcher)
 
 

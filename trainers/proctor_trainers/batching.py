@@ -31,10 +31,11 @@ from proctor_client._runtime import PerProcess
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.collecting import Collected, Collection, Place
-from proctor_trainers.columns import Row
+from proctor_trainers.columns import Row, TaskOf, task_from_columns
 from proctor_trainers.requests import judge_each, judge_each_async
 from proctor_trainers.rewards import Rewards, Settings, Trainer
 
+RETRY_SECONDS = 60.0
 WINDOW_SECONDS = 0.005
 LONGEST_WINDOW_SECONDS = 0.05
 MOST_SUBMISSIONS = 512
@@ -59,7 +60,7 @@ class RewardBatcher:
         url: str | None = None,
         *,
         token: str | SecretStr | None = None,
-        retry_seconds: float = 60.0,
+        retry_seconds: float = RETRY_SECONDS,
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         settings: Settings | None = None,
@@ -273,3 +274,23 @@ class RewardBatcher:
 
 def _again(made_of: Mapping[str, Any]) -> RewardBatcher:
     return RewardBatcher(**made_of)
+
+
+def batcher_for(
+    tag: str,
+    url: str | None = None,
+    *,
+    token: str | SecretStr | None = None,
+    retry_seconds: float = RETRY_SECONDS,
+    task: TaskOf = task_from_columns,
+    options: RewardOptions | None = None,
+) -> RewardBatcher:
+    """Return the batcher of a trainer's adapter, which prints nothing; `tag` names the trainer.
+
+    `task` maps a row to the judging fields. `options` are those of Client.reward; their tags follow
+    the trainer's.
+    """
+    chosen = RewardOptions(**(options or {}))
+    tags = (tag, *chosen.pop("tags", ()))
+    settings = Settings(task=task, tags=tags, say=None, options=chosen)
+    return RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)

@@ -17,7 +17,6 @@ module does not import ms-swift.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 from pydantic import SecretStr
@@ -54,7 +53,7 @@ def orm_class(
     if settings is None:
         tags = (TAG, *options.pop("tags", ()))
         settings = Settings(task=task, tags=tags, say=say_line, options=options)
-    known = replace(settings)
+    known = settings
 
     class Proctor:
         """Reward of the tests in the data set's columns."""

@@ -25,11 +25,10 @@ from typing import Any
 from pydantic import SecretStr
 
 from proctor_client import ProctorError
-from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.batching import RewardBatcher, batcher_for
 from proctor_trainers.columns import GRADER, BadTask, Row
 from proctor_trainers.extras import require
 from proctor_trainers.ground_truth import GROUND_TRUTH, grader_of
-from proctor_trainers.rewards import Settings
 
 TAG = "nemo-gym"
 EXTRA = "nemo-gym"
@@ -87,7 +86,7 @@ def app(url: str | None = None, *, batcher: RewardBatcher | None = None) -> Any:
     require(EXTRA, "fastapi")
     from fastapi import FastAPI
 
-    batcher = batcher or _batcher(url, None)
+    batcher = batcher or batcher_for(TAG, url)
     made = FastAPI(title="Proctor for NeMo Gym")
 
     async def seed_session(body: dict[str, Any]) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def resources_server(
     )
     from pydantic import ConfigDict
 
-    known = batcher or _batcher(url, token)
+    known = batcher or batcher_for(TAG, url, token=token)
     judge = _route(known)
 
     class Request(BaseVerifyRequest):  # type: ignore[misc]
@@ -157,7 +156,3 @@ def _grader(body: Row, completion: str) -> Mapping[str, Any]:
         return grader_of(told, completion)
     except BadTask as error:
         raise Unprocessable(f"{METADATA}: {error}") from None
-
-
-def _batcher(url: str | None, token: str | SecretStr | None) -> RewardBatcher:
-    return RewardBatcher(url, token=token, settings=Settings(tags=(TAG,), say=None))

@@ -26,7 +26,7 @@ import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import Field, SecretStr
 
@@ -37,7 +37,7 @@ from proctor_trainers.extras import MissingExtra
 from proctor_trainers.ground_truth import task_from_row
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.factory import HASTY_CONNECT_SECONDS
-from proctor_trainers.trl.toolbox import Toolbox
+from proctor_trainers.trl.toolbox import Tool, Toolbox
 from proctor_trainers.trl.workplaces import Order, Workplaces
 
 try:
@@ -48,8 +48,7 @@ except ImportError as error:
     raise MissingExtra(f"{error}: pip install 'proctor-trainers[openenv]'") from None
 
 TAG = "openenv"
-TOOLS = ("execute_code", "bash", "read_file", "write_file", "submit_solution")
-SUBMIT = "submit_solution"
+TOOLS: tuple[str, ...] = get_args(Tool)
 
 
 class NoReward(RuntimeError):
@@ -71,6 +70,10 @@ class ToolObservation(Observation):  # type: ignore[misc]
 
 
 class _Session(Toolbox):
+    @property
+    def is_submitted(self) -> bool:
+        return self._is_submitted
+
     def stop(self) -> None:
         self._stop()
 
@@ -123,8 +126,7 @@ class ProctorEnvironment(Environment):  # type: ignore[misc]
             raise ValueError("no episode was begun, or it is over: call reset")
         self._state.step_count += 1
         output = self._call(action)
-        is_last = action.tool == SUBMIT and not output.startswith("Error")
-        if not is_last and self._state.step_count < self._most_steps:
+        if not self._session.is_submitted and self._state.step_count < self._most_steps:
             return ToolObservation(output=output)
         self._is_over = True
         reward = self._session.get_reward()

@@ -25,11 +25,10 @@ from pydantic import SecretStr
 from proctor_client import RewardOptions
 from proctor_client.queries import response_of
 from proctor_trainers.answers import Answer
-from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.columns import TaskOf
 from proctor_trainers.functions import function
 from proctor_trainers.ground_truth import GROUND_TRUTH, task_from_ground_truth
-from proctor_trainers.rewards import Settings
 from proctor_trainers.unjudged import NotJudged, OnUnjudged, as_not_judged, number_of
 
 __all__ = ["NotJudged", "reward_function"]
@@ -43,7 +42,7 @@ def reward_function(
     url: str | None = None,
     *,
     token: str | SecretStr | None = None,
-    retry_seconds: float = 60.0,
+    retry_seconds: float = RETRY_SECONDS,
     batcher: RewardBatcher | None = None,
     task: TaskOf = task_from_ground_truth,
     on_unjudged: OnUnjudged = "raise",
@@ -59,10 +58,9 @@ def reward_function(
     `retry_seconds` is the maximum wait for an unreachable service. `options` are the options of
     proctor_client's Client.reward. The function may be pickled, and used in Ray's workers.
     """
-    if batcher is None:
-        tags = (TAG, *options.pop("tags", ()))
-        settings = Settings(task=task, tags=tags, say=None, options=options)
-        batcher = RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    batcher = batcher or batcher_for(
+        TAG, url, token=token, retry_seconds=retry_seconds, task=task, options=options
+    )
     return function(_reward_func, batcher, on_unjudged)
 
 

@@ -27,9 +27,7 @@ def ask(client: Client, submissions: Submissions, options: RewardOptions) -> lis
     try:
         return [Answer.of(each) for each in client.reward(submissions, **options).results]
     except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error)
+        halves = _parts_after(error, client.has_answered, submissions, options)
         if not halves:
             return [Answer.failed(error)] * len(submissions)
     return [answer for half in halves for answer in ask(client, half, options)]
@@ -45,9 +43,7 @@ async def ask_async(
         answer = await client.reward(submissions, **options)
         return [Answer.of(each) for each in answer.results]
     except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error)
+        halves = _parts_after(error, client.has_answered, submissions, options)
         if not halves:
             return [Answer.failed(error)] * len(submissions)
     return [answer for half in halves for answer in await ask_async(client, half, options)]
@@ -72,9 +68,7 @@ def judge_each(
                 on_answer(first + result.index, Answer.of(result))
         return
     except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error) if len(left) == len(submissions) else []
+        halves = _parts_after(error, client.has_answered, submissions, options, len(left))
         if not halves:
             for place in left:
                 on_answer(first + place, Answer.failed(error))
@@ -99,9 +93,7 @@ async def judge_each_async(
                 on_answer(first + result.index, Answer.of(result))
         return
     except ProctorError as error:
-        if is_mistake(error, client.has_answered):
-            raise
-        halves = _halves(submissions, options, error) if len(left) == len(submissions) else []
+        halves = _parts_after(error, client.has_answered, submissions, options, len(left))
         if not halves:
             for place in left:
                 on_answer(first + place, Answer.failed(error))
@@ -110,11 +102,22 @@ async def judge_each_async(
         first += len(half)
 
 
-def _halves(
-    submissions: Submissions, options: RewardOptions, error: ProctorError
+def _parts_after(
+    error: ProctorError,
+    has_answered: bool,
+    submissions: Submissions,
+    options: RewardOptions,
+    unanswered: int | None = None,
 ) -> list[Submissions]:
-    """Return the halves to ask for instead, or nothing if splitting cannot help."""
+    """Return the halves to ask for instead, or nothing if splitting cannot help.
+
+    `unanswered` is the number of submissions without an answer; None: all. Raises a fatal error.
+    """
+    if is_mistake(error, has_answered):
+        raise error
     if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
+        return []
+    if unanswered not in (None, len(submissions)):
         return []
     if re.split(r"[.:]", error.message)[0] in options:
         return []  # a shared option is at fault

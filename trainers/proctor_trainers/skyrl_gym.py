@@ -24,10 +24,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.ground_truth import GROUND_TRUTH, task_from_row
-from proctor_trainers.rewards import Settings
 from proctor_trainers.unjudged import NotJudged, as_not_judged, number_of
 
 try:
@@ -38,7 +37,6 @@ except ImportError as error:
 __all__ = ["NotJudged", "ProctorEnv"]
 
 TAG = "skyrl"
-_RETRY_SECONDS = 60.0
 _AGAIN = "This answer did not pass its tests ({}). Write the whole program again."
 
 
@@ -63,7 +61,7 @@ class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
         self._batcher = _batcher(
             config.get("url"),
             config.get("token"),
-            float(config.get("retry_seconds", _RETRY_SECONDS)),
+            float(config.get("retry_seconds", RETRY_SECONDS)),
         )
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
@@ -85,8 +83,7 @@ class ProctorEnv(BaseTextEnv):  # type: ignore[misc]
 @cache
 def _batcher(url: str | None, token: str | None, retry_seconds: float) -> RewardBatcher:
     """Return the batcher of all environments with this configuration."""
-    settings = Settings(task=task_from_row, tags=(TAG,), say=None)
-    return RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    return batcher_for(TAG, url, token=token, retry_seconds=retry_seconds, task=task_from_row)
 
 
 def _row(extras: Mapping[str, Any]) -> Mapping[str, Any]:

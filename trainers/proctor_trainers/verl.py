@@ -30,11 +30,10 @@ from pydantic import SecretStr
 
 from proctor_client import RewardOptions
 from proctor_trainers.answers import Answer
-from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.columns import TaskOf
 from proctor_trainers.functions import function
 from proctor_trainers.ground_truth import task_from_ground_truth
-from proctor_trainers.rewards import Settings
 from proctor_trainers.unjudged import (
     NotJudged,
     OnUnjudged,
@@ -52,7 +51,6 @@ __all__ = [
 ]
 
 TAG = "verl"
-RETRY_SECONDS = 60.0
 DEADLINE_SECONDS = 180.0
 """With the retries, less than the 300 s after which `prime` and `rate_limited` make up a 0.0."""
 
@@ -177,10 +175,10 @@ def _batcher(
     task: TaskOf,
     options: RewardOptions,
 ) -> RewardBatcher:
-    tags = (TAG, *options.pop("tags", ()))
     options.setdefault("deadline_seconds", DEADLINE_SECONDS)
-    settings = Settings(task=task, tags=tags, say=None, options=options)
-    return RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    return batcher_for(
+        TAG, url, token=token, retry_seconds=retry_seconds, task=task, options=options
+    )
 
 
 def _row(data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any) -> dict[str, Any]:
