@@ -33,6 +33,7 @@ from proctor_service.sandbox.aviato.gateway import Gateway
 from proctor_service.sandbox.aviato.image_sandboxes import ImageSandboxes, Told
 from proctor_service.sandbox.aviato.plan import Plan
 from proctor_service.sandbox.aviato.quota import Quota
+from proctor_service.sandbox.environments.starting import Starts
 from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import (
     DEFAULT,
@@ -61,7 +62,7 @@ class AviatoBackend:
         self._quota = Quota(plan.most_sandboxes, plan.creations, self._give_up_one, self._budget)
         self._told = Told()
         self._sources: dict[str, ImageSandboxes] = {}
-        self._starting: dict[str, asyncio.Task[ImageSandboxes]] = {}
+        self._starts = Starts(self._start, self._note_failure)
         self._failed: dict[str, tuple[float, str]] = {}
         self._ending: dict[asyncio.Task[None], ImageSandboxes] = {}
         self._sweeper: asyncio.Task[None] | None = None
@@ -100,10 +101,7 @@ class AviatoBackend:
         gateway, self._gateway = self._gateway, None
         if self._sweeper is not None:
             self._sweeper.cancel()
-        starting = list(self._starting.values())
-        for task in starting:
-            task.cancel()
-        await asyncio.gather(*starting, return_exceptions=True)
+        await self._starts.cancel()
         await asyncio.gather(*(each.close() for each in self._sources.values()), *self._ending)
         stopped = False
         if gateway is not None:
@@ -204,30 +202,18 @@ class AviatoBackend:
         failed_at, why = self._failed.get(environment, (0.0, ""))
         if why and time.monotonic() - failed_at < _TRY_AGAIN_SECONDS:
             raise EnvironmentUnavailable(why)
-        task = self._starting.get(environment)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._start(environment, self._gateway))
-            self._starting[environment] = task
-            task.add_done_callback(lambda ended: self._note_start(environment, ended))
         try:
-            return await asyncio.shield(task)
+            return await self._starts.started(environment)
         except StartError as error:
             raise EnvironmentUnavailable(str(error)) from None
-        except asyncio.CancelledError:
-            if not task.cancelled():
-                raise
-            raise SandboxUnavailable("the service is stopping") from None
 
-    def _note_start(self, environment: str, task: asyncio.Task[ImageSandboxes]) -> None:
-        del self._starting[environment]
-        failure = None if task.cancelled() else task.exception()  # all who waited may have left
-        if failure is not None:
-            self._failed[environment] = time.monotonic(), str(failure)
-            extra = {"environment": environment, "why": str(failure)}
-            _log.warning("an environment did not start", extra=extra)
+    def _note_failure(self, environment: str, error: BaseException) -> None:
+        self._failed[environment] = time.monotonic(), str(error)
 
-    async def _start(self, environment: str, gateway: Gateway) -> ImageSandboxes:
+    async def _start(self, environment: str) -> ImageSandboxes:
         """Inspect the image of an environment, and start its pool. Raises StartError."""
+        gateway = self._gateway
+        assert gateway is not None
         plan, default = self._plan.environments[environment], self._sources[DEFAULT]
         source = ImageSandboxes(plan, gateway, self._quota, self._told)
         try:
@@ -264,10 +250,8 @@ class AviatoBackend:
             wanted = max(-self._quota.free, self._quota.owed)
             for _ in range(wanted - self.census().get("stopping", 0)):
                 self._give_up_one()
-            now = time.monotonic()
             for environment, source in list(self._sources.items()):
-                idle_seconds = now - source.last_used_at
-                if environment == DEFAULT or source.users or idle_seconds < self._plan.idle_seconds:
+                if environment == DEFAULT or not source.is_idle(self._plan.idle_seconds):
                     continue
                 del self._sources[environment]
                 task = asyncio.get_running_loop().create_task(source.close())

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from proctor_service.sandbox.aviato.pool import Pool, Spent
 from proctor_service.sandbox.aviato.quota import Quota
 from proctor_service.sandbox.aviato.sandbox import AviatoSandbox
 from proctor_service.sandbox.aviato.stateful import AviatoStatefulSandbox
+from proctor_service.sandbox.environments.starting import Users
 from proctor_service.sandbox.interface import Check, Limits, Sandbox, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
@@ -45,15 +46,11 @@ class Told:
     spent: Spent = lambda payer, seconds, dollars: None
 
 
-class ImageSandboxes:
-    """Implements `sandbox.interface.Sandboxes` for the image of a plan. Open before use.
-
-    `users`: leases at the moment. `last_used_at`: end of the last one, by the monotonic clock.
-    """
+class ImageSandboxes(Users):
+    """Implements `sandbox.interface.Sandboxes` for the image of a plan. Open before use."""
 
     def __init__(self, plan: Plan, gateway: Gateway, quota: Quota, told: Told) -> None:
-        self.users = 0
-        self.last_used_at = time.monotonic()
+        super().__init__()
         self._plan = plan
         self._gateway = gateway
         self._quota = quota
@@ -131,21 +128,12 @@ class ImageSandboxes:
         """Return the checks of the sandboxes; known after `probe`."""
         return checks_of(self.image, self._plan)
 
-    @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
-        self.users += 1
-        try:
-            yield
-        finally:
-            self.users -= 1
-            self.last_used_at = time.monotonic()
-
     # ------------------------------------------------------------ leases
 
     @contextlib.asynccontextmanager
     async def lease(self, limits: Limits) -> AsyncIterator[Sandbox]:
         """Lease a fresh sandbox; see `Backend.lease`."""
-        with self._in_use():
+        with self.in_use():
             remote, execution = await self._fresh(limits)
             try:
                 yield AviatoSandbox(f"sb_{remote.id}", execution, self._plan.flood_bytes)
@@ -171,7 +159,7 @@ class ImageSandboxes:
         """Lease a stateful sandbox; see `Backend.open_stateful`."""
         plan, uid = self._plan, self._next_user()
         opened = self._pool.open_stateful(plan.kept_order(limits, tags))
-        with self._in_use():
+        with self.in_use():
             async with opened as remote:
                 sandbox = AviatoStatefulSandbox(
                     f"sb_{remote.id}",

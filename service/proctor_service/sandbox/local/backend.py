@@ -14,13 +14,13 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable, StartError
+from proctor_service.sandbox.environments.starting import Starts
 from proctor_service.sandbox.environments.watched import WatchedFolders, watched
 from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import Limits, Sandbox, Sandboxes, StatefulSandbox, Traits
@@ -56,7 +56,7 @@ class LocalBackend:
         self._poller = Poller()
         self._default = self._pool_of(plan.launch, plan.warm_slots)
         self._pools: dict[str, Pool] = {DEFAULT: self._default}
-        self._starting: dict[str, asyncio.Task[Pool]] = {}
+        self._starts = Starts(self._start)
         self._ending: set[asyncio.Task[None]] = set()
         self._kept: dict[Slot, LocalStatefulSandbox] = {}
         self._sweeper: asyncio.Task[None] | None = None
@@ -160,7 +160,7 @@ class LocalBackend:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._sweeper
         await self._monitor.close()
-        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        await self._starts.end()
         await asyncio.gather(*(pool.close() for pool in self._pools.values()), *self._ending)
         self._poller.close()
         if self._groups is not None:
@@ -223,22 +223,10 @@ class LocalBackend:
         """Start the pool of an environment, once for all who wait. Raises SandboxUnavailable."""
         if self._closing:
             raise SandboxUnavailable("the service is stopping")
-        task = self._starting.get(environment)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._start(environment))
-            self._starting[environment] = task
-            task.add_done_callback(lambda ended: self._note_start(environment, ended))
         try:
-            return await asyncio.shield(task)
+            return await self._starts.started(environment)
         except StartError as error:
             raise SandboxUnavailable(f"environment {environment}: {error}") from None
-
-    def _note_start(self, environment: str, task: asyncio.Task[Pool]) -> None:
-        del self._starting[environment]
-        failure = None if task.cancelled() else task.exception()  # all who waited may have left
-        if failure is not None:
-            extra = {"environment": environment, "why": str(failure)}
-            _log.warning("an environment did not start", extra=extra)
 
     async def _start(self, environment: str) -> Pool:
         """Start the pool of an environment. Raises StartError."""
@@ -279,12 +267,9 @@ class LocalBackend:
 
     def _drop_idle(self) -> None:
         """End the pools, beside the default one, that nobody has used for long."""
-        now = time.monotonic()
         for environment, pool in list(self._pools.items()):
-            idle_seconds = now - pool.last_used_at
-            if pool is self._default or pool.users or idle_seconds < self._plan.idle_seconds:
-                continue
-            self._drop(environment, pool)
+            if pool is not self._default and pool.is_idle(self._plan.idle_seconds):
+                self._drop(environment, pool)
 
     def _drop(self, environment: str, pool: Pool) -> None:
         """End a pool, unless somebody else has done so."""

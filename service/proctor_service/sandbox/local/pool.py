@@ -12,10 +12,11 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from proctor_service.errors import NoSandboxInTime, SandboxUnavailable, StartError
+from proctor_service.sandbox.environments.starting import Users
 from proctor_service.sandbox.environments.watched import WatchedFolders
 from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.poller import Poller
@@ -38,7 +39,7 @@ class Place:
     group: Group
 
 
-class Pool:
+class Pool(Users):
     """Slots with the same launch.
 
     `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
@@ -52,8 +53,7 @@ class Pool:
         new_place: Callable[[], Place | None],
         poller: Poller,
     ) -> None:
-        self.last_used_at = time.monotonic()
-        self.users = 0
+        super().__init__()
         self.watched: WatchedFolders | None = None
         self._launch = launch
         self._warm_slots = warm_slots
@@ -110,16 +110,6 @@ class Pool:
         if self._midwife is not None:
             await asyncio.wait({self._midwife})
         await self._spawner.close()
-
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Count a user for the length of the block: a pool in use is not idle."""
-        self.users += 1
-        try:
-            yield
-        finally:
-            self.users -= 1
-            self.last_used_at = time.monotonic()
 
     def census(self) -> Counter[str]:
         """Return the number of slots by state."""
