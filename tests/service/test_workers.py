@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from scripted_sandboxes import ROOMY
 
 from proctor_client.wire import Call, CallsGrader, ExecGrader, StdioCase, StdioGrader
@@ -429,3 +431,22 @@ def test_every_process_has_its_part_of_the_sandboxes() -> None:
     assert not any(part.tokens.get_secret_value() for part in parts)
     assert Settings(workers="5", slots=2).worker_count() == 2
     assert Settings(workers="0").worker_count() == 0
+
+
+def test_no_process_with_sandboxes_gets_credentials() -> None:
+    secret = "hunter2hunter2"
+    settings = Settings(
+        workers="2",
+        slots=4,
+        tokens=json.dumps({"a": secret}),
+        redis_url=f"redis://:{secret}@127.0.0.1:1/0",
+        journal=f"postgresql://me:{secret}@127.0.0.1:1/x",
+        mcp_servers=json.dumps({"a": {"url": "http://a", "headers": {"Authorization": secret}}}),
+    )
+    for part in settings.for_workers():
+        told = {
+            name: value.get_secret_value()
+            for name, value in part
+            if isinstance(value, SecretStr) and value.get_secret_value() not in ("", "off")
+        }
+        assert told == {}

@@ -407,7 +407,7 @@ class Settings(BaseSettings):
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:
-        """Return the settings of each judge process: a part of the sandboxes, and no tokens."""
+        """Return the settings of each judge process: a part of the sandboxes, and no credentials."""
         count = self.worker_count()
         counts = {
             "slots": self.slot_count(),
@@ -416,7 +416,12 @@ class Settings(BaseSettings):
             "pool_size": self.pool_size,
             "aviato_creations": self.aviato_creations,
         }
-        hidden: dict[str, Any] = {"tokens": SecretStr(""), "tokens_file": None}
+        hidden: dict[str, Any] = {
+            "tokens": SecretStr(""),
+            "tokens_file": None,
+            "journal": SecretStr("off"),
+            "mcp_servers": SecretStr(""),
+        }
         budget, per_hour = self.aviato_budget_sandboxes, self.aviato_budget_per_hour
         # The judge processes share a budget in Redis themselves; without Redis each has a part.
         shares_budget = self.backend == "aviato" and bool(budget or per_hour)
@@ -424,7 +429,6 @@ class Settings(BaseSettings):
             hidden["redis_url"] = SecretStr("")
             hidden["aviato_budget_sandboxes"] = budget and max(1, budget // count)
             hidden["aviato_budget_per_hour"] = per_hour and per_hour / count
-        hidden |= {"journal": SecretStr("off")}
         return [
             self.model_copy(
                 update={
