@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,7 +63,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_command_line(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "problems.jsonl").write_text(PROBLEMS)
     said = run(installed / "proctor", "eval", "problems.jsonl", "--format", "mbpp", cwd=tmp_path)
-    assert "1" in said
+    assert re.search(r"^passed +1\b", said, re.MULTILINE), said
     run(installed / "proctor", "doctor", cwd=tmp_path)
 
 
