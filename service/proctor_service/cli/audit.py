@@ -47,7 +47,7 @@ _ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
 
 
 def audit(
-    dataset: Annotated[Path, typer.Argument(help="JSON lines, plain or .gz.")],
+    dataset: Annotated[Path, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")],
     form: Annotated[
         Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
     ] = None,

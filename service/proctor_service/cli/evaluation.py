@@ -99,12 +99,15 @@ class Summary:
 
 def evaluation(
     file: Annotated[
-        Path, typer.Argument(help="JSON lines, plain or .gz; for harbor a folder of tasks.")
+        Path,
+        typer.Argument(
+            help="JSON lines or a JSON array, plain or .gz; for harbor a folder of tasks."
+        ),
     ],
     form: Annotated[Form, typer.Option("--format", help="What the rows are.")],
     completions: Annotated[
         Path | None,
-        typer.Option(help="JSON lines of {task_id, completion}; default: the references."),
+        typer.Option(help="Rows of {task_id, completion}; default: the references."),
     ] = None,
     url: Url = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
