@@ -114,7 +114,7 @@ def build_app(
     elif backend is None and settings.backend == "local":
         settings = _fitted(settings)
     backend, judge = backend or _backend(settings, environments), judge or _judge(settings)
-    machine = Machine(settings, backend, environments)
+    machine = Machine(settings, backend, environments, settings.mcp_servers_by_name())
     probe = judging_probe(judge, backend, machine.limits(None, "limits")) if probed else None
     parts = _parts(machine, judge, Readiness(probe), metrics)
     parts.held = held
@@ -249,7 +249,7 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
         evaluate,
         workplaces(registry),
         lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
-        settings.mcp_servers_by_name(),
+        machine.mcp_servers,
     )
     play = player.play if journal is None else journal.recorded_play(player.play)
     rollouts = RolloutHandler(machine, _rollout_context(settings, play, turns, metrics, tracing))

@@ -79,7 +79,7 @@ class Planning:
             if not asked <= ceiling:
                 where = "agent.exec_timeout_seconds"
                 raise InvalidRequest(f"{where}: {asked} is above this server's {ceiling}")
-            check_tools(request.agent, machine.settings.mcp_servers_by_name(), "agent")
+            check_tools(request.agent, machine.mcp_servers, "agent")
         check_tags(request.tags)
 
     def parts(self, number: int, asked: RolloutTask) -> list[Part]:

@@ -28,7 +28,7 @@ from proctor_service.observability.collectors import (
     View,
 )
 from proctor_service.rollout.trajectory import Trajectory
-from proctor_service.sandbox.interface import DEFAULT, Backend
+from proctor_service.sandbox.interface import DEFAULT, Backend, Spent
 from proctor_service.scheduling.places import Rate
 from proctor_service.scheduling.queue import FairQueue
 
@@ -55,7 +55,7 @@ class FarBackend(Protocol):
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Call `tell(reason)` for each sandbox or command that was lost or unavailable."""
 
-    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+    def when_spent(self, tell: Spent) -> None:
         """Call `tell((tenant, job), seconds, dollars)` when sandboxes end; empty: for nobody."""
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,7 +26,7 @@ from proctor_service.errors import McpUnavailable
 from proctor_service.rollout.json_schema import schema_problem
 from proctor_service.rollout.mcp_answers import read_answer, text_of_content
 from proctor_service.rollout.observation import Observation
-from proctor_service.rollout.reply import MASK, clean
+from proctor_service.rollout.reply import FUNCTION_NAME, MASK, clean
 from proctor_service.rollout.trajectory import JsonObject
 from proctor_service.settings.mcp_servers import McpServer
 
@@ -41,7 +40,6 @@ MOST_PAGES = 16
 MOST_LIST_CHARACTERS = 1 << 18
 LEAST_SECRET = 8
 """Minimum length of a header value to mask."""
-_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 _INVALID_PARAMS = -32602
@@ -186,7 +184,7 @@ class McpSession:
         name = given.get("name") if isinstance(given, dict) else None
         parameters = given.get("inputSchema") if isinstance(given, dict) else None
         offered = offered_name(self._name, name) if isinstance(name, str) else ""
-        if not isinstance(name, str) or not _FUNCTION_NAME.fullmatch(offered):
+        if not isinstance(name, str) or not FUNCTION_NAME.fullmatch(offered):
             raise self._failed("a tool has a name that no policy can be offered")
         if not isinstance(parameters, dict):
             raise self._failed(f"the tool {name} has no schema")

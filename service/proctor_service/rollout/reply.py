@@ -24,7 +24,7 @@ REASONING = ("reasoning", "reasoning_content")
 PIECE = 8
 MASK = "***"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def _tool_calls(listed: Any) -> list[ToolCall]:
 
 
 def _sent_back(call: ToolCall) -> JsonObject:
-    name = call.name if _FUNCTION_NAME.fullmatch(call.name) else "unknown"
+    name = call.name if FUNCTION_NAME.fullmatch(call.name) else "unknown"
     function: JsonObject = {"name": name, "arguments": _plain_arguments(call.arguments)}
     return {"id": call.id, "type": "function", "function": function}
 

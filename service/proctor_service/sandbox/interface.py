@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from proctor_service.settings.environments import DEFAULT as DEFAULT
 
+Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
+"""Called with tenant and job, seconds of a sandbox since the last call for it, and dollars."""
 PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
 """Tenant and job that the sandboxes leased in this context are for."""
 

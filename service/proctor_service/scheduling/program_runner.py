@@ -110,9 +110,8 @@ class Runner:
             run = Command(language.run, None, program.stdin, program.run_seconds)
         sandboxes = self._backend.within(program.environment)
         async with sandboxes.open_stateful(program.limits) as sandbox:
-            if (
-                program.language in sandboxes.traits.missing_languages
-            ):  # known from the first use on
+            # An image far away says so at its first use.
+            if program.language in sandboxes.traits.missing_languages:
                 where = f"the image of {program.environment}"
                 raise JudgeFailed(f"{where} has not all programs of {program.language}")
             await _place(sandbox, files)

@@ -16,6 +16,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     Sandbox,
     Sandboxes,
+    Spent,
     StatefulSandbox,
     Traits,
 )
@@ -58,7 +59,7 @@ class WorkersBackend:
         self._tell_asleep: Callable[[int, int], None] | None = None
         self._tell_created: Callable[[float], None] | None = None
         self._tell_failed: Callable[[str], None] | None = None
-        self._tell_spent: Callable[[tuple[str, str], float, float], None] | None = None
+        self._tell_spent: Spent | None = None
         self._told = 0
 
     @property
@@ -126,7 +127,7 @@ class WorkersBackend:
         """Call `tell(reason)` for each sandbox or command far away that failed."""
         self._tell_failed = tell
 
-    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+    def when_spent(self, tell: Spent) -> None:
         """Call `tell((tenant, job), seconds, dollars)` when sandboxes far away end."""
         self._tell_spent = tell
 

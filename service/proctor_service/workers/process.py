@@ -32,6 +32,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     Sandbox,
     Sandboxes,
+    Spent,
     StatefulSandbox,
     Traits,
 )
@@ -78,7 +79,7 @@ class FarBackend(Protocol):
     def when_failed(self, tell: Callable[[str], None]) -> None:
         """Call `tell(reason)` for each failed sandbox or command."""
 
-    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+    def when_spent(self, tell: Spent) -> None:
         """Call `tell((tenant, job), seconds, dollars)` when sandboxes end."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +37,7 @@ from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT
 from proctor_service.settings.languages import PYTHON, language_named
+from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 LIMITS_WITH_CEILING = (
     "cpu_seconds",
@@ -65,6 +67,7 @@ class Machine:
     settings: Settings
     backend: Backend
     environments: Environments = field(default_factory=lambda: NO_ENVIRONMENTS)
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: NO_SERVERS)
 
     def environment(self, name: str | None, where: str) -> str:
         """Return the name of an environment. Raises InvalidRequest for an unknown one."""

@@ -41,6 +41,7 @@ from proctor_service.sandbox.interface import (
     Limits,
     Sandbox,
     Sandboxes,
+    Spent,
     StatefulSandbox,
     Traits,
 )
@@ -141,7 +142,7 @@ class AviatoBackend:
         """Register `tell(reason)`, called for each lost or unavailable sandbox or command."""
         self._told.failed = tell
 
-    def when_spent(self, tell: Callable[[tuple[str, str], float, float], None]) -> None:
+    def when_spent(self, tell: Spent) -> None:
         """Register `tell(payer, seconds, dollars)`, called when sandboxes end; payer: tenant, job."""
         self._told.spent = tell
 

@@ -20,12 +20,12 @@ from proctor_service.sandbox.aviato.execution import Execution
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
 from proctor_service.sandbox.aviato.gateway import Gateway, Remote
 from proctor_service.sandbox.aviato.plan import Order, Plan
-from proctor_service.sandbox.aviato.pool import Pool, Spent
+from proctor_service.sandbox.aviato.pool import Pool
 from proctor_service.sandbox.aviato.quota import Quota
 from proctor_service.sandbox.aviato.sandbox import AviatoSandbox
 from proctor_service.sandbox.aviato.stateful import AviatoStatefulSandbox
 from proctor_service.sandbox.environments.starting import Users
-from proctor_service.sandbox.interface import Check, Limits, Sandbox, StatefulSandbox, Traits
+from proctor_service.sandbox.interface import Check, Limits, Sandbox, Spent, StatefulSandbox, Traits
 
 _log = logging.getLogger(__name__)
 _TRIES = 3

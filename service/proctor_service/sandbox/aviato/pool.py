@@ -19,7 +19,7 @@ from proctor_service.sandbox.aviato.failures import meaning_of
 from proctor_service.sandbox.aviato.gateway import Remote
 from proctor_service.sandbox.aviato.plan import Order, Plan, Shape
 from proctor_service.sandbox.aviato.quota import Quota
-from proctor_service.sandbox.interface import PAYER
+from proctor_service.sandbox.interface import PAYER, Spent
 
 _log = logging.getLogger(__name__)
 _UPKEEP_SECONDS = 1.0
@@ -29,8 +29,6 @@ _CLOSE_SECONDS = 20.0
 _MICRO_DOLLAR_SECONDS = 3600 * 1_000_000  # of micro-dollars per hour in a dollar
 
 Make = Callable[[Order], Awaitable[Remote]]
-Spent = Callable[[tuple[str, str], float, float], None]
-"""Called with tenant and job, seconds of a sandbox since the last call for it, and dollars."""
 
 
 class Pool:
