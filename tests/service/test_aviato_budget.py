@@ -154,3 +154,6 @@ def test_judge_processes_share_redis_or_have_parts() -> None:
     assert first.aviato_budget_sandboxes == 10
     [first, _] = Settings(**own, redis_url="redis://h").for_workers()
     assert (first.aviato_budget_sandboxes, str(first.redis_url)) == (21, "**********")
+    with pytest.raises(StartError, match="each of 2 judge processes needs 2"):
+        Settings(**{**own, "aviato_budget_sandboxes": 3}).for_workers()
+    assert len(Settings(**{**own, "aviato_budget_sandboxes": 4}).for_workers()) == 2

@@ -407,7 +407,10 @@ class Settings(BaseSettings):
         return min(wanted, self.slot_count())
 
     def for_workers(self) -> list[Settings]:
-        """Return the settings of each judge process: a part of the sandboxes, and no credentials."""
+        """Return the settings of each judge process: a part of the sandboxes, and no credentials.
+
+        Raises StartError for a budget that is too small for its parts.
+        """
         count = self.worker_count()
         counts = {
             "slots": self.slot_count(),
@@ -427,7 +430,12 @@ class Settings(BaseSettings):
         shares_budget = self.backend == "aviato" and bool(budget or per_hour)
         if not (shares_budget and self.redis_url.get_secret_value()):
             hidden["redis_url"] = SecretStr("")
-            hidden["aviato_budget_sandboxes"] = budget and max(1, budget // count)
+            if shares_budget and budget and budget < 2 * count:
+                raise StartError(
+                    f"PROCTOR_AVIATO_BUDGET_SANDBOXES is {budget}, and each of {count} judge processes "
+                    "needs 2: set PROCTOR_WORKERS to fewer, or PROCTOR_REDIS_URL"
+                )
+            hidden["aviato_budget_sandboxes"] = budget and budget // count
             hidden["aviato_budget_per_hour"] = per_hour and per_hour / count
         return [
             self.model_copy(
