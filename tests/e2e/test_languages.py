@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from harness import Service, running_service
+from installed import is_language_here
 from judging import JSON, ask, judge, one
 
 from proctor_service.settings import Settings
-from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
+from proctor_service.settings.languages import LANGUAGES, Language
 
-HERE = {
-    name
-    for name, language in LANGUAGES.items()
-    if all(shutil.which(need, path=SANDBOX_PATH) for need in language.needs)
-}
+HERE = set(filter(is_language_here, LANGUAGES))
 SUM = {
     "kind": "stdio",
     "cases": [{"stdin": "2 3\n", "stdout": "5\n"}, {"stdin": "4 5\n", "stdout": "9\n"}],

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Service
+from installed import are_installed
 from judging import JSON, ask, judge
-
-from proctor_service.settings.languages import SANDBOX_PATH
 
 LIMITS = {"cpu_seconds": 30, "wall_seconds": 30, "memory_mb": 2048, "processes": 64, "disk_mb": 512}
 
@@ -143,7 +141,7 @@ SAMPLES = {
 
 
 def _is_here(name: str) -> bool:
-    here = all(shutil.which(need, path=SANDBOX_PATH) for need in SAMPLES[name].needs)
+    here = are_installed(SAMPLES[name].needs)
     return here and (name != "junit" or Path("/usr/share/java/junit-jupiter-engine.jar").exists())
 
 

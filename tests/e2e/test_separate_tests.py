@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -11,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from harness import Service, running_service
+from installed import is_language_here
 from judging import judge
 from pydantic import ValidationError
 
 from proctor_service.settings import Settings
-from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH
+from proctor_service.settings.languages import SANDBOX_PATH
 
 LIMITS = {"cpu_seconds": 20, "memory_mb": 1024, "wall_seconds": 20}
 
@@ -256,15 +256,9 @@ SAMPLES = {
 }  # fmt: skip
 
 
-def _is_here(name: str) -> bool:
-    return name == "python" or all(
-        shutil.which(need, path=SANDBOX_PATH) for need in LANGUAGES[name].needs
-    )
-
-
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_tests_are_apart_from_the_completion(service: Service, name: str) -> None:
-    if not _is_here(name):
+    if not is_language_here(name):
         pytest.skip(f"{name} is not installed")
     samples = SAMPLES[name]
     grader = {"kind": "exec", "setup": samples.setup, "tests": samples.tests}
@@ -283,7 +277,7 @@ def test_tests_are_apart_from_the_completion(service: Service, name: str) -> Non
 
 
 def test_an_error_that_no_test_awaits_is_not_swallowed(service: Service) -> None:
-    if not _is_here("javascript"):
+    if not is_language_here("javascript"):
         pytest.skip("JavaScript is not installed")
     tests = "Promise.resolve().then(() => { if (f() !== 1) throw new Error('no'); });\n0;"
     hacks = [
@@ -299,7 +293,7 @@ def test_an_error_that_no_test_awaits_is_not_swallowed(service: Service) -> None
 
 
 def test_a_build_cache_of_go_is_read_only(tmp_path: Path) -> None:
-    if not _is_here("go") or not os.access("/opt", os.W_OK):
+    if not is_language_here("go") or not os.access("/opt", os.W_OK):
         pytest.skip("Go is not installed, or /opt is not writable")
     source = 'package main\n\nfunc main() { println("x") }\n'
     (tmp_path / "x.go").write_text(source)

@@ -17,7 +17,7 @@ from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.graders.separate_tests import (
     RUST_MACRO_CALL,
-    java_shadows,
+    java_checks,
     launcher_text,
     package_of,
 )
@@ -181,15 +181,10 @@ def _junit(
     if not classes:
         raise InvalidTask("no file of the grader has a test of JUnit Jupiter")
     joined = "\n".join(tests.values())
-    shadows, libraries = java_shadows("\n".join((source or "", *others.values())), joined)
-    files[f"{name}.java"] = launcher_text(
-        "junit.java",
-        name,
-        PACKAGE=package_of(classes[0]),
-        SHADOWS=shadows,
-        LIBRARIES=libraries,
-        CLASSES=", ".join(map(json.dumps, classes)),
-    )
+    ours = "\n".join((source or "", *others.values()))
+    checks = java_checks(name, f"{name}/classes", package_of(classes[0]), ours, joined)
+    names = ", ".join(map(json.dumps, classes))
+    files[f"{name}.java"] = launcher_text("junit.java", name, CLASSES=names, CHECKS=checks)
     jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
     sources = sorted(path for path in files if path.endswith(".java"))
     compiler = (

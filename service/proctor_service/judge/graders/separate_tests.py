@@ -198,7 +198,7 @@ def _rust(language: Language, parts: Parts, name: str) -> Arranged:
     return Arranged(_replaced(language.compile, language.source, "launcher.rs"), language.run, made)
 
 
-def java_shadows(completion: str, tests: str) -> tuple[str, str]:
+def _java_shadows(completion: str, tests: str) -> tuple[str, str]:
     """Return two lists in Java: types that the completion may have in place of a library's, and packages.
 
     A class of the completion comes before a class that the tests import by `import package.*`.
@@ -207,6 +207,22 @@ def java_shadows(completion: str, tests: str) -> tuple[str, str]:
     shadows = sorted(types - set(_JAVA_TYPE.findall(tests)))
     libraries = ("java.lang", *_JAVA_IMPORTED.findall(tests))
     return ", ".join(map(json.dumps, shadows)), ", ".join(map(json.dumps, libraries))
+
+
+def java_checks(name: str, folder: str, package: str, completion: str, tests: str) -> str:
+    """Return methods of a launcher: `checkClasses` is called before the tests.
+
+    `folder`: of the compiled classes. `package`: that of the tests, with a dot at its end.
+    """
+    shadows, libraries = _java_shadows(completion, tests)
+    return launcher_text(
+        "java_checks.java",
+        name,
+        FOLDER=folder,
+        PACKAGE=package,
+        SHADOWS=shadows,
+        LIBRARIES=libraries,
+    )
 
 
 def _java(language: Language, parts: Parts, name: str) -> Arranged:
@@ -220,15 +236,8 @@ def _java(language: Language, parts: Parts, name: str) -> Arranged:
         if text.strip():
             made[f"{folder}/{java_names(text).file}.java"] = text
     main = java_names(parts.tests).main
-    shadows, libraries = java_shadows(parts.completion, parts.tests)
-    made[f"launcher/{name}.java"] = launcher_text(
-        "java.java",
-        name,
-        MAIN=main,
-        PACKAGE=package_of(main),
-        SHADOWS=shadows,
-        LIBRARIES=libraries,
-    )
+    checks = java_checks(name, ".", package_of(main), parts.completion, parts.tests)
+    made[f"launcher/{name}.java"] = launcher_text("java.java", name, MAIN=main, CHECKS=checks)
     compile_it = _replaced(language.compile, language.source, *made)
     return Arranged(compile_it, _replaced(language.run, "{main}", name), made)
 

@@ -3,7 +3,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.stream.Collectors;
 import org.junit.jupiter.engine.JupiterTestEngine;
 import org.junit.platform.engine.DiscoverySelector;
 import org.junit.platform.engine.TestExecutionResult;
@@ -23,15 +22,7 @@ public class PROCTOR_NAME implements TestExecutionListener {
         String word = Files.readString(place);
         Files.write(place, new byte[0]);
         PROCTOR_NAME listener = new PROCTOR_NAME();
-        loadAll();
-        for (String name : new String[] {PROCTOR_SHADOWS}) {
-            for (String library : new String[] {PROCTOR_LIBRARIES}) {
-                if (exists(library + "." + name) && exists("PROCTOR_PACKAGE" + name)) {
-                    System.err.println("the program has a class " + name + ", and the tests use that of " + library);
-                    Runtime.getRuntime().halt(1);
-                }
-            }
-        }
+        checkClasses();
         // Nothing of the submission registers engines, listeners or extensions.
         var config = LauncherConfig.builder().enableTestEngineAutoRegistration(false)
             .enableTestExecutionListenerAutoRegistration(false).addTestEngines(new JupiterTestEngine());
@@ -65,24 +56,4 @@ public class PROCTOR_NAME implements TestExecutionListener {
         }
     }
 
-    /** Load the compiled classes, which the program could replace in their files later. */
-    private static void loadAll() throws Exception {
-        Path folder = Path.of("PROCTOR_NAME/classes");
-        List<Path> found;
-        try (var paths = Files.walk(folder)) {
-            found = paths.filter(path -> path.toString().endsWith(".class")).collect(Collectors.toList());
-        }
-        for (Path path : found) {
-            String name = folder.relativize(path).toString().replace('/', '.');
-            exists(name.substring(0, name.length() - ".class".length()));
-        }
-    }
-
-    private static boolean exists(String name) {
-        try {
-            return Class.forName(name, false, PROCTOR_NAME.class.getClassLoader()) != null;
-        } catch (ClassNotFoundException | LinkageError missing) {
-            return false;
-        }
-    }
-}
+PROCTOR_CHECKS}
