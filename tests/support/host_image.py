@@ -37,10 +37,18 @@ def has_compiler() -> bool:
 
 
 def write_image(
-    folder: Path, *, directory: str = "/app", variables: Iterable[str] = (), compiler: bool = False
+    folder: Path,
+    *,
+    directory: str = "/app",
+    variables: Iterable[str] = (),
+    compiler: bool = False,
+    python: Path | None = None,
 ) -> str:
-    """Write an OCI folder with one layer; return its name as skopeo and Proctor take it."""
-    layer = _layer(compiler)
+    """Write an OCI folder with one layer; return its name as skopeo and Proctor take it.
+
+    `python`: an interpreter that takes the place of the system's, below /usr/local; it can judge.
+    """
+    layer = _layer(compiler, python)
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -75,23 +83,30 @@ def write_image(
     return f"oci:{folder}:latest"
 
 
-def _layer(compiler: bool) -> bytes:
+def _layer(compiler: bool, python: Path | None) -> bytes:
     files: dict[str, Path] = {}
+    links: dict[str, str] = {}
     for name in PROGRAMS:
         found = shutil.which(name, path="/usr/bin:/bin")
         if found is not None:
             files[f"/usr/bin/{name}"] = Path(found).resolve()
-    files["/usr/bin/python3"] = _python()
-    for path in _python_library():
-        files[str(path)] = path
+    if python is None:
+        files["/usr/bin/python3"] = _python()
+        for path in _python_library(_python()):
+            files[str(path)] = path
+    else:
+        for path in _python_library(python):
+            files[f"/usr/local/lib/{path.relative_to(python.parents[1] / 'lib')}"] = path
+        files[f"/usr/local/bin/{python.name}"] = python
+        links["usr/local/bin/python3"] = python.name
     if compiler:
         files.update(_compiler())
     for path in list(files.values()):
         files.update(_libraries(path))
-    return _packed(files)
+    return _packed(files, links)
 
 
-def _packed(files: dict[str, Path]) -> bytes:
+def _packed(files: dict[str, Path], links: dict[str, str]) -> bytes:
     stored = io.BytesIO()
     seen: set[str] = set()
     with tarfile.open(fileobj=stored, mode="w") as out:
@@ -107,11 +122,14 @@ def _packed(files: dict[str, Path]) -> bytes:
 
         for name in ("bin", "sbin", "lib", "lib64"):
             folder(f"/usr/{name}")
+        folder("/usr/local/bin")
+        merged = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")}
+        for name, target in (merged | links).items():
             link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            link.type, link.linkname = tarfile.SYMTYPE, target
             out.addfile(link)
             seen.add(name)
-        for name in ("/app", "/dev", "/etc", "/proc", "/root", "/run", "/sys", "/usr/local/bin"):
+        for name in ("/app", "/dev", "/etc", "/proc", "/root", "/run", "/sys"):
             folder(name)
         for name in ("/tmp", "/var/tmp"):
             folder(name, 0o1777)
@@ -150,9 +168,9 @@ def _python() -> Path:
     raise AssertionError("no Python")
 
 
-def _python_library() -> Iterator[Path]:
+def _python_library(python: Path) -> Iterator[Path]:
     said = subprocess.run(
-        [_python(), "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
+        [python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"],
         capture_output=True,
         text=True,
         check=True,

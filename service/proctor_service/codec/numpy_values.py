@@ -88,7 +88,7 @@ def _dtype(kind: Any) -> Any:
     if kind.names is None:
         return kind.str
     fields = [kind.fields[name] for name in kind.names]
-    names = [[name, *field[2:]] for name, field in zip(kind.names, fields)]  # noqa: B905
+    names = [[name, *field[2:]] for name, field in zip(kind.names, fields)]
     if not all(_type(part) is _str for name in names for part in name):
         return None  # any hashable value may be the title of a field
     forms = [_dtype(field[0]) for field in fields]

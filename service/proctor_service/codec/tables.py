@@ -42,7 +42,7 @@ def fill_dict(target: Any, flat: list[Any], weight: int, seconds_each: float) ->
     if len(flat) % 2:
         raise Malformed("a key without a value")
     keys, values = islice(flat, 0, None, 2), islice(flat, 1, None, 2)
-    pairs = zip(keys, values)  # noqa: B905  # Python 3.8 has no `strict`
+    pairs = zip(keys, values)  # Python 3.8 has no `strict`
     update = dict.update if type(target) is not _OrderedDict else _OrderedDict.update
     step = max(1, _STEP_COMPARISONS // max(weight, 1))
     count = len(flat) // 2

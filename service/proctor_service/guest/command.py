@@ -4,6 +4,8 @@ Files that a compiler made travel as raw bytes: out on standard output, and in o
 the job. The line before has their sizes.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 from typing import Any, NoReturn
@@ -120,7 +122,8 @@ def _exit_code_of(argv: list[str], actions: list[tuple[Any, ...]]) -> int | None
         )
     except (FileNotFoundError, PermissionError):
         return None
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = os.waitpid(pid, 0)[1]
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _made_since(before: dict[str, tuple[int, int, int]]) -> dict[str, bytes]:
@@ -152,7 +155,7 @@ def _files_here() -> dict[str, tuple[int, int, int]]:
                     elif entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
                         state = (status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
-                        found[entry.path.removeprefix("./")] = state
+                        found[entry.path[len("./") :]] = state
         except OSError:
             continue  # the path is too long or unreadable, so no compiler made the file
     return found

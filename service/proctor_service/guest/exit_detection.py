@@ -9,19 +9,24 @@ exit must be the last action of the program itself, in either of two ways:
   `if __name__ == "__main__":`, and the called function exits by a statement from the first list.
 
 An exit inside an assertion, an argument or a deeper call is rejected. Instructions are located in
-the syntax tree by their exact positions.
+the syntax tree by their exact positions; before Python 3.11, which does not know these, by their
+line, on which then there may be no other call.
 """
+
+from __future__ import annotations
 
 import ast
 import os
 import traceback
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 _LIBRARY = os.path.dirname(traceback.__file__) + os.sep
 _EXITS = ("sys.exit", "exit", "quit", "SystemExit")
+_HAS_POSITIONS = hasattr(types.CodeType, "co_positions")
 
-Place = tuple[Any, ...]
+if TYPE_CHECKING:
+    Place = tuple[Any, ...]
 
 
 def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
@@ -34,9 +39,18 @@ def ends_program(error: SystemExit, source: str, code: types.CodeType) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     assert isinstance(tree, ast.Module)
+    first, last = (_at(place, tree) for place in (places[0], places[-1]))
     if len(places) == 2:
-        return places[0] in _last_calls(tree.body) and places[1] in _exits(tree)
-    return places[0] in _last_calls(tree.body) or places[0] in _exits(tree.body[-1])
+        return first <= _last_calls(tree.body) and last <= _exits(tree)
+    return first <= _last_calls(tree.body) or first <= _exits(tree.body[-1])
+
+
+def _at(place: Place, tree: ast.Module) -> set[Place]:
+    """Return the positions of what may have been executed at this place."""
+    if _HAS_POSITIONS:
+        return {place}
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Raise))]
+    return {_place(node) for node in nodes if (node.lineno,) == place} or {place}
 
 
 def _places(error: SystemExit, code: types.CodeType) -> list[Place]:
@@ -51,11 +65,16 @@ def _places(error: SystemExit, code: types.CodeType) -> list[Place]:
     while entry is not None:
         at = entry.tb_frame.f_code
         if at.co_filename == code.co_filename:
-            places.append(tuple(list(at.co_positions())[entry.tb_lasti // 2]))
+            places.append(_executed(at, entry.tb_lasti, entry.tb_lineno))
         elif not at.co_filename.startswith((_LIBRARY, "<frozen ")):
             return []
         entry = entry.tb_next
     return places
+
+
+def _executed(code: types.CodeType, offset: int, line: int) -> Place:
+    """Return the position of the instruction at this offset, or its line."""
+    return tuple(list(code.co_positions())[offset // 2]) if _HAS_POSITIONS else (line,)
 
 
 def _exits(tree: ast.AST) -> set[Place]:
@@ -64,6 +83,8 @@ def _exits(tree: ast.AST) -> set[Place]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise) and _name(node.exc) == "SystemExit":
             found.add(_place(node))
+            if isinstance(node.exc, ast.Call):
+                found.add(_place(node.exc))
         elif isinstance(node, ast.Expr) and _is_exit(node.value):
             found.add(_place(node.value))
     return found
@@ -89,7 +110,9 @@ def _is_exit(node: ast.AST | None) -> bool:
 
 def _name(node: ast.AST | None) -> str:
     target = node.func if isinstance(node, ast.Call) else node
-    return ast.unparse(target) if isinstance(target, ast.Name | ast.Attribute) else ""
+    if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+        return f"{target.value.id}.{target.attr}"
+    return target.id if isinstance(target, ast.Name) else ""
 
 
 def _place(node: ast.stmt | ast.expr) -> Place:

@@ -34,9 +34,9 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     unsent = values.dumps(["loaded"])
     last = len(decoded) - 1
     plain_arrays = bool(job.get("plain_arrays"))
-    for index, ((name, *_), (args, kwargs)) in enumerate(zip(job["calls"], decoded, strict=True)):
+    for index, (args, kwargs) in enumerate(decoded):
         try:
-            result = _callee(name, namespace)(*args, **kwargs)
+            result = _callee(job["calls"][index][0], namespace)(*args, **kwargs)
             encoder = values.Encoder()
             encoder.plain_arrays = plain_arrays
             line = values.dumps(["value", index, encoder.encode(result)])

@@ -13,6 +13,8 @@ session         run many commands, in sequence or concurrently   session.run_ses
 state           restore a snapshot, then run another job         file_operations.restore
 """
 
+from __future__ import annotations
+
 import gc
 import linecache
 import socket

@@ -6,6 +6,8 @@ The service sends this file as the text of a program. stdin is a JSON object {"c
 share this process and can forge any report, so a report is as untrusted as other program output.
 """
 
+from __future__ import annotations
+
 import ast
 import json
 import linecache

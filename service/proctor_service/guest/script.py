@@ -5,6 +5,8 @@ call (`function_calls.py`) `["value", i, value]` or `["raised", i, …]`; for a 
 with its tests, `["reached", word]` at its end.
 """
 
+from __future__ import annotations
+
 import ast
 import atexit
 import gc
@@ -180,7 +182,7 @@ def code_of(cause: BaseException | None) -> int:
         if cause is not None:
             _report(cause)
         return 1
-    if not isinstance(cause.code, (int, types.NoneType)):
+    if cause.code is not None and not isinstance(cause.code, int):
         print_error(f"{cause.code}\n")
     return exit_code(cause)
 

@@ -1,15 +1,19 @@
 """Reports the content of an image, and compiles the code for every sandbox.
 
 Passed to the image's own interpreter as `-c`, once. Reads eight digits of length and then a JSON
-object: sources to compile, and programs to find. Writes a line of JSON, then the code.
+object: sources to compile, and programs to find. Writes a line of JSON, then the code. Python 3.8
+and later.
 """
 
-import importlib.util
-import json
-import marshal
-import os
-import shutil
 import sys
+
+sys.path[:] = [path for path in sys.path if path]  # excludes the current directory
+
+import importlib.util  # noqa: E402
+import json  # noqa: E402
+import marshal  # noqa: E402
+import os  # noqa: E402
+import shutil  # noqa: E402
 
 
 def read(size: int) -> bytes:
@@ -32,7 +36,7 @@ def main() -> None:
     }
     report = {
         "version": list(sys.version_info[:3]),
-        "path": [path for path in sys.path if path],
+        "path": list(sys.path),
         "prefix": sys.prefix,
         "executable": sys.executable,
         "machine": os.uname().machine,

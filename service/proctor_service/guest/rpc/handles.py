@@ -161,7 +161,7 @@ def _union(left: Any, right: Any) -> Any:
     """Return the meaning of an annotation such as ``Node | None``."""
     import typing
 
-    return typing.Union[left, right]  # noqa: UP007 - the operands are instances
+    return typing.Union[left, right]
 
 
 class IteratorHandle(Handle):

@@ -71,7 +71,7 @@ def replace(value: Any, content: Any) -> None:
     elif base in _DICTS:
         owner: Any = _ordered if base is _ordered else dict
         owner.clear(value)
-        for key, part in zip(content[::2], content[1::2]):  # noqa: B905 - Python 3.8
+        for key, part in zip(content[::2], content[1::2]):
             owner.__setitem__(value, key, part)
     else:
         value[...] = content

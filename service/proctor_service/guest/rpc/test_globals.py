@@ -124,7 +124,7 @@ class Tools:
             if type(names) is str:
                 return OPERATORS[names](*operands)
             result: Any = True
-            for name, left, right in zip(names, operands, operands[1:]):  # noqa: B905 - Python 3.8
+            for name, left, right in zip(names, operands, operands[1:]):
                 result = OPERATORS[name](left, right)
                 if not result:
                     break

@@ -84,7 +84,7 @@ class Instrument(ast.NodeTransformer):
         """Rewrite `a < b < c` as `a < (x := b) and x < c`."""
         left = node.left
         parts: list[ast.expr] = []
-        for index, (operator, right) in enumerate(zip(node.ops, node.comparators)):  # noqa: B905
+        for index, (operator, right) in enumerate(zip(node.ops, node.comparators)):
             following = right
             if index < len(node.ops) - 1:
                 self._chains += 1

@@ -12,6 +12,8 @@ skipped. Of an image, `layer.py` applies the changes. An archive that is invalid
 `work_files.Unfit`, which leads to a verdict, since only the agent can have caused the error.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 import sys
@@ -86,10 +88,9 @@ def save(most_bytes: int) -> None:
     vars(tarfile).update(pwd=None, grp=None)
     left = most_bytes
     os.chdir("..")
-    with (
-        open(1, "wb", closefd=False) as out,
-        tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    with open(1, "wb", closefd=False) as out, tarfile.open(
+        fileobj=out, mode="w|", format=tarfile.PAX_FORMAT
+    ) as archive:
         todo = [name for name in SAVED if os.path.isdir(name)]
         while todo:
             path = todo.pop()
@@ -140,7 +141,7 @@ KINDS: dict[str, Callable[..., None]] = {
 
 
 def _fail_for(error: Exception, path: str) -> NoReturn:
-    missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
     _fail(MISSING if missing else REFUSED, f"{path}: {getattr(error, 'strerror', None) or error}")
 
 

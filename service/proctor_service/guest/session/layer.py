@@ -8,6 +8,8 @@ A hostile agent made the changes. What could subvert a grading stays behind (see
 Applying follows no link, and ends in this sandbox.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import stat
@@ -39,10 +41,9 @@ def save(most_bytes: int) -> None:
 
     vars(tarfile).update(pwd=None, grp=None)  # or it would look up the owners' names
     left = most_bytes
-    with (
-        open(1, "wb", closefd=False) as out,
-        tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    with open(1, "wb", closefd=False) as out, tarfile.open(
+        fileobj=out, mode="w|", format=tarfile.PAX_FORMAT
+    ) as archive:
         todo = [""]
         while todo:
             folder = todo.pop()
@@ -118,7 +119,7 @@ def apply(source: Any, rule: Rule) -> None:
                 continue
             *parents, name = parts
             hides = name == _HIDES
-            target = name.removeprefix(_REMOVED) if name.startswith(_REMOVED) else name
+            target = name[len(_REMOVED) :] if name.startswith(_REMOVED) else name
             changed = "/" + "/".join(parents if hides else [*parents, target])
             if rule.retains(changed, member.isdir()):
                 _apply_one(archive, member, parents, name)
@@ -137,7 +138,7 @@ def _apply_one(archive: Any, member: Any, parents: list[str], name: str) -> None
             for each in os.listdir(here):
                 _remove(here, each)
         elif name.startswith(_REMOVED):
-            _remove(here, name.removeprefix(_REMOVED))
+            _remove(here, name[len(_REMOVED) :])
         else:
             _create(archive, member, here, name)
     finally:

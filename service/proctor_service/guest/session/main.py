@@ -18,6 +18,8 @@ session (not dumpable) or signal it (the first process of its pid namespace). Ot
 session damage only their own sandbox.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json

@@ -6,6 +6,8 @@ most specific rule decides about a path: the working directory is taken over, ev
 folder. A file or link never replaces a folder on the way to what stays behind.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from posixpath import normpath

@@ -4,6 +4,8 @@ The code runs like `python -c CODE` on a terminal, but starts in a millisecond. 
 changes of `os.environ` to the session, for the next command.
 """
 
+from __future__ import annotations
+
 import json
 import linecache
 import os
@@ -27,7 +29,7 @@ def become_program(argv: list[str]) -> NoReturn:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:
         os.write(2, f"{argv[0]}: {getattr(error, 'strerror', error)}\n".encode("utf-8", "replace"))
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
         os._exit(_NOT_FOUND if missing else CANNOT_START)
 
 

@@ -1,5 +1,7 @@
 """Whole files and whole writes, for archives and file operations."""
 
+from __future__ import annotations
+
 import io
 import os
 

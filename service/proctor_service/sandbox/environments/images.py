@@ -42,7 +42,7 @@ _FOLDERS = {
 _MOUNTED = ("proc", "dev", "sys")
 _HOSTS = b"127.0.0.1 localhost\n::1 localhost\n"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MOST_STEPS, _OLDEST_MINOR = 400, 11
+_MOST_STEPS, _OLDEST_MINOR = 400, 8
 _PER_BUILD = ("TERM",)  # variables that umoci adds
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -232,7 +232,7 @@ class LocalBackend:
         """Start the pool of an environment. Raises StartError."""
         warm_slots = min(_WARM_SLOTS, self._plan.warm_slots)
         launch = await asyncio.to_thread(self._launch_in, environment)
-        if launch.wants_python:
+        if launch.image_python:
             launch = await self._with_python(self._pool_of(launch, 1), launch)
         pool = self._pool_of(launch, warm_slots)
         pool.watched = self._watched.get(environment)

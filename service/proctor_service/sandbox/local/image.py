@@ -59,14 +59,14 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
                 "ids": [image.ids.first, image.ids.count] if image.ids else None,
                 "tools": _tools(launch.config["tools"]),
                 "tools_folder": TOOLS,
-                "python": None,
+                "python": [],
                 "boot": _BOOT,
             },
             "seccomp_outer": seccomp.outer(machine, launch.memory_is_counted, True).hex(),
             "seccomp_inner": seccomp.inner(machine, True).hex(),
         },
         preload=_PRELOAD,
-        wants_python=image.python is not None,
+        image_python=image.python,
     )
 
 
@@ -76,14 +76,23 @@ def _tools(tools: object) -> dict[str, str]:
     return {target.replace(TOOLS, "/tools", 1): source for target, source in tools.items()}
 
 
+def _flags(version: str) -> tuple[str, ...]:
+    """Return the flags that keep the current directory and the user's packages out of `sys.path`.
+
+    Before Python 3.11 the first line of a program does the former.
+    """
+    return ("-P", "-s") if int(version.partition(".")[2]) >= 11 else ("-s",)
+
+
 async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
     """Return the launch with code that the image's own interpreter has compiled in a sandbox of it.
 
-    Raises StartError.
+    `launch` must have the version of this interpreter. Raises StartError.
     """
+    assert launch.image_python is not None
     order = json.dumps({"sources": code_bundle.sources(code_bundle.GUEST), "programs": []}).encode()
     command = Command(
-        argv=("python3", "-P", "-s", "-c", _PROBE),
+        argv=("python3", *_flags(launch.image_python), "-c", _PROBE),
         stdin=f"{len(order):08d}".encode() + order,
         timeout_seconds=_COMPILE_SECONDS,
     )
@@ -101,9 +110,9 @@ async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
     image = launch.config["image"]
     assert isinstance(image, dict)
     changed = {
-        "python": report["executable"],
+        "python": [report["executable"], *_flags(launch.image_python)],
         "code": base64.b64encode(own.encode() + b"\n" + code).decode(),
     }
     return replace(
-        launch, config={**launch.config, "image": {**image, **changed}}, wants_python=False
+        launch, config={**launch.config, "image": {**image, **changed}}, image_python=None
     )

@@ -2,8 +2,10 @@
 
 Passed as `-c`; the argument has the descriptors of the channel, the layer and the code. The code is a
 line of JSON, then modules that this interpreter has compiled. They leave `sys.modules` before a
-submission runs.
+submission runs. Python 3.8 and later.
 """
+
+from __future__ import annotations
 
 import sys
 

@@ -289,7 +289,7 @@ def running_job(image: dict[str, Any], own_main: Callable[[int], None]) -> Calla
 
     Commands and sessions do not need the image's. The channel has the descriptor before the layer's.
     """
-    words = [image["python"], "-P", "-s", "-S", "-c", image["boot"]]
+    words = [*image["python"], "-S", "-c", image["boot"]]
 
     def run(descriptor: int) -> None:
         kind = _kind(descriptor)

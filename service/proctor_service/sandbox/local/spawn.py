@@ -40,8 +40,8 @@ class Launch:
     contained: bool
     rlimits: tuple[tuple[int, int], ...]
     """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
-    wants_python: bool = False
-    """True if an image's interpreter has yet to compile the code for its sandboxes."""
+    image_python: str | None = None
+    """Version (`3.12`) of an image's interpreter that has yet to compile the code for its sandboxes."""
 
 
 class Spawner:
