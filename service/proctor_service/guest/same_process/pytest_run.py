@@ -37,7 +37,11 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import unittest.mock  # loaded first: tests may import unittest.mock after the submission ran
 
-    import pytest
+    try:
+        import pytest
+    except (ImportError, SyntaxError) as error:  # the service's own is too new for this interpreter
+        python = ".".join(map(str, sys.version_info[:2]))
+        unusable(channel, f"the environment has no pytest for its Python {python}: {error}")
 
     source, tests = job["source"], job["tests"]
     own = {path: text for path, text in job["files"].items() if not configures(path)}
