@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from proctor_client import Client
 from proctor_client.wire import Failure
-from proctor_service.cluster import FORWARDED
+from proctor_service.cluster import FORWARDED, spreading
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes, Usage
@@ -96,6 +96,12 @@ def asked(replica: Replica, body: dict[str, Any], **headers: str) -> Iterator[Fu
     """A request under way while the block runs."""
     with ThreadPoolExecutor(1) as pool:
         yield pool.submit(post, replica, body, **headers)
+
+
+@pytest.fixture(autouse=True)
+def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All replicas share this process: one that has to wait for the processor is not gone."""
+    monkeypatch.setattr(spreading, "SILENT_SECONDS", 60.0)
 
 
 def away(replica: Replica) -> int:
