@@ -27,7 +27,7 @@ def asserts(name: str, code: str | None, tests: list[str], **more: Any) -> Row:
 
 
 PLANTED: dict[str, Row] = {
-    "sound": asserts("sound", DOUBLE, TESTS),
+    "sound": asserts("sound", f"import time\ntime.sleep(0.5)\n{DOUBLE}", TESTS),
     "reference_fails": asserts("wrong", DOUBLE, ["assert double(2) == 5", TESTS[0]]),
     "flaky": asserts(
         "flaky",
@@ -38,7 +38,9 @@ PLANTED: dict[str, Row] = {
         "vacuous", DOUBLE, ["try:\n    double(2)\nexcept Exception:\n    pass"]
     ),
     "vacuous_test": asserts("half", DOUBLE, ["assert 1 + 1 == 2", TESTS[0]]),
-    "slow": asserts("slow", f"import time\ntime.sleep(0.6)\n{DOUBLE}", TESTS),
+    "slow": asserts(
+        "slow", f"import time\nwhile time.process_time() < 0.6:\n    pass\n{DOUBLE}", TESTS
+    ),
     "broken_tests": asserts("broken", DOUBLE, ["assert double(2) == "]),
     "shared_process": asserts(
         "shared", DOUBLE, [f"import inspect\nassert inspect.signature(double)\n{TESTS[0]}"]

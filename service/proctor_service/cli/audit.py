@@ -59,13 +59,14 @@ def audit(
         Path | None, typer.Option("--json", help="Write a report with every result here.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a plot of the references' times here, a PNG.")
+        Path | None, typer.Option(help="Write a plot of the references' CPU times here, a PNG.")
     ] = None,
     sample: Annotated[
         int | None, typer.Option(min=1, help="Only so many problems, always the same ones.")
     ] = None,
     slow_seconds: Annotated[
-        float, typer.Option("--slow", min=0.0, help="A reference above so many seconds is slow.")
+        float,
+        typer.Option("--slow", min=0.0, help="A reference above so many CPU seconds is slow."),
     ] = 1.0,
     show: Annotated[int, typer.Option(min=0, help="List this many of each kind at most.")] = 20,
     allow_degraded: AllowDegraded = False,
@@ -226,7 +227,7 @@ def check_plotting() -> None:
 def plot_times(
     runs: Sequence[Sequence[float]], slow_seconds: float, title: str, path: Path
 ) -> None:
-    """Plot the run times of each problem in seconds, fastest problem first.
+    """Plot the CPU times of each problem in seconds, fastest problem first.
 
     Each problem has a line for the range of its runs, and a point for the fastest run.
     """
@@ -243,7 +244,7 @@ def plot_times(
     axes.axhline(slow_seconds, color=LIMIT, linewidth=1, linestyle="--", label="slow")
     axes.set_yscale("log")
     axes.set_xlabel("problems, by time")
-    axes.set_ylabel("seconds")
+    axes.set_ylabel("CPU seconds")
     axes.set_title(title)
     axes.legend(frameon=False)
     for side in ("top", "right"):

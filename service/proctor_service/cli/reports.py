@@ -82,8 +82,8 @@ class Examined:
 
     @property
     def seconds(self) -> list[float]:
-        """Wall time of each judged run of the reference, in seconds."""
-        return [run.usage.wall_seconds for run in self.reference if run.error is None]
+        """CPU time of each judged run of the reference, in seconds."""
+        return [run.usage.cpu_seconds for run in self.reference if run.error is None]
 
     @property
     def failures(self) -> list[wire.Result]:
@@ -98,9 +98,9 @@ class Examined:
             if result.error is not None and result.error.reason == _INVALID:
                 return [ProblemReport("broken_tests", result.error.message)]
         found = [*self._of_reference(), *self._of_checks()]
-        # The fastest run counts: the other runs may have waited for a core.
+        # The fastest run counts: the other runs may have shared a cache or a core.
         if self.seconds and min(self.seconds) > slow_seconds:
-            found.append(ProblemReport("slow", f"{min(self.seconds):.2f} s"))
+            found.append(ProblemReport("slow", f"{min(self.seconds):.2f} s of CPU time"))
         return [*found, *self._of_analysis()]
 
     def _of_analysis(self) -> Iterator[ProblemReport]:
