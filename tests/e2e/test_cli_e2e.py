@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -118,3 +119,34 @@ def test_eval_judges_problems_of_each_format(tmp_path: Path) -> None:
             said = CliRunner().invoke(build(), [*arguments, "--url", service.url])
             assert said.exit_code == 0, said.output
             assert "100.0 %" in said.stdout
+
+
+def test_eval_writes_its_figures_for_programs_and_for_a_browser(tmp_path: Path) -> None:
+    problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
+    grader = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
+    rows = [{"id": name, "completion": "", "grader": grader} for name in ("one", "<b>two</b>")]
+    problems.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    right, wrong = "def f(x): return 2 * x", "raise ValueError('<script>')"
+    answers = [("one", right), ("one", right), ("<b>two</b>", right), ("<b>two</b>", wrong)]
+    completions.write_text(
+        "".join(json.dumps({"task_id": name, "completion": text}) + "\n" for name, text in answers)
+    )
+    report, page = tmp_path / "report.json", tmp_path / "report.html"
+    with running_service(Settings(), judge=None) as service:
+        arguments = ["eval", str(problems), "--format", "jsonl", "--url", service.url,
+                     "--completions", str(completions), "--extract", "none"]  # fmt: skip
+        said = CliRunner().invoke(build(), [*arguments, "--json", str(report), "--html", str(page)])
+        assert said.exit_code == 1, said.output
+        assert "pass@2" in said.stdout
+        lost = CliRunner().invoke(build(), [*arguments, "--json", str(tmp_path / "no" / "where")])
+        assert lost.exit_code == 2
+    found = json.loads(report.read_text())
+    assert (found["dataset"], found["format"], found["passed"]) == ("problems.jsonl", "jsonl", 3)
+    assert found["pass_at"]["1"]["estimate"] == 0.75
+    assert found["pass_at"]["2"]["estimate"] == 1.0
+    assert found["by_task"][1] == {"task_id": "<b>two</b>", "judged": 2, "passed": 1, "errors": 0}
+    html = page.read_text()
+    assert re.search(r"75(\.0)?\s*%", html)
+    assert "&lt;b&gt;two&lt;/b&gt;" in html
+    assert "<script" not in html
+    assert "<b>" not in html

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -27,10 +26,13 @@ from proctor_service.cli.console import (
     print_list,
     progress,
     screen,
+    write_json,
 )
 from proctor_service.cli.datasets import Format, Task, load_completions, load_tasks
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
+from proctor_service.cli.html_report import write_eval_html
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
+from proctor_service.cli.scores import Scores
 from proctor_service.cli.target import AllowDegraded, Prepare, Url, connected
 
 Form = Literal[Format, "harbor"]
@@ -38,37 +40,15 @@ Form = Literal[Format, "harbor"]
 
 @dataclass(slots=True)
 class Summary:
-    """Results by task and verdict, with items that could not be judged counted apart."""
+    """Figures of the results, and those that did not pass."""
 
-    verdicts: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    rewards: list[float] = field(default_factory=list)
+    scores: Scores = field(default_factory=Scores)
     unsound: list[tuple[Attempt, wire.Result]] = field(default_factory=list)
-    solved: defaultdict[str, bool] = field(default_factory=lambda: defaultdict(bool))
-
-    @property
-    def passed(self) -> int:
-        """Number of passed submissions."""
-        return self.verdicts["passed"]
-
-    @property
-    def failed(self) -> int:
-        """Number of submissions with another verdict."""
-        return self.verdicts.total() - self.passed
-
-    @property
-    def errors(self) -> int:
-        """Number of submissions without a verdict."""
-        return self.reasons.total()
 
     def add(self, attempt: Attempt, result: wire.Result) -> None:
         """Count a result."""
-        self.solved[attempt.task.id] |= result.verdict == "passed"
-        if result.error is not None:
-            self.reasons[result.error.reason] += 1
-        else:
-            self.verdicts[result.verdict or "?"] += 1
-            self.rewards.append(result.reward or 0.0)
+        reason = None if result.error is None else result.error.reason
+        self.scores.add(attempt.task.id, result.verdict, result.reward, reason)
         if result.verdict != "passed":
             self.unsound.append((attempt, result))
 
@@ -82,17 +62,20 @@ class Summary:
 
     def _summary(self, seconds: float) -> Table:
         table = Table.grid(padding=(0, 2))
-        judged = len(self.rewards)
-        if judged:
-            table.add_row("pass rate", f"{100 * self.passed / judged:.1f} %")
-            table.add_row("mean reward", f"{sum(self.rewards) / judged:.4f}")
-        if len(self.solved) < judged + self.errors:
-            table.add_row("tasks solved", f"{sum(self.solved.values())} of {len(self.solved)}")
-        for verdict, count in self.verdicts.most_common():
+        scores = self.scores
+        if scores.judged:
+            table.add_row("pass rate", f"{100 * scores.passed / scores.judged:.1f} %")
+            table.add_row("mean reward", f"{scores.mean_reward:.4f}")
+        for each in scores.pass_at():
+            interval = f"{100 * each.low:.1f} to {100 * each.high:.1f} %"
+            table.add_row(f"pass@{each.k}", f"{100 * each.estimate:.1f} % ({interval})")
+        if len(scores.tasks) < scores.judged + scores.errors:
+            table.add_row("tasks solved", f"{scores.solved} of {len(scores.tasks)}")
+        for verdict, count in scores.verdicts.most_common():
             table.add_row(verdict, str(count))
-        for reason, count in self.reasons.most_common():
+        for reason, count in scores.reasons.most_common():
             table.add_row(f"error: {reason}", str(count))
-        rate = (judged + self.errors) / seconds if seconds else 0.0
+        rate = (scores.judged + scores.errors) / seconds if seconds else 0.0
         table.add_row("time", f"{seconds:.1f} s, {rate:.0f} a second")
         return table
 
@@ -119,6 +102,12 @@ def evaluation(
     output: Annotated[
         Path | None, typer.Option(help="Write each result here, a JSON line as it comes.")
     ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write a report with all figures here.")
+    ] = None,
+    html_path: Annotated[
+        Path | None, typer.Option("--html", help="Write a report for a browser here.")
+    ] = None,
     show: Annotated[int, typer.Option(min=0, help="List this many failures at most.")] = 20,
     empty: Annotated[
         bool, typer.Option("--empty", help="For harbor: judge untouched sandboxes.")
@@ -142,6 +131,9 @@ def evaluation(
         else:
             items = _load(file, form, completions, limit)
             prepare, count = dict, len(items)
+        for path in (json_path, html_path):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise Trouble(f"{path}: its folder does not exist")
         sink = stack.enter_context(_open(output)) if output else None
         client = stack.enter_context(
             connected(url, console, allow_degraded=allow_degraded, prepare=prepare)
@@ -153,10 +145,17 @@ def evaluation(
             mode = extract or _extract(form, given=completions is not None)
             results = judged(client, items, extract=mode, job=job)
         summary = _follow(results, count, sink, console)
-        summary.show(screen(), time.monotonic() - started, show)
-        if summary.errors:
+        seconds = time.monotonic() - started
+        summary.show(screen(), seconds, show)
+        _write_reports(
+            summary,
+            {"dataset": file.name, "format": form, "seconds": seconds},
+            json_path,
+            html_path,
+        )
+        if summary.scores.errors:
             raise typer.Exit(TROUBLE)
-        if summary.failed:
+        if summary.scores.failed:
             raise typer.Exit(UNSOUND)
 
 
@@ -202,11 +201,35 @@ def _follow(
         line = bar.add_task("judging", total=count)
         for attempt, result in results:
             summary.add(attempt, result)
-            bar.update(line, advance=1, description=f"{summary.passed} passed")
+            bar.update(line, advance=1, description=f"{summary.scores.passed} passed")
             if sink is not None:
                 sink.write(_record(attempt, result) + "\n")
                 sink.flush()
     return summary
+
+
+def _write_reports(
+    summary: Summary, about: dict[str, Any], json_path: Path | None, html_path: Path | None
+) -> None:
+    body = about | summary.scores.report()
+    if json_path is not None:
+        write_json(json_path, body)
+    if html_path is not None:
+        unsound = [
+            {"task": task, "verdict": verdict, "message": text}
+            for task, verdict, text in _rows(summary.unsound)
+        ]
+        write_eval_html(body, unsound, html_path)
+
+
+def _rows(pairs: list[tuple[Attempt, wire.Result]]) -> list[tuple[str, str, str]]:
+    """Return task, verdict or reason, and message of results, in the order of the tasks."""
+    rows = []
+    for attempt, result in sorted(pairs, key=lambda pair: (pair[0].task.place, pair[0].sample)):
+        name = f"{attempt.task.id} #{attempt.sample}" if attempt.sample else attempt.task.id
+        verdict = result.error.reason if result.error else result.verdict or ""
+        rows.append((name, verdict, message_of(result)))
+    return rows
 
 
 def _record(attempt: Attempt, result: wire.Result) -> str:
@@ -215,10 +238,6 @@ def _record(attempt: Attempt, result: wire.Result) -> str:
 
 
 def _show(title: str, pairs: list[tuple[Attempt, wire.Result]], most: int, out: Console) -> None:
-    shown = []
-    for attempt, result in sorted(pairs, key=lambda pair: (pair[0].task.place, pair[0].sample)):
-        name = f"{attempt.task.id} #{attempt.sample}" if attempt.sample else attempt.task.id
-        verdict = result.error.reason if result.error else result.verdict or ""
-        shown.append((plain(name, 60), verdict, plain(message_of(result))))
+    shown = [(plain(name, 60), verdict, plain(text)) for name, verdict, text in _rows(pairs)]
     columns = [Column(each, no_wrap=True) for each in ("task", "verdict")]
     print_list(out, title, [*columns, Column("message", overflow="fold")], shown, most)

@@ -96,6 +96,15 @@ def _totals(series: Sequence[Row]) -> Row:
     }
 
 
+def pass_chance(judged: int, passed: int, k: int) -> float:
+    """Return the chance that at least one of `k` <= `judged` submissions of a task passes.
+
+    It is the unbiased estimate of pass@k (Chen et al., 2021, "Evaluating Large Language Models
+    Trained on Code", equation 1).
+    """
+    return 1 - comb(judged - passed, k) / comb(judged, k)
+
+
 def _tasks(judged: Columns) -> Row:
     counts = Counter(judged["task"])
     right = Counter(compress(judged["task"], (each == "passed" for each in judged["verdict"])))
@@ -106,9 +115,7 @@ def _tasks(judged: Columns) -> Row:
     pass_at = {}
     for k in PASS_AT:
         chances = {
-            (n, c): times * (1 - comb(n - c, k) / comb(n, k))
-            for (n, c), times in alike.items()
-            if n >= k
+            (n, c): times * pass_chance(n, c, k) for (n, c), times in alike.items() if n >= k
         }
         if chances:
             pass_at[str(k)] = sum(chances.values()) / sum(alike[each] for each in chances)

@@ -29,8 +29,6 @@ def report_html(
     `tenant`: the only one whose records count, or None. `made_at`: seconds since the epoch. The file
     forbids a browser to load anything: its policy admits the one style sheet in it.
     """
-    style = (files("proctor_service.journal.pages") / "static" / "console.css").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return Templates().html(
         "report.html",
         found=found,
@@ -39,6 +37,23 @@ def report_html(
         tenant=tenant,
         made_at=made_at,
         links=False,
-        style=Markup(style),
-        style_hash=f"sha256-{digest}",
+        **_style(),
     )
+
+
+def eval_report_html(found: Row, unsound: Sequence[Row], *, made_at: float) -> str:
+    """Return the report of `proctor eval`.
+
+    `found`: `cli.scores.Scores.report` with `dataset`, `format` and `seconds`. `unsound`: `task`,
+    `verdict` and `message` of each submission that did not pass. `made_at`: as in `report_html`.
+    """
+    return Templates().html(
+        "eval_report.html", found=found, unsound=unsound, made_at=made_at, **_style()
+    )
+
+
+def _style() -> dict[str, str]:
+    """Return the style sheet of a page in one file, and its digest for the page's policy."""
+    style = (files("proctor_service.journal.pages") / "static" / "console.css").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return {"style": Markup(style), "style_hash": f"sha256-{digest}"}
