@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from proctor_client import wire
 from proctor_service.cli.console import plain
-from proctor_service.cli.datasets import Task
+from proctor_service.cli.dataset_rows import Task
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement, Submission

@@ -12,14 +12,8 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_service.cli.datasets import (
-    Completion,
-    DatasetError,
-    Format,
-    Task,
-    load_completions,
-    load_tasks,
-)
+from proctor_service.cli.dataset_rows import Completion, Format, Task
+from proctor_service.cli.datasets import DatasetError, load_completions, load_tasks
 
 PROMPT = '''from typing import List
 

@@ -35,7 +35,8 @@ from proctor_service.cli.console import (
     service_version,
     write_json,
 )
-from proctor_service.cli.datasets import DatasetError, Format, Task, load_tasks
+from proctor_service.cli.dataset_rows import Format, Task
+from proctor_service.cli.datasets import DatasetError, load_tasks
 from proctor_service.cli.judging import Attempt, judged
 from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
 from proctor_service.cli.reports import report as report_of

@@ -28,7 +28,8 @@ from proctor_service.cli.console import (
     screen,
     write_json,
 )
-from proctor_service.cli.datasets import Format, Task, load_completions, load_tasks
+from proctor_service.cli.dataset_rows import Format, Task
+from proctor_service.cli.datasets import load_completions, load_tasks
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.cli.html_report import write_eval_html
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
@@ -175,9 +176,9 @@ def _reference(task: Task) -> str | list[dict[str, object]]:
 def _extract(form: Format, *, given: bool) -> wire.Extract:
     """Return the default extraction mode.
 
-    HumanEval programs are assembled here, and a reference is already code.
+    Programs with a given beginning are assembled here, and a reference is already code.
     """
-    if form == "humaneval":
+    if form in ("humaneval", "humanevalplus", "bigcodebench", "classeval"):
         return "none"
     return "auto" if given or form == "jsonl" else "none"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_client import Client, wire
-from proctor_service.cli.datasets import Completion, Task
+from proctor_service.cli.dataset_rows import Completion, Task
 
 BATCH = 1000
 BATCH_CHARACTERS = 8_000_000

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from proctor_client import wire
 from proctor_service.cli.checks import EMPTY
-from proctor_service.cli.datasets import Task
+from proctor_service.cli.dataset_rows import Task
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import Analysis, Level, analyse
