@@ -29,7 +29,8 @@ from proctor_trainers.art.memory import MemoryBackend
 from proctor_trainers.art.policies import is_served
 
 ROOT = Path(__file__).resolve().parents[2]
-TOY = ("--backend", "memory", "--dataset", "toy", "--num-problems", "4")
+TOY = ("--backend", "memory", "--dataset", "toy", "--num-problems", "4",
+       "--trajectories-per-problem", "4")  # fmt: skip
 
 
 @contextmanager

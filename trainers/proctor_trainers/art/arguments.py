@@ -21,7 +21,23 @@ from proctor_trainers.art.policies import (
 )
 from proctor_trainers.problems import Problem, load_problems
 
-BASE_MODEL = "Qwen/Qwen3-8B"
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "tools": {
+        "base_model": "Qwen/Qwen3-8B",
+        "num_steps": 5,
+        "learning_rate": 1e-5,
+        "dataset_limit": 0,
+        "num_problems": 10,
+    },
+    "refine": {
+        "base_model": "Qwen/Qwen2.5-3B-Instruct",
+        "num_steps": 10,
+        "learning_rate": 2e-5,
+        "dataset_limit": 100,
+        "num_problems": 0,
+    },
+}
+"""Defaults by agent: those of the two scripts in Aviato's guides to ART."""
 _KEYS = """\
 environment variables:
   PROCTOR_URL, PROCTOR_TOKEN           the service, and its token
@@ -30,6 +46,12 @@ environment variables:
   TINKER_API_KEY, ART_TINKER_API_KEY   with --backend tinker; one of them
   WANDB_API_KEY                        has ART log to W&B
 """
+
+
+def _told(name: str) -> str:
+    """Return the defaults of an argument in words, for each agent where they differ."""
+    tools, refine = (_DEFAULTS[agent][name] for agent in ("tools", "refine"))
+    return str(tools) if tools == refine else f"{tools}; {refine} with --agent refine"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -75,7 +97,7 @@ def _add_model(group: Any) -> None:
         help="what trains: local (needs a GPU), tinker (no GPU), or memory, which trains nothing: "
         "to see the loop run (default: %(default)s)",
     )
-    add("--base-model", default=BASE_MODEL, help="what is trained (default: %(default)s)")
+    add("--base-model", help=f"what is trained (default: {_told('base_model')})")
     add(
         "--base-url",
         type=_url,
@@ -100,17 +122,16 @@ def _add_training(group: Any) -> None:
     add(
         "--num-steps",
         type=_positive,
-        default=5,
-        help="steps, with those of earlier runs of the name (default: %(default)s)",
+        help=f"steps, with those of earlier runs of the name (default: {_told('num_steps')})",
     )
     add("--batch-size", type=_positive, default=4, help="problems a step (default: %(default)s)")
     add(
         "--trajectories-per-problem",
         type=_positive,
-        default=4,
+        default=2,
         help="rollouts of each problem in a step (default: %(default)s)",
     )
-    add("--learning-rate", type=float, default=1e-5, help="(default: %(default)s)")
+    add("--learning-rate", type=float, help=f"(default: {_told('learning_rate')})")
     add(
         "--agent",
         choices=("tools", "refine"),
@@ -147,12 +168,15 @@ def _add_data(group: Any) -> None:
         default="train",
         help="split of a data set on the hub (default: %(default)s)",
     )
-    add("--dataset-limit", type=_count, default=0, help="read so many rows only (default: all)")
+    add(
+        "--dataset-limit",
+        type=_count,
+        help=f"read so many rows only; 0: all (default: {_told('dataset_limit')})",
+    )
     add(
         "--num-problems",
-        type=_positive,
-        default=10,
-        help="train on the first so many (default: %(default)s)",
+        type=_count,
+        help=f"train on the first so many; 0: all (default: {_told('num_problems')})",
     )
 
 
@@ -165,8 +189,10 @@ class Job:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Job:
-        """Create a job with a new id."""
-        return cls(args, uuid.uuid4().hex[:8])
+        """Create a job with a new id, and with the agent's defaults for what was not given."""
+        given = {name: value for name, value in vars(args).items() if value is not None}
+        filled = argparse.Namespace(**{**vars(args), **_DEFAULTS[args.agent], **given})
+        return cls(filled, uuid.uuid4().hex[:8])
 
     @property
     def agent(self) -> dict[str, Any]:
@@ -191,7 +217,10 @@ class Job:
         """Load the problems. Raises DatasetError and MissingExtra."""
         limits = [each for each in (self.args.dataset_limit, self.args.num_problems) if each]
         return load_problems(
-            self.args.dataset, split=self.args.dataset_split, limit=min(limits), extra="art"
+            self.args.dataset,
+            split=self.args.dataset_split,
+            limit=min(limits, default=None),
+            extra="art",
         )
 
 

@@ -1,0 +1,40 @@
+"""Defaults of the ART script, which are those of the guides to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from proctor_trainers.art.arguments import Job, parser
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ([], ("Qwen/Qwen3-8B", 5, 1e-5, 0, 10, 2)),
+        (["--agent", "refine"], ("Qwen/Qwen2.5-3B-Instruct", 10, 2e-5, 100, 0, 2)),
+        (
+            [
+                "--agent",
+                "refine",
+                "--num-steps",
+                "3",
+                "--dataset-limit",
+                "0",
+                "--base-model",
+                "own",
+            ],
+            ("own", 3, 2e-5, 0, 0, 2),
+        ),
+    ],
+)
+def test_the_agent_decides_on_what_is_not_given(
+    given: list[str], wanted: tuple[str | float, ...]
+) -> None:
+    args = Job.of(parser().parse_args(given)).args
+    names = "base_model num_steps learning_rate dataset_limit num_problems trajectories_per_problem"
+    assert tuple(getattr(args, name) for name in names.split()) == wanted
+
+
+def test_without_limits_all_problems_are_read() -> None:
+    given = ["--agent", "refine", "--dataset", "toy", "--dataset-limit", "0"]
+    assert len(Job.of(parser().parse_args(given)).problems()) == 8
