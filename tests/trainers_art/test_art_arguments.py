@@ -1,9 +1,12 @@
-"""Defaults of the ART script, which are those of the guides to it."""
+"""Defaults of the ART script, which are those of the guides to it, and what it asks of a policy."""
 
 from __future__ import annotations
 
 import pytest
+from policy_server import Act, Asked, calls, fails, policy_server
+from service_process import ServiceProcess
 
+from proctor_trainers.art.__main__ import run
 from proctor_trainers.art.arguments import Job, parser
 
 
@@ -38,3 +41,23 @@ def test_the_agent_decides_on_what_is_not_given(
 def test_without_limits_all_problems_are_read() -> None:
     given = ["--agent", "refine", "--dataset", "toy", "--dataset-limit", "0"]
     assert len(Job.of(parser().parse_args(given)).problems()) == 8
+
+
+def test_openai_may_refuse_logprobs(
+    service: ServiceProcess, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its reasoning models do, which no ART trains."""
+
+    def answer(asked: Asked) -> Act:
+        if "logprobs" in asked.body:
+            return fails(400, "'logprobs' is not supported with this model")
+        return calls(("submit_solution", {"code": "1"}))
+
+    with policy_server(answer) as policy:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+        monkeypatch.setenv("OPENAI_BASE_URL", policy.url)
+        status = run(["--dry-run", "--backend", "memory", "--dataset", "toy",
+                      "--service-url", service.url, "--use-openai"])  # fmt: skip
+    out = capsys.readouterr().out
+    assert status == 0, out
+    assert "0 tokens with logprobs" in out

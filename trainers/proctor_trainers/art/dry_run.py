@@ -112,7 +112,7 @@ def _roll_out(url: str | None, order: Order, problem: Problem, endpoint: Endpoin
         raise Unfit(f"{error.reason}: {error.message}")
     trajectory_of(trajectory)
     tokens = sum(map(_logprobs, trajectory.messages_and_choices))
-    if not tokens:
+    if not tokens and endpoint.needs_logprobs:
         raise Unfit("its answers have no logprobs, without which ART trains on nothing")
     return (
         f"one rollout of problem {problem.id}: {trajectory.verdict}, reward {trajectory.reward}, "

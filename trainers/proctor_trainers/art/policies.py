@@ -24,12 +24,16 @@ _LOOK_SECONDS = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Address and model name of a policy. `key_name` is the environment variable of the key."""
+    """Address and model name of a policy. `key_name` is the environment variable of the key.
+
+    `needs_logprobs`: a rollout without logprobs is of no use, since ART is to train this policy.
+    """
 
     base_url: str
     model: str
     key: str = field(default="", repr=False)
     key_name: str = ""
+    needs_logprobs: bool = True
 
     def policy(self) -> Mapping[str, Any]:
         """Return the wire's policy. The temperature is 1, as ART's trainers expect of samples."""
@@ -37,13 +41,16 @@ class Endpoint:
             "base_url": self.base_url,
             "model": self.model,
             "temperature": 1.0,
-            "logprobs": True,
+            "logprobs": True if self.needs_logprobs else "optional",
         }
         return {**policy, "api_key": self.key} if self.key else policy
 
 
 def openai_endpoint(model: str | None) -> Endpoint:
-    """Return OpenAI's endpoint, or the endpoint at OPENAI_BASE_URL. Raises MissingKey."""
+    """Return OpenAI's endpoint, or the endpoint at OPENAI_BASE_URL. Raises MissingKey.
+
+    ART trains none of its models, some of which refuse to give logprobs.
+    """
     key = os.environ.get(OPENAI_KEY)
     if not key:
         raise MissingKey(f"--use-openai needs a key: set {OPENAI_KEY}")
@@ -52,6 +59,7 @@ def openai_endpoint(model: str | None) -> Endpoint:
         model=model or OPENAI_MODEL,
         key=key,
         key_name=OPENAI_KEY,
+        needs_logprobs=False,
     )
 
 
