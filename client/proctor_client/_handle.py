@@ -83,6 +83,11 @@ class Handle:
         """Counts of this handle's executions; refresh().exec_stats covers all handles."""
         return self._counts.stats().by_sandbox.get(self._id or "", wire.ExecStats())
 
+    @property
+    def execution_stats(self) -> wire.ExecStats:
+        """The same as `exec_stats`, by the name in Aviato's client."""
+        return self.exec_stats
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._id or 'not started'!r}, {self.status})"
 

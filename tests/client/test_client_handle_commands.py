@@ -86,6 +86,7 @@ def test_a_time_limit_is_an_exception_with_the_output(
         assert caught.value.result == half
         assert caught.value.message == message
         assert sandbox.exec_stats == wire.ExecStats(total=1, errors=1)
+        assert sandbox.execution_stats == sandbox.exec_stats
 
 
 @pytest.mark.parametrize("ending", ["memory_limit", "output_limit", "signalled", "killed"])
