@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,7 +215,8 @@ def test_a_stopped_judge_process_holds_up_nobody_else(service: ServiceProcess) -
         batch = Background(lambda: streamed(service.url, items, counts.append))
         until(lambda: len(counts) > 60, "the other one does not work")
     finally:
-        os.kill(stopped, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # on a slow machine the service has replaced it
+            os.kill(stopped, signal.SIGCONT)
     assert [result["reward"] for result in batch.result] == worth
 
 
