@@ -123,7 +123,7 @@ def test_three_replicas_never_have_more_than_the_budget(
     assert dollars == pytest.approx(seconds * PRICE_PER_HOUR / 3600, rel=0.01)
 
     kept = httpx.post(f"{replicas[1].url}/sandboxes", json={}, trust_env=False, timeout=60).json()
-    assert gateway.alive(tag_of(0))
+    wait_until(lambda: bool(gateway.alive(tag_of(0))), "a replica has no sandboxes")
     replicas[0].kill()
     wait_until(lambda: not gateway.alive(tag_of(0)), "sandboxes of a killed replica live")
     lives = httpx.get(f"{replicas[1].url}/sandboxes/{kept['id']}", trust_env=False).json()
