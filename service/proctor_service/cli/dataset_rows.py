@@ -66,9 +66,7 @@ class Stub:
         definition = rf"^(?:async +)?def +{re.escape(self.entry_point)}\b"
         if not re.search(definition, code, re.MULTILINE):
             return self.prompt + self._indented(code)
-        if re.search(r"^from __future__", code, re.MULTILINE):
-            return code
-        return re.split(definition, self.prompt, maxsplit=1, flags=re.MULTILINE)[0] + code
+        return _behind(re.split(definition, self.prompt, maxsplit=1, flags=re.MULTILINE)[0], code)
 
     def _indented(self, body: str) -> str:
         """Return `body`, indented if necessary to be the body of the function."""
@@ -92,9 +90,12 @@ class Imports:
     def complete(self, completion: str) -> str:
         """Return the program."""
         code = extract(completion, "auto") or completion
-        if re.search(r"^from __future__", code, re.MULTILINE):
-            return code
-        return "\n".join([*self.statements, code])
+        return _behind("".join(f"{each}\n" for each in self.statements), code)
+
+
+def _behind(beginning: str, code: str) -> str:
+    """Return a program; code that must be the first of its file, to import features, stays so."""
+    return code if re.search(r"^from __future__", code, re.MULTILINE) else beginning + code
 
 
 def _mbpp(row: Mapping[str, Any], place: str) -> Task:
@@ -119,12 +120,7 @@ def _humaneval(row: Mapping[str, Any], place: str) -> Task:
 
 def _mbppplus(row: Mapping[str, Any], place: str) -> Task:
     """MBPP+ of EvalPlus: `test` is one program, `test_list` the few tests of MBPP."""
-    grader = {
-        "kind": "asserts",
-        "tests": [_text(row, "test")],
-        "setup": "\n".join(row.get("test_imports") or []),
-    }
-    return Task(str(row["task_id"]), place, {"grader": grader}, row.get("code"))
+    return _mbpp({**row, "test_list": [_text(row, "test")]}, place)
 
 
 def _bigcodebench(row: Mapping[str, Any], place: str) -> Task:

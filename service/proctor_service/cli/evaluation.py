@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -143,7 +143,7 @@ def evaluation(
         if form == "harbor":
             results = evaluated(client, tasks, job=job, empty=empty)
         else:
-            mode = extract or _extract(form, given=completions is not None)
+            mode = extract or _extract(form, items, given=completions is not None)
             results = judged(client, items, extract=mode, job=job)
         summary = _follow(results, count, sink, console)
         seconds = time.monotonic() - started
@@ -173,12 +173,12 @@ def _reference(task: Task) -> str | list[dict[str, object]]:
     return task.reference
 
 
-def _extract(form: Format, *, given: bool) -> wire.Extract:
+def _extract(form: Format, items: Sequence[Attempt], *, given: bool) -> wire.Extract:
     """Return the default extraction mode.
 
     Programs with a given beginning are assembled here, and a reference is already code.
     """
-    if form in ("humaneval", "humanevalplus", "bigcodebench", "classeval"):
+    if items[0].task.stub is not None:
         return "none"
     return "auto" if given or form == "jsonl" else "none"
 

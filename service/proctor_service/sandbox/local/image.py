@@ -90,9 +90,11 @@ async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
     `launch` must have the version of this interpreter. Raises StartError.
     """
     assert launch.image_python is not None
-    order = json.dumps({"sources": code_bundle.sources(code_bundle.GUEST), "programs": []}).encode()
+    flags = _flags(launch.image_python)
+    sources = code_bundle.sources(code_bundle.GUEST)
+    order = json.dumps({"sources": sources, "programs": []}).encode()
     command = Command(
-        argv=("python3", *_flags(launch.image_python), "-c", _PROBE),
+        argv=("python3", *flags, "-c", _PROBE),
         stdin=f"{len(order):08d}".encode() + order,
         timeout_seconds=_COMPILE_SECONDS,
     )
@@ -104,13 +106,12 @@ async def with_python(launch: Launch, sandbox: StatefulSandbox) -> Launch:
         report = None
     if report is None or ended.exit_code != 0:
         raise StartError("python3 of the image does not compile the code for its sandboxes")
-    names = code_bundle.sources(code_bundle.GUEST)
-    packages = sorted({name.rpartition(".")[0] for name in names} - {""})
+    packages = sorted({name.rpartition(".")[0] for name in sources} - {""})
     own = json.dumps({"path": report["path"], "prefix": report["prefix"], "packages": packages})
     image = launch.config["image"]
     assert isinstance(image, dict)
     changed = {
-        "python": [report["executable"], *_flags(launch.image_python)],
+        "python": [report["executable"], *flags],
         "code": base64.b64encode(own.encode() + b"\n" + code).decode(),
     }
     return replace(
