@@ -57,6 +57,9 @@ def test_calls_and_conditions_need_one_sandbox(test: str) -> None:
 
 
 VALUES = [
+    "def g(s):\n    return g(s[1:]) if s else f(s)\nassert g('ab') == ''",
+    "def g(s, o):\n    return s if s > 3 else g(s, g(o, s))\nfor i in (1, 2):\n    assert g(f(i), f(2)) == 9",
+    "def g(x):\n    return h(x)\ndef h(x):\n    return g(x) if x else f(x)\nassert g(f(0)) == 1",
     "for i in range(3):\n    assert f(i) == i",
     "try:\n    f(0)\n    assert False\nexcept ValueError:\n    pass",
     "assert f(2).startswith('a')",
@@ -222,3 +225,17 @@ def test_modules_that_tests_take_for_granted_are_the_tests_own() -> None:
     own = analysed("c = Counter()\nc.increment()\nassert c.value == 1")
     assert own.rewritten is not None
     assert "Counter" in own.rewritten.names
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "a0 = f(1)\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(3000)) + "assert a3000 == 1",
+        "".join(f"def g{i}(x):\n    return g{i + 1}(x)\n" for i in range(1000))
+        + "def g1000(x):\n    return f(x)\nfor i in range(3):\n    assert g0(1) == 2",
+    ],
+)
+def test_what_is_nested_too_deeply_to_be_analysed_is_judged_as_plain_python_does(test: str) -> None:
+    assert analysed(test).level == "shared"
+    with pytest.raises(InvalidTask, match="nested too deeply"):
+        analysed(test, integrity="separated")

@@ -11,8 +11,8 @@ import pytest
 from harness import Service, running_service
 from typer.testing import CliRunner
 
+from proctor_client.datasets.forms import Format
 from proctor_service.cli import build
-from proctor_service.cli.dataset_rows import Format
 from proctor_service.settings import Settings
 
 UNIT = """

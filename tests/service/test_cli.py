@@ -17,8 +17,8 @@ from harness import WAIT_SECONDS, Service, running_service
 from pydantic import SecretStr
 
 from proctor_client import wire
+from proctor_client.datasets.tasks import Task
 from proctor_service.cli.console import plain
-from proctor_service.cli.dataset_rows import Task
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, Attempt, _batches, attempts
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement, Submission

@@ -12,8 +12,10 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_service.cli.dataset_rows import Completion, Format, Task
-from proctor_service.cli.datasets import DatasetError, load_completions, load_tasks
+from proctor_client.datasets.files import load_completions, load_tasks
+from proctor_client.datasets.forms import Format
+from proctor_client.datasets.tasks import Completion, DatasetError, Task
+from proctor_service.cli.programs import submission_of
 
 PROMPT = '''from typing import List
 
@@ -52,7 +54,7 @@ def one(tmp_path: Path, form: Format, row: Any) -> Task:
 def reference(task: Task) -> wire.Submission:
     """The task's own solution, as it is sent."""
     assert task.reference is not None
-    return wire.Submission.model_validate(task.submission(task.reference))
+    return wire.Submission.model_validate(submission_of(task, task.reference))
 
 
 # ---------------------------------------------------------------- MBPP
@@ -102,7 +104,7 @@ STUBBED: dict[str, tuple[Completion, str | None]] = {
 def test_humaneval_completes_the_prompt(tmp_path: Path, name: str) -> None:
     completion, program = STUBBED[name]
     task = one(tmp_path, "humaneval", HUMANEVAL)
-    code = task.submission(completion)["completion"]
+    code = submission_of(task, completion)["completion"]
     if program is not None:
         assert code == program
     names: dict[str, Any] = {}
@@ -112,8 +114,8 @@ def test_humaneval_completes_the_prompt(tmp_path: Path, name: str) -> None:
 
 def test_humaneval_leaves_prose_to_the_judge(tmp_path: Path) -> None:
     task = one(tmp_path, "humaneval", HUMANEVAL)
-    assert task.submission("I cannot do it.")["completion"] == PROMPT + "I cannot do it."
-    assert task.submission("")["completion"] == PROMPT
+    assert submission_of(task, "I cannot do it.")["completion"] == PROMPT + "I cannot do it."
+    assert submission_of(task, "")["completion"] == PROMPT
 
 
 def test_humaneval_calls_check_with_the_entry_point(tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ import pytest
 from harness import Service, running_service
 
 from proctor_client import ForbiddenError, ProctorConnectionError, UnauthorizedError, wire
+from proctor_client.datasets.columns import MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RewardBatcher
-from proctor_trainers.columns import MissingColumns
 
 ROW = {"tests": ["assert f(1) == 1"]}
 LOST = wire.ItemError(reason="sandbox_lost", message="it is gone", retryable=True)

@@ -11,7 +11,7 @@ import pytest
 from shared_data import shared_data
 
 from proctor_client import wire
-from proctor_trainers.columns import BadTask, MissingColumns, task_from_columns
+from proctor_client.datasets.columns import BadTask, MissingColumns, task_from_columns
 from proctor_trainers.problems import DatasetError, load_problems
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]

@@ -17,9 +17,9 @@ from recorded_steps import recorded_steps
 from scripted_sandboxes import FakeBackend
 
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
+from proctor_client.datasets.columns import MissingColumns
 from proctor_service.sessions.session import ENDINGS
 from proctor_service.settings import Settings
-from proctor_trainers.columns import MissingColumns
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.observations import observe, tail
 from proctor_trainers.trl import EnvironmentFactory, environment_factory

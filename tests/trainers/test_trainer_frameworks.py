@@ -18,13 +18,13 @@ from adapter_calls import DOWN, cases
 from harness import Service, running_service
 
 from proctor_client import ProctorConnectionError
+from proctor_client.datasets.columns import BadTask
+from proctor_client.datasets.ground_truth import task_from_ground_truth, task_from_row
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.areal import async_reward_function
 from proctor_trainers.batching import RewardBatcher
-from proctor_trainers.columns import BadTask
-from proctor_trainers.ground_truth import task_from_ground_truth, task_from_row
 from proctor_trainers.ms_swift import orm_class
 from proctor_trainers.rewards import RewardsUnavailable
 from proctor_trainers.rewards import Settings as RewardSettings

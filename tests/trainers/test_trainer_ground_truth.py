@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from harness import running_service
 
+from proctor_client.datasets.columns import BadTask
+from proctor_client.datasets.ground_truth import grader_of, task_from_ground_truth
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.batching import RewardBatcher
-from proctor_trainers.columns import BadTask
-from proctor_trainers.ground_truth import grader_of, task_from_ground_truth
 from proctor_trainers.rewards import Settings as RewardSettings
 
 DOUBLE = "def double(n):\n    return 2 * n"

@@ -30,10 +30,10 @@ from proctor_client import (
     UnauthorizedError,
     wire,
 )
+from proctor_client.datasets.columns import BadTask, MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
-from proctor_trainers.columns import BadTask, MissingColumns
 from proctor_trainers.completions import siblings, text_of
 from proctor_trainers.rewards import RewardsUnavailable
 from proctor_trainers.trl import async_reward_function, reward_function

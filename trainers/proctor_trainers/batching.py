@@ -28,10 +28,10 @@ from pydantic import SecretStr
 
 from proctor_client import AsyncClient, Client, RewardOptions
 from proctor_client._runtime import PerProcess
+from proctor_client.datasets.columns import Row, TaskOf, task_from_columns
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.collecting import Collected, Collection, Place
-from proctor_trainers.columns import Row, TaskOf, task_from_columns
 from proctor_trainers.requests import judge_each, judge_each_async
 from proctor_trainers.rewards import Rewards, Settings, Trainer
 
@@ -94,7 +94,7 @@ class RewardBatcher:
         """Judge a completion; the calls of other threads at this moment share the request.
 
         `completion` is a text, or a list of messages, of which the last assistant message counts.
-        `row` holds the columns that define the judging (see proctor_trainers.columns). `group`
+        `row` holds the columns that define the judging (see proctor_client.datasets.columns). `group`
         names the prompt that several completions share, and `step` is the step of the training,
         both for the service's journal. Raises MissingColumns, and ProctorError for a fatal error,
         such as a wrong token: see proctor_trainers.mistakes.

@@ -22,9 +22,9 @@ from typing import Any, Unpack
 from pydantic import SecretStr
 
 from proctor_client import Client, RewardOptions
+from proctor_client.datasets.columns import TaskOf
+from proctor_client.datasets.ground_truth import task_from_row
 from proctor_trainers.addresses import client_for
-from proctor_trainers.columns import TaskOf
-from proctor_trainers.ground_truth import task_from_row
 from proctor_trainers.rewards import Rewards, RewardsUnavailable, Settings, Trainer, judge, say_line
 
 __all__ = ["RewardsUnavailable", "orm_class"]

@@ -11,8 +11,8 @@
 
 The protocol, over HTTP and WebSocket, is OpenEnv's own server's; a session of a WebSocket is an
 environment with a sandbox, which ends with the session. A row of the data set has a `prompt` and its
-tests, in columns as in proctor_trainers.columns or in one of the fields of
-proctor_trainers.ground_truth. The submission of a solution ends the episode and gives the reward.
+tests, in columns as in proctor_client.datasets.columns or in one of the fields of
+proctor_client.datasets.ground_truth. The submission of a solution ends the episode and gives the reward.
 
 A state that could not be judged raises NoReward: the client gets OpenEnv's error, and no reward. What
 the policy does wrong, such as an unknown tool or an endless command, is an observation.
@@ -31,10 +31,10 @@ from typing import Any, get_args
 from pydantic import Field, SecretStr
 
 from proctor_client import wire
+from proctor_client.datasets.columns import TaskOf
+from proctor_client.datasets.ground_truth import task_from_row
 from proctor_trainers.addresses import Unreachable, check_service, client_for
-from proctor_trainers.columns import TaskOf
 from proctor_trainers.extras import MissingExtra
-from proctor_trainers.ground_truth import task_from_row
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.factory import HASTY_CONNECT_SECONDS
 from proctor_trainers.trl.toolbox import Tool, Toolbox

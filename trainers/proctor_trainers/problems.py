@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TextIO, cast
 
-from proctor_trainers.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
+from proctor_client.datasets.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
 from proctor_trainers.extras import require
 
 HUB_NAMES = {"mbpp": "google-research-datasets/mbpp"}

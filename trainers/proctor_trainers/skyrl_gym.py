@@ -5,7 +5,8 @@
     register(id="proctor", entry_point="proctor_trainers.skyrl_gym:ProctorEnv")
 
 A row of the data set has its tests in `reward_spec.ground_truth`, in a form of
-proctor_trainers.ground_truth, or in columns as in proctor_trainers.columns. The configuration of the
+proctor_client.datasets.ground_truth, or in columns as in proctor_client.datasets.columns. The
+configuration of the
 environment (`env_config`) may have
 
     url, token     the service; default: PROCTOR_URL and PROCTOR_TOKEN
@@ -24,9 +25,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from proctor_client.datasets.ground_truth import GROUND_TRUTH, task_from_row
 from proctor_trainers.batching import RETRY_SECONDS, RewardBatcher, batcher_for
 from proctor_trainers.extras import MissingExtra
-from proctor_trainers.ground_truth import GROUND_TRUTH, task_from_row
 from proctor_trainers.unjudged import NotJudged, as_not_judged, number_of
 
 try:

@@ -21,6 +21,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, wire
+from proctor_client.datasets.files import load_tasks
+from proctor_client.datasets.forms import Format
+from proctor_client.datasets.tasks import DatasetError, Task
 from proctor_service.cli.checks import Check, checks_of
 from proctor_service.cli.console import (
     TROUBLE,
@@ -35,9 +38,8 @@ from proctor_service.cli.console import (
     service_version,
     write_json,
 )
-from proctor_service.cli.dataset_rows import Format, Task
-from proctor_service.cli.datasets import DatasetError, load_tasks
 from proctor_service.cli.judging import Attempt, judged
+from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
 from proctor_service.cli.reports import report as report_of
 from proctor_service.cli.target import AllowDegraded, Url, connected
@@ -48,10 +50,14 @@ _ORDER: tuple[Format, ...] = ("jsonl", "mbpp", "humaneval", "stdio")
 
 
 def audit(
-    dataset: Annotated[Path, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="JSON lines or a JSON array, plain or .gz.")
+    ] = None,
     form: Annotated[
         Format | None, typer.Option("--format", help="What the rows are; default: what fits.")
     ] = None,
+    dataset: Dataset = None,
+    split: Split = None,
     repeat: Annotated[
         int, typer.Option(min=1, max=1000, help="Judge each reference this many times.")
     ] = 3,
@@ -79,10 +85,14 @@ def audit(
     with friendly(), ExitStack() as stack:
         if plot is not None:
             check_plotting()
-        form, tasks = _load(dataset, form)
+        console = aside()
+        if file is not None and dataset is None and form is None:
+            form, tasks = _guessed(file)
+            name = file.name
+        else:
+            name, form, tasks = problems_of(file, dataset, form, split, None, console)
         if sample is not None and sample < len(tasks):
             tasks = random.Random(0).sample(tasks, sample)
-        console = aside()
         client = stack.enter_context(connected(url, console, allow_degraded=allow_degraded))
         started = time.monotonic()
         examined = _examine(client, tasks, form, repeat, console)
@@ -92,17 +102,18 @@ def audit(
         out = screen()
         _show(out, examined, reports, repeat, time.monotonic() - started, show)
         if json_path is not None:
-            write_json(json_path, _report(dataset, form, repeat, slow_seconds, examined, reports))
+            write_json(
+                json_path,
+                _report(dataset or str(file), form, repeat, slow_seconds, examined, reports),
+            )
         if plot is not None:
             seconds = [each.seconds for each in examined]
-            plot_times(seconds, slow_seconds, f"{dataset.name}, {repeat} runs each", plot)
+            plot_times(seconds, slow_seconds, f"{name}, {repeat} runs each", plot)
         _end(out, examined, reports)
 
 
-def _load(path: Path, form: Format | None) -> tuple[Format, list[Task]]:
-    """Return the problems and the format of the rows. Raises DatasetError and Trouble."""
-    if form is not None:
-        return form, load_tasks(path, form)
+def _guessed(path: Path) -> tuple[Format, list[Task]]:
+    """Return the problems and the format of the rows. Raises Trouble."""
     said = []
     for guess in _ORDER:
         try:
@@ -176,7 +187,7 @@ def _show(
 
 
 def _report(
-    dataset: Path,
+    dataset: str,
     form: Format,
     repeat: int,
     slow_seconds: float,
@@ -185,7 +196,7 @@ def _report(
 ) -> dict[str, Any]:
     counts = Counter(report.kind for _, report in reports)
     return {
-        "dataset": str(dataset),
+        "dataset": dataset,
         "format": form,
         "repeat": repeat,
         "slow_seconds": slow_seconds,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from proctor_client import wire
-from proctor_service.cli.dataset_rows import Task
+from proctor_client.datasets.tasks import Task
 
 EMPTY = "empty program"
 EARLY_EXIT = "early exit"

@@ -25,7 +25,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import ProctorError, UnauthorizedError
-from proctor_service.cli.datasets import DatasetError
+from proctor_client.datasets.tasks import DatasetError
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
 

@@ -1,4 +1,4 @@
-"""`proctor eval`: judge a file of problems, and report the pass rate."""
+"""`proctor eval`: judge problems of a file or a data set, and report the pass rate."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from proctor_client import wire
+from proctor_client.datasets.files import load_completions
+from proctor_client.datasets.forms import Format
+from proctor_client.datasets.tasks import Task
 from proctor_service.cli.console import (
     TROUBLE,
     UNSOUND,
@@ -28,11 +31,10 @@ from proctor_service.cli.console import (
     screen,
     write_json,
 )
-from proctor_service.cli.dataset_rows import Format, Task
-from proctor_service.cli.datasets import load_completions, load_tasks
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.cli.html_report import write_eval_html
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
+from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.scores import Scores
 from proctor_service.cli.target import AllowDegraded, Prepare, Url, connected
 
@@ -83,12 +85,14 @@ class Summary:
 
 def evaluation(
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
             help="JSON lines or a JSON array, plain or .gz; for harbor a folder of tasks."
         ),
-    ],
-    form: Annotated[Form, typer.Option("--format", help="What the rows are.")],
+    ] = None,
+    form: Annotated[Form | None, typer.Option("--format", help="What the rows are.")] = None,
+    dataset: Dataset = None,
+    split: Split = None,
     completions: Annotated[
         Path | None,
         typer.Option(help="Rows of {task_id, completion}; default: the references."),
@@ -115,7 +119,7 @@ def evaluation(
     ] = False,
     allow_degraded: AllowDegraded = False,
 ) -> None:
-    """Judge a file of problems: completions of them, or the reference solutions.
+    """Judge the problems of a file or of a data set: completions, or the reference solutions.
 
     With --format harbor, run the solution/solve.sh of each task, and then its verifier.
 
@@ -124,13 +128,14 @@ def evaluation(
     with friendly(), ExitStack() as stack:
         console = aside()
         if form == "harbor":
-            if completions is not None or extract is not None:
-                raise Trouble("--completions and --extract are for files of problems")
+            if completions is not None or extract is not None or file is None:
+                raise Trouble("harbor: a folder, without --dataset, --completions and --extract")
             tasks = load(file, limit, empty=empty)
             prepare: Prepare = partial(own_environments, tasks)
-            count = len(tasks)
+            count, name = len(tasks), file.name
         else:
-            items = _load(file, form, completions, limit)
+            name, form, problems = problems_of(file, dataset, form, split, limit, console)
+            items = _items(problems, completions)
             prepare, count = dict, len(items)
         for path in (json_path, html_path):
             if path is not None and not path.absolute().parent.is_dir():
@@ -150,7 +155,7 @@ def evaluation(
         summary.show(screen(), seconds, show)
         _write_reports(
             summary,
-            {"dataset": file.name, "format": form, "seconds": seconds},
+            {"dataset": name, "format": form, "seconds": seconds},
             json_path,
             html_path,
         )
@@ -160,8 +165,7 @@ def evaluation(
             raise typer.Exit(UNSOUND)
 
 
-def _load(file: Path, form: Format, completions: Path | None, limit: int | None) -> list[Attempt]:
-    tasks = load_tasks(file, form)[:limit]
+def _items(tasks: list[Task], completions: Path | None) -> list[Attempt]:
     if completions is not None:
         return attempts(load_completions(completions, tasks))
     return attempts([(task, _reference(task)) for task in tasks])

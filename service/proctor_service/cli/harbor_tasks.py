@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
+from proctor_client.datasets.tasks import Task
 from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_tasks
 from proctor_service.cli.console import Trouble, aside, friendly, settings_from
-from proctor_service.cli.dataset_rows import Task
 from proctor_service.cli.harbor_images import build_images
 from proctor_service.cli.judging import Attempt
 from proctor_service.errors import StartError

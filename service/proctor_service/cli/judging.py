@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from proctor_client import Client, wire
-from proctor_service.cli.dataset_rows import Completion, Task
+from proctor_client.datasets.tasks import Completion, Task
+from proctor_service.cli.programs import submission_of
 
 BATCH = 1000
 BATCH_CHARACTERS = 8_000_000
@@ -53,7 +54,7 @@ def judged(
 ) -> Iterator[tuple[Attempt, wire.Result]]:
     """Yield each attempt with its result in order of completion. Raises ProctorError."""
     for batch in _batches(items):
-        submissions = [each.task.submission(each.completion) for each in batch]
+        submissions = [submission_of(each.task, each.completion) for each in batch]
         with client.reward_stream(
             submissions,
             extract=extract,
@@ -69,7 +70,7 @@ def _batches(items: Sequence[Attempt]) -> Iterator[list[Attempt]]:
     batch: list[Attempt] = []
     room = BATCH_CHARACTERS
     for item in items:
-        size = len(json.dumps(item.task.submission(item.completion)))
+        size = len(json.dumps(submission_of(item.task, item.completion)))
         if batch and (len(batch) == BATCH or size > room):
             yield batch
             batch, room = [], BATCH_CHARACTERS

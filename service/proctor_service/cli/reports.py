@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from proctor_client import wire
+from proctor_client.datasets.tasks import Task
 from proctor_service.cli.checks import EMPTY
-from proctor_service.cli.dataset_rows import Task
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import Analysis, Level, analyse
@@ -49,7 +49,7 @@ def analysis_of(task: Task) -> Analysis | None:
 
     Only `asserts` graders are analysed.
     """
-    grader = _SUBMISSION.validate_python(task.submission("")).grader
+    grader = _SUBMISSION.validate_python({**task.fields, "completion": ""}).grader
     if not isinstance(grader, wire.AssertsGrader):
         return None
     try:

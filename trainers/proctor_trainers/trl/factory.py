@@ -10,8 +10,8 @@ from typing import Any, Self
 from pydantic import SecretStr
 
 from proctor_client import wire
+from proctor_client.datasets.columns import TaskOf, task_from_columns
 from proctor_trainers.addresses import client_for
-from proctor_trainers.columns import TaskOf, task_from_columns
 from proctor_trainers.trl.environment import Environment, Rules
 from proctor_trainers.trl.toolbox import Tool, environment_class
 from proctor_trainers.trl.versions import TAG, require_masking

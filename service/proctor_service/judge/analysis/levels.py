@@ -63,6 +63,10 @@ class Analysis:
     rewritten: Rewritten | None = None
 
 
+class _NeedsSharing(Exception):
+    """The tests need the submission's process; the message is the reason."""
+
+
 def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     """Decide the level of a grader's tests; with `calls` false, skip the level `calls`.
 
@@ -70,10 +74,23 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     the grader asks for `separated`.
     """
     suite = parse_suite(grader)
-    names = resolve(suite)
     tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
     if grader.integrity == "in_process":
         return Analysis("shared", "the grader asks for it", tests)
+    try:
+        return _separated(suite, tests, calls)
+    except _NeedsSharing as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "the tests are nested too deeply to be analysed"
+    if grader.integrity == "separated":
+        raise InvalidTask(f"the tests must share the submission's process: {reason}")
+    return Analysis("shared", reason, tests)
+
+
+def _separated(suite: Suite, tests: tuple[TestSource, ...], calls: bool) -> Analysis:
+    """Return the level `calls` or `values`. Raises _NeedsSharing."""
+    names = resolve(suite)
     try:
         plan = plan_calls(suite, names)
         more = "a result that only numpy or an interpreter beside the tests can compare"
@@ -84,14 +101,12 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     objects = Objects(suite, names)
     # Two sandboxes always suffice for a suite of calls, for any results.
     reason = None if plan is not None else why_shared(suite, objects)
-    if reason is None:
-        try:
-            return _with_values(suite, names, objects, tests, more)
-        except NotRewritable as error:
-            reason = f"the tests cannot be written out again: {error}"
-    if grader.integrity == "separated":
-        raise InvalidTask(f"the tests must share the submission's process: {reason}")
-    return Analysis("shared", reason, tests)
+    if reason is not None:
+        raise _NeedsSharing(reason)
+    try:
+        return _with_values(suite, names, objects, tests, more)
+    except NotRewritable as error:
+        raise _NeedsSharing(f"the tests cannot be written out again: {error}") from None
 
 
 def _with_values(

@@ -73,17 +73,7 @@ class Objects:
 
     def is_submission(self, node: ast.AST) -> bool:
         """Tell whether an expression is a global name of the submission."""
-        if not isinstance(node, ast.Name):
-            return False
-        bindings = self._bindings(node)
-        if bindings is None:
-            return node.id in self.names.submission
-        return bool(bindings) and all(
-            each.value is not None
-            and not each.item
-            and (id(each.value) in self._candidates or self.is_submission(each.value))
-            for each in bindings
-        )
+        return bool(self._origins(node))
 
     def is_builtin(self, node: ast.Name) -> bool:
         """Tell whether a name means Python's own built-in."""
@@ -109,19 +99,37 @@ class Objects:
 
     def is_class(self, node: ast.AST) -> bool:
         """Tell whether an expression names a class of the submission."""
-        if not self.is_submission(node):
-            return False
-        assert isinstance(node, ast.Name)
-        bindings = self._bindings(node)
-        if bindings is None:
-            return node.id in self.names.classes
-        return all(
-            self._entry_is_class
-            if id(each.value) in self._candidates
-            else self.is_class(each.value)
-            for each in bindings
-            if each.value is not None
+        origins = self._origins(node)
+        return bool(origins) and all(
+            self._entry_is_class if id(each) in self._candidates else each.id in self.names.classes
+            for each in origins
         )
+
+    def _origins(self, node: ast.AST) -> list[ast.Name]:
+        """Return the submission's names that a name may stand for; none, if also for anything else.
+
+        A name that is bound to itself, as a parameter that a recursive function passes on, adds
+        nothing.
+        """
+        if not isinstance(node, ast.Name):
+            return []
+        origins: list[ast.Name] = []
+        seen: set[int] = set()
+        names = [node]
+        while names:
+            name = names.pop()
+            bindings = None if id(name) in self._candidates else self._bindings(name)
+            if bindings is None:
+                if id(name) not in self._candidates and name.id not in self.names.submission:
+                    return []
+                origins.append(name)
+            elif id(bindings) not in seen:
+                seen.add(id(bindings))
+                for each in bindings:
+                    if not isinstance(each.value, ast.Name) or each.item:
+                        return []
+                    names.append(each.value)
+        return origins
 
     def makes_object(self, call: ast.Call) -> bool:
         """Tell whether a call is of a class, or of a function with a result used as an object."""

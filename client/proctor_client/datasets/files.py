@@ -1,8 +1,8 @@
-"""Files of problems for `proctor eval`: rows of known data sets, programs with stdin and stdout.
+"""Problems from a file of rows, or from a data set by its name, and files of completions.
 
 Each row becomes a Task: the fields to judge a completion, and the reference solution if the row has
-one. A file contains JSON lines or one JSON array, plain or `.gz`. An invalid row raises a
-DatasetError with file and line, before any completion is judged.
+one. A file contains JSON lines or one JSON array, plain or `.gz`. An invalid row of a file raises a
+DatasetError with file and line; a row of a named data set that cannot be judged is left out.
 """
 
 from __future__ import annotations
@@ -11,38 +11,77 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_service.cli.dataset_rows import MAKERS, Completion, Format, Task
+from proctor_client.datasets.catalog import rows_of, source_of
+from proctor_client.datasets.forms import MAKERS, Format
+from proctor_client.datasets.tasks import Completion, DatasetError, Task
 
 _COMPLETION_KEYS = ("completion", "solution")
 
 
-class DatasetError(ValueError):
-    """Invalid file or row; the message names the file and line."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Problems of a data set by name; `left_out`: why each other row cannot be judged."""
+
+    form: Format
+    tasks: list[Task]
+    left_out: list[str]
 
 
 def load_tasks(path: Path, form: Format) -> list[Task]:
     """Return the problems of a file. Raises DatasetError."""
-    make = MAKERS[form]
-    tasks = []
-    for place, row in _rows(path):
-        try:
-            task = make(row, place)
-            wire.Submission.model_validate(task.submission(task.reference or ""))
-        except ValidationError as error:
-            raise DatasetError(f"{place}: {_first(error)}") from None
-        except (KeyError, TypeError, ValueError) as error:
-            said = f"the field {error} is missing" if isinstance(error, KeyError) else error
-            raise DatasetError(f"{place}: {said}") from None
-        tasks.append(task)
+    tasks = [_task(form, place, row) for place, row in rows_of_file(path)]
     if not tasks:
         raise DatasetError(f"{path}: no rows")
     return tasks
+
+
+def load_named(
+    name: str,
+    form: Format | None = None,
+    *,
+    split: str | None = None,
+    limit: int | None = None,
+) -> Named:
+    """Return the problems of a data set, at most `limit` of them. Raises DatasetError.
+
+    `name` is one of proctor_client.datasets.catalog, or `owner/name` of the hub, with a form.
+    """
+    source = source_of(name, form)
+    left_out: list[str] = []
+    tasks = list(islice(_judgeable(source.form, rows_of(name, source, split), left_out), limit))
+    if not tasks:
+        raise DatasetError(f"{name}: {left_out[0] if left_out else 'no rows'}")
+    return Named(source.form, tasks, left_out)
+
+
+def _judgeable(
+    form: Format, rows: Iterator[tuple[str, dict[str, Any]]], left_out: list[str]
+) -> Iterator[Task]:
+    for place, row in rows:
+        try:
+            yield _task(form, place, row)
+        except DatasetError as error:
+            left_out.append(str(error))
+
+
+def _task(form: Format, place: str, row: dict[str, Any]) -> Task:
+    try:
+        task = MAKERS[form](row, place)
+        wire.Submission.model_validate({**task.fields, "completion": task.reference or ""})
+    except ValidationError as error:
+        raise DatasetError(f"{place}: {_first(error)}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        said = f"the field {error} is missing" if isinstance(error, KeyError) else error
+        raise DatasetError(f"{place}: {said}") from None
+    return task
 
 
 def load_completions(path: Path, tasks: list[Task]) -> list[tuple[Task, Completion]]:
@@ -58,7 +97,7 @@ def load_completions(path: Path, tasks: list[Task]) -> list[tuple[Task, Completi
             )
         by_id[task.id] = task
     pairs = []
-    for place, row in _rows(path):
+    for place, row in rows_of_file(path):
         found = next((row[key] for key in _COMPLETION_KEYS if key in row), None)
         if not _is_completion(found):
             raise DatasetError(f"{place}: no completion, a text or a list of chat messages")
@@ -80,10 +119,10 @@ def _is_completion(value: object) -> bool:
 # ---------------------------------------------------------------- files
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows_of_file(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each row with its position, `file:line`, or `file:row` in a JSON array.
 
-    Blank lines are skipped. A file that begins with `[` is one JSON array.
+    Raises DatasetError. Blank lines are skipped. A file that begins with `[` is one JSON array.
     """
     number = 0
     is_first = True

@@ -11,7 +11,7 @@ A value, or its JSON text, is one of
     {"assert_case": […]}                                Python statements, as for SandboxFusion
     [{"input": …, "output": …}, …]                      cases, as in LiveCodeBench; `testtype`
                                                         "functional" with `metadata.func_name`: calls
-    {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_trainers.columns;
+    {"tests": …, "setup": …, "entry_point": …}          the columns of proctor_client.datasets.columns;
                                                         `test_list` and `test` as in MBPP, HumanEval
 
 The rules for `fn_name` are those of PRIME's checker: a line of JSON for each argument, a method of
@@ -26,7 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proctor_trainers.columns import GRADER, TESTS, BadTask, Row, task_from_columns
+from proctor_client.datasets.columns import GRADER, TESTS, BadTask, Row, task_from_columns
 
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
@@ -45,7 +45,7 @@ def task_from_ground_truth(row: Row) -> Mapping[str, Any]:
 
 
 def task_from_row(row: Row) -> Mapping[str, Any]:
-    """Return the grader for a row: its columns as in proctor_trainers.columns, or a ground truth.
+    """Return the grader for a row: its columns as in proctor_client.datasets.columns, or a ground truth.
 
     The columns with a ground truth are `ground_truth`, `label`, `input_output` and `answer`. Raises
     BadTask, and MissingColumns if no column defines the judging.
@@ -95,7 +95,7 @@ def _of_object(value: Mapping[str, Any], completion: str) -> Mapping[str, Any]:
             raise BadTask(f"{len(inputs)} inputs and {len(outputs)} outputs")
         name = value.get("fn_name")
         if name:
-            return _calls(str(name), inputs, outputs, completion)
+            return calls_of(str(name), inputs, outputs, in_class=_in_class(str(name), completion))
         return {"kind": "stdio", "cases": list(map(_stdio_case, inputs, outputs))}
     if any(value.get(name) is not None for name in (GRADER, *TESTS)):
         grader: Mapping[str, Any] = task_from_columns(value)["grader"]
@@ -114,7 +114,8 @@ def _of_cases(cases: Sequence[Mapping[str, Any]], completion: str) -> Mapping[st
     names = {_function_of(each) for each in cases}
     if len(kinds) > 1 or len(names) > 1 or not names - {""}:
         raise BadTask("functional cases need one function's name: metadata.func_name or fn_name")
-    return _calls(names.pop(), inputs, outputs, completion)
+    name = names.pop()
+    return calls_of(name, inputs, outputs, in_class=_in_class(name, completion))
 
 
 def _function_of(case: Mapping[str, Any]) -> str:
@@ -139,13 +140,18 @@ def _text(stream: Any) -> str:
 # ---------------------------------------------------------------- calls
 
 
-def _calls(
-    name: str, inputs: Sequence[Any], outputs: Sequence[Any], completion: str
+def calls_of(
+    name: str, inputs: Sequence[Any], outputs: Sequence[Any], *, in_class: bool
 ) -> Mapping[str, Any]:
-    """Return a grader for calls, as JSON; or as statements where JSON cannot tell what is right."""
-    target = _target(name, completion)
+    """Return a grader for calls, as JSON; or as statements where JSON cannot tell what is right.
+
+    `in_class`: call a method of `class Solution`. Raises BadTask.
+    """
+    if not name.isidentifier():
+        raise BadTask(f"fn_name: {name[:100]!r} is no name of a function")
+    target = f"Solution().{name}" if in_class else name
     cases = [(_arguments(a), _expected(b)) for a, b in zip(inputs, outputs, strict=True)]
-    is_plain = target == name  # the grader `calls` takes no methods
+    is_plain = not in_class  # the grader `calls` takes no methods
     if is_plain and not any(_is_ambiguous(each) or _has_number_keys(args) for args, each in cases):
         calls = [{"args": args, "expected": each} for args, each in cases]
         return {"kind": "calls", "entry_point": target, "cases": calls}
@@ -156,12 +162,10 @@ def _calls(
     return {"kind": "asserts", "tests": [_statement(target, args, each) for args, each in cases]}
 
 
-def _target(name: str, completion: str) -> str:
+def _in_class(name: str, completion: str) -> bool:
+    """True if the completion has `class Solution`, and no function `name` beside it."""
     defined = re.search(rf"^(async\s+)?def\s+{re.escape(name)}\b", completion, re.MULTILINE)
-    in_class = re.search(r"^class\s+Solution\b", completion, re.MULTILINE)
-    if not name.isidentifier():
-        raise BadTask(f"fn_name: {name[:100]!r} is no name of a function")
-    return f"Solution().{name}" if in_class and not defined else name
+    return not defined and bool(re.search(r"^class\s+Solution\b", completion, re.MULTILINE))
 
 
 def _arguments(value: Any) -> list[Any]:

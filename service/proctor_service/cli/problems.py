@@ -1,0 +1,55 @@
+"""Problems of a command: those of a file, or of a data set by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from proctor_client.datasets.files import load_named, load_tasks
+from proctor_client.datasets.forms import Format
+from proctor_client.datasets.tasks import Task
+from proctor_service.cli.console import Trouble, plain
+
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        help="A data set by its name in place of a file: mbpp, humaneval, livecodebench, … "
+        "(a wrong name lists them), or owner/name of the hub with --format."
+    ),
+]
+Split = Annotated[
+    str | None, typer.Option(help="The split of --dataset; default: the one that is for tests.")
+]
+
+
+def problems_of(
+    file: Path | None,
+    dataset: str | None,
+    form: Format | None,
+    split: str | None,
+    limit: int | None,
+    console: Console,
+) -> tuple[str, Format, list[Task]]:
+    """Return the name, the form and the problems. Raises DatasetError and Trouble.
+
+    Of a named data set, rows that cannot be judged are left out and counted on `console`.
+    """
+    if (file is None) == (dataset is None):
+        raise Trouble("which problems? give either a file or --dataset")
+    if dataset is not None:
+        named = load_named(dataset, form, split=split, limit=limit)
+        if named.left_out:
+            console.print(
+                f"{len(named.left_out)} rows cannot be judged and are left out, the first: "
+                f"{plain(named.left_out[0])}"
+            )
+        return dataset, named.form, named.tasks
+    assert file is not None
+    if split is not None:
+        raise Trouble("--split is for --dataset")
+    if form is None:
+        raise Trouble("what are the rows of the file? give --format")
+    return file.name, form, load_tasks(file, form)[:limit]
