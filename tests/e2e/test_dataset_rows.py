@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +14,7 @@ import pytest
 from harness import Service, running_service
 from typer.testing import CliRunner
 
-from proctor_client.datasets.forms import Format
+from proctor_client.datasets.forms import MAKERS, Format
 from proctor_service.cli import build
 from proctor_service.settings import Settings
 
@@ -46,8 +49,49 @@ HUMANEVAL = {
     "entry_point": "twice",
     "test": CHECK,
 }
+CRUX = {
+    "id": "sample_0",
+    "code": "seed = [3]\ndef f(xs, k):\n    return f(xs, k) if k < 0 else [*xs, k]",
+    "input": "seed[:], k=2",
+    "output": "[3, 2]",
+}
+DS1000 = """
+import io, tokenize
+
+def generate_test_case(test_case_id):
+    return [1, 2], [2, 4]
+
+def exec_test(result, ans):
+    return 1 if result == ans else 0
+
+exec_context = "x = test_input\\n[insert]\\nresult = y\\n"
+
+def test_execution(solution: str):
+    code = exec_context.replace("[insert]", solution)
+    test_input, expected = generate_test_case(1)
+    env = {"test_input": test_input}
+    exec(code, env)
+    assert exec_test(env["result"], expected)
+
+def test_string(solution: str):
+    tokens = tokenize.tokenize(io.BytesIO(solution.encode("utf-8")).readline)
+    lines = [each for each in solution.splitlines() if each.startswith("for")]
+    assert not lines and tokens
+"""
+DECLARATION = "#include<vector>\n#include<stdlib.h>\nusing namespace std;\nint twice(int x){\n"
+TWICE_PROGRAM = "print(2 * int(input()))"
+WRONG_PROGRAM = "print(3 * int(input()))"
+IN_OUT = json.dumps({"inputs": ["3\n"], "outputs": ["6\n"]})
+APPS = {
+    "problem_id": 4,
+    "question": "Twice a number.",
+    "solutions": json.dumps([TWICE_PROGRAM]),
+    "input_output": IN_OUT,
+    "starter_code": "",
+}
+WRONG_VERDICTS = ("failed", "runtime_error", "no_code", "early_exit")
 # Of each form: a row, a right completion and a wrong one.
-ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
+ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
     "mbpp": (MBPP | {"test_list": ["assert twice(3) == 6"]}, PROMPT + BODY, WRONG),
     "mbppplus": (
         MBPP | {"test_list": ["assert twice(2) == 4"], "test": PLUS},
@@ -83,11 +127,85 @@ ROWS: dict[str, tuple[dict[str, Any], str, str]] = {
         f"```python\n{CLASS}```",
         CLASS.replace("[x, x]", "[x, x, x]"),
     ),
+    "cruxeval_output": (CRUX, "[ANSWER]assert f([3], k=2) == [3, 2][/ANSWER]", "f([3], k=2)"),
+    "cruxeval_input": (CRUX, "f([3, 2][:1], **{'k': 2})", "assert f([2], k=2) == [3, 2]"),
+    "ds1000": (
+        {
+            "metadata": {"problem_id": 7, "library": "Numpy"},
+            "prompt": "Double the list x into y.",
+            "reference_code": "y = [2 * each for each in x]",
+            "code_context": DS1000,
+        },
+        "Here:\n```python\ny = list(map((2).__mul__, x))\n```",
+        "y = []\nfor each in x:\n    y.append(2 * each)",
+    ),
     "stdio": (
-        {"name": "p", "input_output": json.dumps({"inputs": ["3\n"], "outputs": ["6\n"]}),
-         "solutions": ["print(2 * int(input()))"]},
-        "print(2 * int(input()))",
-        "print(3 * int(input()))",
+        {"name": "p", "input_output": IN_OUT, "solutions": [TWICE_PROGRAM]}, TWICE_PROGRAM, WRONG_PROGRAM
+    ),
+    "apps": (APPS, TWICE_PROGRAM, WRONG_PROGRAM),
+    "taco": (
+        APPS | {"input_output": json.dumps({"fn_name": "twice", "inputs": [[3]], "outputs": [6]}),
+                "solutions": json.dumps(["def twice(x):\n    return 2 * x"])},
+        "class Solution:\n    def twice(self, x: List[int]):\n        return 2 * x",
+        WRONG,
+    ),
+    "livecodebench": (
+        {
+            "question_id": "q1",
+            "question_content": "Twice a number.",
+            "starter_code": "class Solution:\n    def twice(self, x: int) -> int:\n        ",
+            "metadata": json.dumps({"func_name": "twice"}),
+            "public_test_cases": json.dumps(
+                [{"input": "3", "output": "6", "testtype": "functional"}]
+            ),
+            "private_test_cases": base64.b64encode(
+                zlib.compress(
+                    pickle.dumps(
+                        json.dumps([{"input": "-1", "output": "-2", "testtype": "functional"}])
+                    )
+                )
+            ).decode(),
+        },
+        "class Solution:\n    def twice(self, x: int) -> int:\n        return reduce(add, [x, x])",
+        "def twice(x):\n    return abs(x) * 2",
+    ),
+    "codecontests": (
+        {
+            "name": "1_A. Twice",
+            "description": "Twice a number.",
+            "public_tests": {"input": ["3\n"], "output": ["6\n"]},
+            "private_tests": {"input": [], "output": []},
+            "generated_tests": {"input": ["-1\n"], "output": ["-2\n"]},
+            "solutions": {"language": [2, 3], "solution": ["int main() {}", TWICE_PROGRAM]},
+            "input_file": "",
+        },
+        f"```python\n{TWICE_PROGRAM}\n```",
+        "print(6)",
+    ),
+    "humanevalx": (
+        {
+            "task_id": "CPP/0",
+            "prompt": f"/* Twice. */\n{DECLARATION}",
+            "declaration": DECLARATION,
+            "canonical_solution": "    return 2 * x;\n}\n",
+            "test": "#undef NDEBUG\n#include<assert.h>\nint main(){\n"
+            "    vector<int> x = {3};\n    assert (twice(x[0]) == 6);\n}\n",
+        },
+        "```cpp\nint half(int x) { return x / 2; }\nint twice(int x) { return half(4 * x); }\n```",
+        "    exit(0);\n}\n",
+    ),
+    "mbxp": (
+        {
+            "task_id": "MBJSP/1",
+            "language": "javascript",
+            "prompt": "/** Twice. */\nfunction twice(xs) {\n",
+            "canonical_solution": "    return xs.map((x) => 2 * x);\n}",
+            "entry_point": "twice",
+            "test": '\nconst _ = require("lodash")\n\nfunction compare(a, b){\n'
+            "    return _.isEqual(a, b)\n}\nif(!compare(twice([3, 0]), [6, -0])){\n    throw 'Error'\n}\n",
+        },
+        "```javascript\nconst twice = (xs) => xs.map((x) => x + x);\n```",
+        "    process.exit(0)\n}",
     ),
     "jsonl": (
         {"id": "own", "completion": "x = 1", "grader": {"kind": "exec"}},
@@ -109,18 +227,22 @@ def test_each_form_has_a_row_here() -> None:
 
 @pytest.mark.parametrize("form", ROWS)
 def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
-    service: Service, tmp_path: Path, form: str
+    service: Service, tmp_path: Path, form: Format
 ) -> None:
     row, right, wrong = ROWS[form]
     data, completions = tmp_path / "data.jsonl", tmp_path / "completions.jsonl"
     data.write_text(json.dumps(row))
-    name = next(str(row[key]) for key in ("task_id", "id", "name") if key in row)
+    name = MAKERS[form](row, "data:1").id
     completions.write_text(
         "".join(json.dumps({"task_id": name, "completion": each}) + "\n" for each in (right, wrong))
     )
     base = ["eval", str(data), "--format", form, "--url", service.url]
     said = CliRunner().invoke(build(), base)
-    assert said.exit_code == 0, said.output
+    if form == "livecodebench":  # has no reference solutions
+        assert said.exit_code == 2
+        assert "no reference solution" in said.output
+    else:
+        assert said.exit_code == 0, said.output
     report = tmp_path / "results.jsonl"
     said = CliRunner().invoke(
         build(), [*base, "--completions", str(completions), "--output", str(report)]
@@ -128,4 +250,4 @@ def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
     assert said.exit_code == 1, said.output
     results = {each["sample"]: each for each in map(json.loads, report.read_text().splitlines())}
     assert results[0]["verdict"] == "passed", results[0]
-    assert results[1]["verdict"] in ("failed", "runtime_error"), results[1]
+    assert results[1]["verdict"] in WRONG_VERDICTS, results[1]

@@ -12,7 +12,8 @@ from shared_data import shared_data
 
 from proctor_client import wire
 from proctor_client.datasets.columns import BadTask, MissingColumns, task_from_columns
-from proctor_trainers.problems import DatasetError, load_problems
+from proctor_client.datasets.tasks import DatasetError
+from proctor_trainers.problems import load_problems
 
 TESTS = ["assert f(1) == 1", "assert f(2) == 2"]
 ASSERTS = {"kind": "asserts", "tests": TESTS}
@@ -105,7 +106,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     [
         ("", "no rows"),
         ("{", "own.jsonl:1: not JSON"),
-        ("\n[]", "own.jsonl:2: not a JSON object"),
+        ("\n3", "own.jsonl:2: not a JSON object"),
         ('{"tests": ["assert f()"]}', "own.jsonl:1: no text"),
         ('{"text": "a"}', "own.jsonl:1: no column says how to judge"),
         ('{"text": "a", "tests": 3}', "own.jsonl:1: tests: no list of tests"),

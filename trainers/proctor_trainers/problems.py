@@ -1,4 +1,4 @@
-"""Training problems: a few toy problems, MBPP, or a file of your own.
+"""Training problems: a few toy problems, a data set by its name, or a file of your own.
 
 A problem consists of a text and of columns that define the judging of an answer. The prompt shows
 the first test, because the test shows the required names. The other tests stay hidden; otherwise
@@ -7,19 +7,22 @@ the policy would learn to print their answers.
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TextIO, cast
+from typing import Any
 
+from proctor_client.datasets.catalog import CATALOG, rows_of, source_of
 from proctor_client.datasets.columns import GRADER, SETUP, TESTS, BadTask, task_from_columns
+from proctor_client.datasets.files import load_named, rows_of_file
+from proctor_client.datasets.tasks import DatasetError, Task
 from proctor_trainers.extras import require
 
-HUB_NAMES = {"mbpp": "google-research-datasets/mbpp"}
+_OF_COLUMNS = ("mbpp",)
+"""Names of proctor_client.datasets.catalog whose columns are those of task_from_columns."""
 ANSWER = (
     "You are an expert Python programmer. Think briefly, then write the whole program between "
     "<answer> and </answer>."
@@ -66,10 +69,6 @@ TOYS: Mapping[str, Sequence[str]] = MappingProxyType(
 )
 
 
-class DatasetError(ValueError):
-    """Raised for unavailable problems, and for an unusable row; the message names the row."""
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """The text of a problem, and the columns that define the judging of an answer."""
@@ -97,26 +96,39 @@ class Problem:
 def load_problems(
     name: str, *, split: str = "train", limit: int | None = None, extra: str = "trl"
 ) -> list[Problem]:
-    """Load problems from `toy`, `mbpp`, a file of JSON lines (also .gz), or a data set of the hub.
+    """Load problems from `toy`, a data set by its name, or a file of JSON lines (also .gz).
 
-    A row of a file has a `text` (or `prompt`, `question`) and the columns known to
-    task_from_columns, for example in MBPP's form. `extra` names the package extra with `datasets`,
-    which the hub requires. Raises DatasetError and MissingExtra.
+    A name is one of proctor_client.datasets.catalog, or `owner/name` of the hub. A row of a file or
+    of the hub has a `text` (or `prompt`, `question`) and the columns known to task_from_columns, for
+    example in MBPP's form. `extra` names the package extra with `datasets`, which the hub requires.
+    Raises DatasetError and MissingExtra.
     """
     if limit is not None and limit < 1:
         raise DatasetError("the limit must be 1 or more")
+    if name in CATALOG and name not in _OF_COLUMNS:
+        require(extra, "datasets")
+        return [_of_task(task) for task in load_named(name, split=split, limit=limit).tasks]
     if name == "toy":
         rows: Iterable[tuple[str, Mapping[str, Any]]] = _toys()
     elif Path(name).is_file():
-        rows = _rows_of_file(Path(name))
+        rows = rows_of_file(Path(name))
     elif name.endswith((".json", ".jsonl", ".gz")):
         raise DatasetError(f"{name}: no such file")
     else:
-        rows = _rows_of_hub(HUB_NAMES.get(name, name), split, extra)
+        require(extra, "datasets")
+        rows = rows_of(name, source_of(name, "jsonl"), split)
     problems = [_problem(place, row) for place, row in islice(rows, limit)]
     if not problems:
         raise DatasetError(f"{name}: no rows")
     return problems
+
+
+def _of_task(task: Task) -> Problem:
+    language = task.fields.get("language", "python")
+    if task.text is None or language != "python":
+        told = "an answer that is no program" if task.text is None else f"programs in {language}"
+        raise DatasetError(f"{task.place}: it asks for {told}; these scripts train Python programs")
+    return Problem(task.id, task.text.strip(), {GRADER: json.dumps(task.fields["grader"])})
 
 
 def _problem(place: str, row: Mapping[str, Any]) -> Problem:
@@ -133,45 +145,6 @@ def _problem(place: str, row: Mapping[str, Any]) -> Problem:
         raise DatasetError(f"{place}: {error}") from None
     shown = f"\n\nIt must pass tests such as:\n{grader['tests'][0]}" if "tests" in grader else ""
     return Problem(str(row.get("task_id", place)), text.strip() + shown, columns)
-
-
-def _rows_of_file(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    number = 0
-    try:
-        with _open(path) as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise DatasetError(f"{path}:{number}: not a JSON object")
-                    yield f"{path}:{number}", row
-    except OSError as error:
-        raise DatasetError(f"{path}: {error.strerror or error}") from None
-    except (EOFError, UnicodeDecodeError):
-        raise DatasetError(f"{path}:{number + 1}: damaged, or not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise DatasetError(f"{path}:{number}: not JSON: {error.msg}") from None
-
-
-def _open(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8"))
-    return path.open(encoding="utf-8")
-
-
-def _rows_of_hub(name: str, split: str, extra: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    require(extra, "datasets")
-    import datasets
-
-    try:
-        loaded = datasets.load_dataset(name, split=split)
-    except Exception as error:  # includes any error of its file systems
-        raise DatasetError(
-            f"the data set {name} ({split}) could not be loaded: {error}\n"
-            "give a local file with --dataset PATH"
-        ) from None
-    for number, row in enumerate(loaded):
-        yield f"{name}:{number}", row
 
 
 def _toys() -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -6,15 +6,20 @@ are read from their files.
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
 
+import httpx
+
 from proctor_client.datasets.forms import Format
 from proctor_client.datasets.tasks import DatasetError
 
+_TIMEOUT_SECONDS = 60.0
 _MXEVAL = "https://raw.githubusercontent.com/amazon-science/mxeval/main/data"
 _CODEGEEX = "https://raw.githubusercontent.com/THUDM/CodeGeeX/main/codegeex/benchmark/humaneval-x"
 _MBXP_FILES: Mapping[str, str] = MappingProxyType(
@@ -36,9 +41,10 @@ _MBXP_FILES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Place of a data set: a repository of the hub, or `files` with a `builder` that reads them.
+    """Place of a data set: a repository of the hub, or `files`, which may hold `{split}`.
 
-    `files` may hold `{split}`.
+    The package `datasets` reads files of the hub, with a `builder`. Addresses of the web are those
+    of JSON lines, plain or .gz.
     """
 
     form: Format
@@ -75,7 +81,6 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
         **{
             f"humanevalx-{name}": Source(
                 "humanevalx",
-                builder="json",
                 files=(f"{_CODEGEEX}/{folder}/data/humaneval_{folder}.jsonl.gz",),
             )
             for name, folder in (
@@ -84,7 +89,7 @@ CATALOG: Mapping[str, Source] = MappingProxyType(
             )
         },
         **{
-            f"mbxp-{name}": Source("mbxp", builder="json", files=(f"{_MXEVAL}/mbxp/{file}.jsonl",))
+            f"mbxp-{name}": Source("mbxp", files=(f"{_MXEVAL}/mbxp/{file}.jsonl",))
             for name, file in _MBXP_FILES.items()
         },
     }
@@ -108,35 +113,53 @@ def source_of(name: str, form: Format | None = None) -> Source:
 
 
 def rows_of(name: str, source: Source, split: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row of a data set with its place, `name:number`. Raises DatasetError.
-
-    Needs the package `datasets`, and the network or its cache.
-    """
-    if find_spec("datasets") is None:
-        raise DatasetError(
-            f"the data set {name} needs the package datasets: pip install 'proctor-client[datasets]'"
-        )
-    import datasets
-
+    """Yield each row of a data set with its place, `name:number`. Raises DatasetError."""
     split = split or source.split
-    streaming = (
-        not datasets.config.HF_HUB_OFFLINE
-    )  # rows as they are needed; but the cache is whole
+    files = [each.format(split=split) for each in source.files]
+    rows = (
+        _rows_of_web(files) if files and not source.builder else _rows_of_hub(source, files, split)
+    )
     try:
-        if source.builder:
-            files = [each.format(split=split) for each in source.files]
-            loaded = datasets.load_dataset(
-                source.builder, data_files={split: files}, split=split, streaming=streaming
-            )
-        else:
-            loaded = datasets.load_dataset(
-                source.repository, source.configuration, split=split, streaming=streaming
-            )
-        for number, row in enumerate(loaded, 1):
+        for number, row in enumerate(rows, 1):
             yield f"{name}:{number}", row
-    except Exception as error:  # includes any error of its file systems
+    except _PackageMissing as error:
+        raise DatasetError(f"the data set {name} {error}") from None
+    except Exception as error:  # includes any error of the package's file systems
         raise DatasetError(
             f"the data set {name} ({split}) could not be loaded: {error}\n"
             "a file of its rows does, too: its path in place of the name, with --format "
             f"{source.form}"
         ) from None
+
+
+class _PackageMissing(RuntimeError):
+    """The package `datasets` is not installed; the message tells how to install it."""
+
+
+def _rows_of_hub(source: Source, files: list[str], split: str) -> Iterator[dict[str, Any]]:
+    if find_spec("datasets") is None:
+        raise _PackageMissing("needs the package datasets: pip install 'proctor-client[datasets]'")
+    import datasets
+
+    streaming = (
+        not datasets.config.HF_HUB_OFFLINE
+    )  # rows as they are needed; but the cache is whole
+    if files:
+        yield from datasets.load_dataset(
+            source.builder, data_files={split: files}, split=split, streaming=streaming
+        )
+    else:
+        yield from datasets.load_dataset(
+            source.repository, source.configuration, split=split, streaming=streaming
+        )
+
+
+def _rows_of_web(addresses: list[str]) -> Iterator[dict[str, Any]]:
+    for address in addresses:
+        answer = httpx.get(address, follow_redirects=True, timeout=_TIMEOUT_SECONDS)
+        content = answer.raise_for_status().content
+        if address.endswith(".gz"):
+            content = gzip.decompress(content)
+        for line in content.splitlines():
+            if line.strip():
+                yield json.loads(line)

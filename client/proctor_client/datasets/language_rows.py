@@ -24,8 +24,17 @@ _IMPORTS = re.compile(r"^(?:#include\b.*|using\s.*;|import\s.*;|use\s.*;)[ \t]*$
 _GO_IMPORTS = re.compile(r"^import\s*(?:\((.*?)\)|(\"[^\"]+\"))[ \t]*$", re.MULTILINE | re.DOTALL)
 _MODULE = re.compile(r"^import\b.*\bfrom\s+['\"]([^'\"]+)['\"]", re.MULTILINE)
 _NODE_MODULES = frozenset({"assert", "util", "fs", "path", "crypto"})
-_KEYWORDS = r"(?:function|fun|func|def|sub|const|let|var|val)\s+"
-_TYPED = r"^[ \t]*(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
+_KEYWORDS = r"(?:function|fun|func|def|sub)\s+"
+_ARROW = r"\s*(?::[^=]+)?=\s*(?:async\s*)?(?:function\b|\([^()]*\)[^=\n]*=>|\w+\s*=>)"
+_TYPED = r"^[ \t]*+(?!return\b|else\b|throw\b|new\b)[\w:<>,\[\]&*.? \t]*[\w>\]&*][ \t&*]+"
+_TYPED_NAME = re.compile(r"(\w+)\s*\([^()]*\)[^()]*\Z")
+_NAMES: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "go": re.compile(r"^func\s+(\w+)\s*\(", re.MULTILINE),
+        "javascript": re.compile(r"^(?:const|function)\s+(\w+)", re.MULTILINE),
+        "python": re.compile(r"^def\s+(\w+)\s*\(", re.MULTILINE),
+    }
+)
 _TYPED_LANGUAGES = frozenset({"cpp", "java"})
 
 # Equality as lodash and Data::Compare have it: the packages are rarely installed.
@@ -95,10 +104,10 @@ def humanevalx(row: Row, place: str) -> Task:
         known = ", ".join(_LANGUAGES_OF_IDS)
         raise ValueError(f"task_id: {row['task_id']!r} begins with none of {known}")
     prompt, test = text_of(row, "prompt"), text_of(row, "test")
-    names = re.findall(r"(\w+)\s*(?:=\s*)?\(", _last_line(prompt, "(" if language != "cpp" else ""))
+    names = _NAMES.get(language, _TYPED_NAME).findall(prompt)
     if not names:
-        raise ValueError("prompt: its last line defines no function")
-    name = names[0]
+        raise ValueError("prompt: it ends with no function")
+    name = names[-1]
     if language == "javascript":
         test = test.replace("console.assert(", "require('assert').ok(")
     if language == "go":
@@ -198,12 +207,8 @@ def _definition(language: str, name: str) -> re.Pattern[str]:
     """Return what the definition of a function looks like, in a completion that has it."""
     if language in _TYPED_LANGUAGES:
         return re.compile(rf"{_TYPED}{re.escape(name)}[ \t]*\(", re.MULTILINE)
-    return re.compile(rf"\b{_KEYWORDS}{re.escape(name)}(?!\w)")
-
-
-def _last_line(text: str, mark: str) -> str:
-    lines = [each for each in text.splitlines() if each.strip() and mark in each]
-    return lines[-1] if lines else ""
+    name = re.escape(name)
+    return re.compile(rf"\b(?:{_KEYWORDS}{name}(?!\w)|(?:const|let|var)\s+{name}{_ARROW})")
 
 
 def _refuse_packages(prompt: str) -> None:

@@ -74,13 +74,11 @@ def cruxeval_output(row: Row, place: str) -> Task:
 
 def cruxeval_input(row: Row, place: str) -> Task:
     """CRUXEval-I: arguments with which `f` returns a known value."""
-    grader = {
-        "kind": "asserts",
-        "tests": [f"args, kwargs = answer()\nassert f(*args, **kwargs) == {row['output']}"],
-        "setup": text_of(row, "code"),
-    }
-    given = text_of(row, "input")
-    return Task(_id(row, place), place, {"grader": grader}, given, Answer(of_arguments=True))
+    code, reference = text_of(row, "code"), f"f({text_of(row, 'input')})"
+    test = f"args, kwargs = answer()\nassert f(*args, **kwargs) == {text_of(row, 'output')}"
+    grader = {"kind": "asserts", "tests": [test], "setup": code}
+    stub = Answer(of_arguments=True, code=code)
+    return Task(_id(row, place), place, {"grader": grader}, reference, stub)
 
 
 def ds1000(row: Row, place: str) -> Task:

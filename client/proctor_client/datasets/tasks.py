@@ -61,11 +61,12 @@ class Method:
 class Answer:
     """Python expression in place of a program: the value of a call, or the arguments of one.
 
-    `function`: the name that an answer with arguments may call.
+    `function`: the name that an answer with arguments may call. `code`: what the answer's names mean.
     """
 
     of_arguments: bool
     function: str = "f"
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

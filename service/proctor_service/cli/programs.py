@@ -80,10 +80,12 @@ def _indented(prompt: str, body: str) -> str:
     """Return `body`, indented if necessary to be the body of the function."""
     if body.startswith((" ", "\t")) or not body.strip():
         return body
+    last = prompt.rstrip().rpartition("\n")[2]
+    indent = last[: len(last) - len(last.lstrip())] or "    "
     first, *rest = body.splitlines(keepends=True)
     lost_the_first_only = all(line.startswith((" ", "\t")) or not line.strip() for line in rest)
-    for start in ("", "    ") if lost_the_first_only else ("    ",):
-        text = "    " + first + "".join(start + line if line.strip() else line for line in rest)
+    for start in ("", indent) if lost_the_first_only else (indent,):
+        text = indent + first + "".join(start + line if line.strip() else line for line in rest)
         if _compiles(prompt + text):
             return text
     return body
@@ -132,7 +134,7 @@ def _answer(stub: Answer, completion: str) -> str:
         return ""
     call.func = ast.Name("_arguments", ast.Load())
     return (
-        "def _arguments(*args, **kwargs):\n    return args, kwargs\n\n"
+        f"{stub.code}\n\ndef _arguments(*args, **kwargs):\n    return args, kwargs\n\n"
         f"def answer():\n    return {ast.unparse(ast.fix_missing_locations(call))}\n"
     )
 

@@ -10,13 +10,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proctor_client import ProctorError
+from proctor_client.datasets.tasks import DatasetError
 from proctor_trainers.addresses import Unreachable, async_client_for, check_service
 from proctor_trainers.art.arguments import Job, check, parser
 from proctor_trainers.art.backends import MissingKey, make_backend, server_config
 from proctor_trainers.art.policies import Endpoint
 from proctor_trainers.art.stopping import on_signal
 from proctor_trainers.extras import MissingExtra, ignore_warnings_of_packages, require
-from proctor_trainers.problems import DatasetError, Problem
+from proctor_trainers.problems import Problem
 from proctor_trainers.rewards import say_line
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from proctor_client import ProctorError
+from proctor_client.datasets.tasks import DatasetError
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.art.arguments import Job
 from proctor_trainers.art.backends import MissingKey, check_backend, set_tinker_key
@@ -17,7 +18,7 @@ from proctor_trainers.art.policies import Endpoint
 from proctor_trainers.art.rollouts import Order
 from proctor_trainers.art.trajectories import trajectory_of
 from proctor_trainers.extras import MissingExtra
-from proctor_trainers.problems import DatasetError, Problem
+from proctor_trainers.problems import Problem
 
 T = TypeVar("T")
 
