@@ -35,13 +35,18 @@ class Run(Protocol):
 
 
 class Reporter:
-    """Writer of metrics under a prefix.
+    """Writer of metrics under a prefix, to `run` or else to the active run.
 
     Raises ValueError for a name other than "wandb", and ModuleNotFoundError if the name is "wandb"
     and the package is not installed.
     """
 
-    def __init__(self, report_to: Sequence[str] | None = None, prefix: str = PREFIX) -> None:
+    def __init__(
+        self,
+        report_to: Sequence[str] | None = None,
+        prefix: str = PREFIX,
+        run: Run | None = None,
+    ) -> None:
         names = [report_to] if isinstance(report_to, str) else list(report_to or ())
         for name in names:
             if name != WANDB:
@@ -51,6 +56,7 @@ class Reporter:
         self._is_asked = bool(names)
         self._is_off = report_to is not None and not names
         self._prefix = prefix
+        self._own = run
 
     @property
     def is_asked(self) -> bool:
@@ -59,8 +65,19 @@ class Reporter:
 
     def is_open(self, step: int) -> bool:
         """Return True if the history of the active run still accepts values for `step`."""
-        run = None if self._is_off else _active_run()
+        run = self._run()
         return run is not None and not _is_past(run, step)
+
+    def open_row(self) -> int | None:
+        """Return the step of the active run's open row; None without a run, or if it has no step."""
+        run = self._run()
+        try:
+            return None if run is None else run.step
+        except Exception:  # a run shared by several processes has no current step
+            return None
+
+    def _run(self) -> Run | None:
+        return None if self._is_off else self._own or _active_run()
 
     def report(
         self, metrics: Mapping[str, float], step: int | None = None, *, commit: bool = False
@@ -72,7 +89,7 @@ class Reporter:
         before the current one. If our own metrics come too late for their step, they go to the open
         row, and the intended step is written beside them under the name `step`.
         """
-        run = None if self._is_off else _active_run()
+        run = self._run()
         if run is None:
             if self._is_asked:
                 log.warning("no metrics were written: this process has no active wandb run")

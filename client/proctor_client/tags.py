@@ -28,16 +28,18 @@ def environment_tags(
     model: str | None = None,
     env: str | None = None,
     environ: Mapping[str, str] | None = None,
+    with_fallbacks: bool = False,
 ) -> tuple[str, ...]:
     """Return tags for the run, job, model and environment of this process, as far as known.
 
     The order is `wandb-run:{WANDB_RUN_ID}`, `slurm-job:{SLURM_JOB_ID}`, `model:{model}`,
-    `env:{env}`. `environ` is os.environ by default.
+    `env:{env}`. `environ` is os.environ by default. `with_fallbacks`: without a run it is
+    `wandb-run:local`, and without a job `slurm-job:interactive`.
     """
     environ = os.environ if environ is None else environ
     known = {
-        "wandb-run": environ.get("WANDB_RUN_ID"),
-        "slurm-job": environ.get("SLURM_JOB_ID"),
+        "wandb-run": environ.get("WANDB_RUN_ID") or (with_fallbacks and "local"),
+        "slurm-job": environ.get("SLURM_JOB_ID") or (with_fallbacks and "interactive"),
         "model": model,
         "env": env,
     }

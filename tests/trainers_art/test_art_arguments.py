@@ -61,3 +61,19 @@ def test_openai_may_refuse_logprobs(
     out = capsys.readouterr().out
     assert status == 0, out
     assert "0 tokens with logprobs" in out
+
+
+def test_in_a_distillation_one_model_plays_and_another_learns(
+    service: ServiceProcess, capsys: pytest.CaptureFixture[str], nowhere: str
+) -> None:
+    given = ["--distill", "--backend", "memory", "--dataset", "toy", "--num-problems", "1",
+             "--num-steps", "1", "--base-model", "student", "--model", "teacher",
+             "--service-url", service.url]  # fmt: skip
+    with policy_server(lambda asked: calls(("submit_solution", {"code": "1"}))) as policy:
+        assert run([*given, "--base-url", policy.url]) == 0
+        assert {asked.body["model"] for asked in policy.received} == {"teacher"}
+    assert "Distillation: the policy plays, student learns" in capsys.readouterr().out
+    local = Job.of(parser().parse_args(["--distill", "--base-url", "http://a/v1"]))
+    assert local.train_options == {"allow_training_without_logprobs": True}
+    given[given.index("memory")] = "tinker"
+    assert run([*given, "--base-url", f"{nowhere}/v1"]) == 1

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -56,14 +55,6 @@ def standing() -> Iterator[ServiceProcess]:
     """A service for the tests that look at nothing in it."""
     with ServiceProcess(PROCTOR_POLICY_ATTEMPTS="1") as running:
         yield running
-
-
-@pytest.fixture
-def nowhere() -> str:
-    """A URL where nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 # ---------------------------------------------------------------- training
@@ -469,6 +460,7 @@ def test_whether_a_policy_runs_already(nowhere: str) -> None:
     ("arguments", "wanted"),
     [
         (["--use-openai", "--base-url", "http://a/v1"], "two policies"),
+        (["--distill"], "--distill needs the policy that plays"),
         (["--base-url", "localhost:8000"], "--base-url: it must begin with http"),
         (["--max-exceptions", "25"], "--max-exceptions: it must be from 0 to 1"),
         (["--num-steps", "0"], "--num-steps: it must be 1 or more"),

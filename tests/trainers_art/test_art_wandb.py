@@ -43,6 +43,14 @@ def written(tmp_path: Path) -> list[dict[str, Any]]:
     ]
 
 
+def ten_names(row: dict[str, Any]) -> list[float]:
+    """Take out the counts of the W&B guide, in its order."""
+    rates = ("success_rate", "error_rate")
+    each = (f"{which}_execs_per_sandbox" for which in ("avg", "min", "max"))
+    counts = ("sandboxes_created", "executions", "exec_successes", "exec_failures", "exec_errors")
+    return [row.pop(f"aviato/{name}") for name in (*counts, *rates, *each)]
+
+
 def execute(sandbox: FakeSandbox, request: wire.ExecRequest) -> Executed:
     assert request.command is not None
     return int(request.command[0])
@@ -151,6 +159,7 @@ def test_reward_calls_report_their_rates(run: Any, tmp_path: Path) -> None:
         reward(prompts=["p"] * 2, completions=["lost", "lost"], log_metric=print)
     first, second = written(tmp_path)
     assert first.pop("aviato/latency_seconds") > 0
+    assert ten_names(first) == [4, 4, 2, 1, 1, 0.5, 0.25, 1, 1, 1]
     assert first == {
         "_step": 0,
         "aviato/pass_rate": 0.5,
@@ -159,6 +168,7 @@ def test_reward_calls_report_their_rates(run: Any, tmp_path: Path) -> None:
         "aviato/unavailable_rate": 0.2,
     }
     assert second.pop("aviato/latency_seconds") > 0
+    assert ten_names(second) == [2, 2, 0, 0, 2, 0.0, 1.0, 1, 1, 1]
     assert second == {"_step": 1, "aviato/unavailable_rate": 1.0}
 
 
@@ -183,7 +193,7 @@ def test_a_trainer_that_logs_metrics_itself_gets_them_first(
 
 
 def test_art_logs_a_training_to_a_run_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_SILENT", "true")
@@ -210,6 +220,10 @@ def test_art_logs_a_training_to_a_run_of_its_own(
     assert first["train/proctor/pass_rate"] == pytest.approx(1 / 3)
     assert first["train/proctor/no_code_rate"] == pytest.approx(1 / 3)
     assert first["train/proctor/unavailable_rate"] == 0.25
+    assert "W&B run: " in capsys.readouterr().out
+    problem_count = len(problems())
+    assert first["aviato/sandboxes_created"] == 4 * problem_count == first["aviato/executions"]
+    assert ten_names(first) == ten_names(second)
 
 
 def test_the_client_imports_no_wandb_by_itself() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from proctor_client import ProctorError, wire
+from proctor_client.stats import Counts, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,22 @@ def metrics_of(answers: Sequence[Answer], seconds: float) -> dict[str, float]:
         "unavailable_rate": share(len(answers) - len(judged), len(answers)),
         "latency_seconds": seconds,
     }
+
+
+def count_executions(counts: Counts, call: int, answers: Sequence[Answer]) -> None:
+    """Count the sandboxes and executions of a call as a session counts its own.
+
+    Each completion with code is one execution in a sandbox of its own: a success if it passed, an
+    error if it reached a limit of time or was not judged, and otherwise a failure.
+    """
+    for place, each in enumerate(answers):
+        if each.verdict != "no_code":
+            sandbox = f"{call}:{place}"
+            counts.created(sandbox)
+            counts.executed(sandbox, _outcome_of(each))
+
+
+def _outcome_of(answer: Answer) -> Outcome:
+    if answer.error or answer.verdict == "timeout":
+        return "error"
+    return "success" if answer.verdict == "passed" else "failure"

@@ -28,8 +28,9 @@ from proctor_client import (
 )
 from proctor_client.datasets.columns import BadTask, Row, TaskOf, task_from_columns
 from proctor_client.errors import from_validation
-from proctor_client.reporting import PREFIX, Reporter
-from proctor_trainers.answers import Answer, line_of, metrics_of
+from proctor_client.reporting import PREFIX, Reporter, session_metrics
+from proctor_client.stats import Counts
+from proctor_trainers.answers import Answer, count_executions, line_of, metrics_of
 from proctor_trainers.completions import like_their_siblings, siblings, text_of
 from proctor_trainers.requests import Submissions, ask, ask_async
 
@@ -112,6 +113,8 @@ class Rewards:
         self._settings = settings
         self._begun = 0
         self._reporter = Reporter(settings.report_to, settings.metrics_prefix)
+        self._counts = Counts()
+        self._counted_row: int | None = None
         self._task = settings.task
         if settings.options.get("grader") is not None and settings.task is task_from_columns:
             self._task = _nothing_of
@@ -197,17 +200,29 @@ class Rewards:
     ) -> None:
         """Print a call's summary, log its metrics, and warn of unjudged completions."""
         self._report(number, answers, seconds)
-        self._measure(metrics_of(answers, seconds), trainer)
+        self._measure(metrics_of(answers, seconds), self._executions(number, answers), trainer)
         if trainer.log_extra is not None:
             trainer.log_extra(f"{self._settings.name}/verdict", [each.told for each in answers])
 
-    def _measure(self, metrics: Mapping[str, float], trainer: Trainer) -> None:
+    def _measure(
+        self, metrics: Mapping[str, float], executions: Mapping[str, float], trainer: Trainer
+    ) -> None:
+        known = {name: value for name, value in metrics.items() if not math.isnan(value)}
         if trainer.log_metric is not None:
             for metric, value in metrics.items():
                 trainer.log_metric(f"{self._settings.name}/{metric}", value)
-        if trainer.log_metric is None or self._reporter.is_asked:
-            known = {name: value for name, value in metrics.items() if not math.isnan(value)}
-            self._reporter.report(known)
+            if not self._reporter.is_asked:
+                known = {}
+        self._reporter.report({**known, **executions})
+
+    def _executions(self, number: int, answers: Sequence[Answer]) -> dict[str, float]:
+        """Return the counts of all calls that belong to the open row of the active W&B run."""
+        row = self._reporter.open_row()
+        if row is None or row != self._counted_row:
+            self._counts.reset()
+            self._counted_row = row
+        count_executions(self._counts, number, answers)
+        return session_metrics(self._counts.stats())
 
     def _report(self, number: int, answers: Sequence[Answer], seconds: float) -> None:
         if self._settings.say is not None:

@@ -55,6 +55,8 @@ def main(job: Job) -> int:
     model = art.TrainableModel(name=args.run_name, project=args.project, base_model=args.base_model)
     _introduce(job, problems)
     serves = job.is_served_by_backend(endpoint)
+    if serves and args.distill:
+        raise Unreachable(f"--distill: no policy answers at {endpoint.base_url}")
     policy = _policy(job, model, endpoint, serves)
     plan = Plan(
         order=order,
@@ -62,6 +64,7 @@ def main(job: Job) -> int:
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
         max_exceptions=args.max_exceptions,
+        train_options=job.train_options,
     )
     client = async_client_for(args.service_url)
     loop = TrainingLoop(plan, problems, model, backend, client, policy)
@@ -138,7 +141,9 @@ def _policy(job: Job, model: Any, endpoint: Endpoint, serves: bool) -> PolicyOf:
         say_line(f"Policy: what is trained, served by the backend at {endpoint.base_url}")
     else:
         say_line(f"Policy: {endpoint.model} at {endpoint.base_url}")
-        if args.backend != "memory":
+        if args.distill:
+            say_line(f"Distillation: the policy plays, {args.base_model} learns")
+        elif args.backend != "memory":
             say_line("  it runs already: it is not what is trained, and does not change")
     say_line(RULE)
 

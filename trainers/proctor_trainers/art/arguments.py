@@ -111,6 +111,12 @@ def _add_model(group: Any) -> None:
         help="ask OpenAI instead, whose models are not trained by this",
     )
     add(
+        "--distill",
+        action="store_true",
+        help="one model plays and another learns: the policy of --use-openai or --base-url plays, "
+        "--base-model learns from its trajectories, also without logprobs with --backend local",
+    )
+    add(
         "--model",
         help="the policy's name there (default: that of --base-model, or of what the backend "
         f"serves; {OPENAI_MODEL} with --use-openai)",
@@ -159,8 +165,8 @@ def _add_data(group: Any) -> None:
     add(
         "--dataset",
         default="mbpp",
-        metavar="PATH",
-        help="a file of JSON lines in MBPP's form, a data set on the hub, mbpp or toy "
+        metavar="NAME",
+        help="a data set by its name (docs/datasets.md), a file of JSON lines in MBPP's form, or toy "
         "(default: %(default)s)",
     )
     add(
@@ -201,6 +207,12 @@ class Job:
             return {"kind": "refine", "max_attempts": self.args.max_attempts}
         return {"kind": "tools"}
 
+    @property
+    def train_options(self) -> dict[str, Any]:
+        """Further arguments of the backend's `train`."""
+        learns_without = self.args.distill and self.args.backend == "local"
+        return {"allow_training_without_logprobs": True} if learns_without else {}
+
     def endpoint(self) -> Endpoint:
         """Return the policy's endpoint, unless the backend serves the policy. Raises MissingKey."""
         if self.args.use_openai:
@@ -228,6 +240,8 @@ def check(made: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """End the process with a usage error for conflicting arguments."""
     if args.use_openai and args.base_url:
         made.error("--use-openai and --base-url are two policies: give one of them")
+    if args.distill and not (args.use_openai or args.base_url):
+        made.error("--distill needs the policy that plays: --use-openai or --base-url")
 
 
 def _positive(text: str) -> int:

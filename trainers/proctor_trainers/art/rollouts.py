@@ -68,7 +68,7 @@ class Order:
         `step` is the step of the training run, for the service's journal.
         """
         own = (self.project, self.run_name, f"job-{self.job_id}", f"problem-{problem.id}")
-        more = (*environment_tags(), *self.options.get("tags", ()))
+        more = (*environment_tags(with_fallbacks=True), *self.options.get("tags", ()))
         tags = list(dict.fromkeys([*TAGS, *own, *more]))
         whole: RolloutOptions = {
             **self.options,

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import art
 
-from proctor_client import AsyncClient
+from proctor_client import AsyncClient, SessionStats
+from proctor_client.reporting import Reporter, session_metrics
+from proctor_client.stats import Counts
 from proctor_trainers.art.rollouts import Order, Rollouts
 from proctor_trainers.art.trajectories import RolloutFailed
 from proctor_trainers.problems import Problem
@@ -42,7 +45,8 @@ class Plan:
     """Settings of the training.
 
     `max_exceptions` is the allowed share of failed rollouts per step, 0 to 1. `num_steps` counts
-    from the model's first step, including the steps of an earlier process.
+    from the model's first step, including the steps of an earlier process. `train_options` are
+    further arguments of the backend's `train`.
     """
 
     order: Order
@@ -50,6 +54,7 @@ class Plan:
     batch_size: int
     learning_rate: float
     max_exceptions: float = 0.25
+    train_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -120,6 +125,35 @@ class Outcome:
             metrics["proctor/no_code_rate"] = self.verdicts["no_code"] / judged
         return metrics
 
+    def executions(self) -> SessionStats:
+        """Return the sandboxes and executions of the step, counted as a session counts its own.
+
+        A trajectory has a sandbox, and an execution for each tool call that ran, and at least one:
+        its judging. A rollout without a verdict is an error.
+        """
+        counts = Counts()
+        for number, each in enumerate(self.trajectories):
+            _count(counts, str(number), each)
+        for number in range(self.failures.total()):
+            counts.created(f"failed {number}")
+            counts.executed(f"failed {number}", "error")
+        return counts.stats()
+
+
+def _count(counts: Counts, sandbox: str, trajectory: art.Trajectory) -> None:
+    told = trajectory.metrics
+    calls = int(told.get("tool_calls", 0)) - int(told.get("bad_tool_calls", 0))
+    ran = max(calls or int(told.get("turns", 0)), 1)
+    verdict = trajectory.metadata["verdict"]
+    failures = min(int(told.get("exec_errors", 0)) if calls else ran - 1, ran - 1)
+    counts.created(sandbox)
+    if verdict == "timeout":
+        counts.executed(sandbox, "error")
+    else:
+        counts.executed(sandbox, "success" if verdict == "passed" else "failure")
+    for each in range(ran - 1):
+        counts.executed(sandbox, "failure" if each < failures else "success")
+
 
 class TrainingLoop:
     """A training loop that runs once. `summary` is readable at any time, even after a failure."""
@@ -144,9 +178,11 @@ class TrainingLoop:
         self._policy = policy
         self._say = say
         self._rollouts: Rollouts | None = None
+        self._reporter = Reporter()
 
     async def run(self) -> None:
         """Run all remaining steps. Raises TooManyFailures, ProctorError, and backend errors."""
+        self._open_wandb_run()
         begun = await self._model.get_step()
         if begun:
             self._say(f"{begun} steps of {self._plan.order.run_name} are trained already")
@@ -162,6 +198,16 @@ class TrainingLoop:
         if self._rollouts is not None:
             self._rollouts.cancel()
 
+    def _open_wandb_run(self) -> None:
+        """Open the run that ART would open at its first step, so that the first row is whole."""
+        open_run = getattr(self._model, "_get_wandb_run", None)
+        if open_run is None or "WANDB_API_KEY" not in os.environ:
+            return
+        run = open_run()
+        if run is not None:
+            self._reporter = Reporter(run=run)  # ART's runs are not the active run
+            self._say(f"W&B run: {run.url or f'{run.name} (offline, in {run.dir})'}")
+
     async def _step(self, step: int) -> None:
         begun = time.monotonic()
         outcome = await self._gather(step)
@@ -170,9 +216,13 @@ class TrainingLoop:
         trainable = [group for group in outcome.groups if group.trajectories]
         if trainable:
             result = await self._backend.train(
-                self._model, trainable, learning_rate=self._plan.learning_rate
+                self._model,
+                trainable,
+                learning_rate=self._plan.learning_rate,
+                **self._plan.train_options,
             )
             metrics |= result.metrics
+        self._reporter.report(session_metrics(outcome.executions()))  # ART's row is the same one
         # Without trajectories for training, None avoids an empty trajectory file for the step.
         await self._model.log(
             outcome.groups if trainable else None, split="train", metrics=metrics, step=step
