@@ -49,9 +49,14 @@ def leaving(pid: int) -> Iterator[None]:
 def test_a_service_for_a_while() -> None:
     with temporary_service() as running:
         with leaving(running.pid):
-            assert httpx.get(f"{running.url}/capacity", trust_env=False).status_code == 401
+            assert (
+                httpx.get(f"{running.url}/capacity", trust_env=False, timeout=240).status_code
+                == 401
+            )
             headers = {"Authorization": f"Bearer {running.token}"}
-            answer = httpx.get(f"{running.url}/capacity", headers=headers, trust_env=False)
+            answer = httpx.get(
+                f"{running.url}/capacity", headers=headers, trust_env=False, timeout=240
+            )
             assert answer.status_code == 200
             os.kill(running.pid, signal.SIGTERM)
         assert "token" not in repr(running)

@@ -136,7 +136,7 @@ def test_a_killed_service_loses_no_record_of_2_seconds_ago(journal: Journal) -> 
 
 
 def test_the_processes_of_the_journal_end_with_a_killed_service(service: ServiceProcess) -> None:
-    assert httpx.get(service.url + "/jobs", trust_env=False).status_code == 200
+    assert httpx.get(service.url + "/jobs", trust_env=False, timeout=240).status_code == 200
     pids = [
         *processes_of(service.pid, "proctor_service.journal"),
         *processes_of(service.pid, "proctor_service.api.journal"),

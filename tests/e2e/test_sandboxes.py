@@ -337,7 +337,7 @@ def test_a_client_that_hangs_up_ends_its_command(
         return any(f"sleep {word}" in line for line in command_lines())
 
     async def hang_up() -> None:
-        async with httpx.AsyncClient(base_url=service.url, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
             body = {"command": ["sleep", word]}
             request = asyncio.create_task(
                 client.post(f"{room.url}/exec", json=body, headers=headers, timeout=WAIT_SECONDS)

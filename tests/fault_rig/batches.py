@@ -107,7 +107,7 @@ def replicas(
 
 def judged(process: Process) -> int:
     """Rewards that this replica has judged itself."""
-    text = httpx.get(f"{process.url}/metrics", trust_env=False).text
+    text = httpx.get(f"{process.url}/metrics", trust_env=False, timeout=240).text
     counts = re.findall(r"^proctor_rewards_total\{.*\} (\S+)$", text, re.MULTILINE)
     return int(sum(map(float, counts)))
 

@@ -126,7 +126,9 @@ def test_three_replicas_never_have_more_than_the_budget(
     wait_until(lambda: bool(gateway.alive(tag_of(0))), "a replica has no sandboxes")
     replicas[0].kill()
     wait_until(lambda: not gateway.alive(tag_of(0)), "sandboxes of a killed replica live")
-    lives = httpx.get(f"{replicas[1].url}/sandboxes/{kept['id']}", trust_env=False).json()
+    lives = httpx.get(
+        f"{replicas[1].url}/sandboxes/{kept['id']}", trust_env=False, timeout=240
+    ).json()
     assert lives["status"] == "running", lives
     results = asyncio.run(judged(replicas[1], items(60)))
     assert [result["reward"] for result in results] == [1.0, 0.0] * 30

@@ -117,7 +117,7 @@ def test_with_500_queued_it_ends_in_time_and_every_item_has_its_answer() -> None
         process.start(settings)
         with (
             ThreadPoolExecutor(1) as pool,
-            httpx.Client(base_url=process.url, trust_env=False) as http,
+            httpx.Client(base_url=process.url, trust_env=False, timeout=240) as http,
         ):
             answer = pool.submit(httpx.post, f"{process.url}/reward", json=body, timeout=60)
             turns = 0

@@ -26,7 +26,7 @@ def post(client: httpx.Client, body: dict[str, Any], **headers: str) -> httpx.Re
 
 async def hang_up_on(service: Service, body: dict[str, Any], gate: Gate) -> None:
     """Sends a request with the key, and goes away once its first item runs."""
-    async with httpx.AsyncClient(base_url=service.url, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
         request = asyncio.create_task(client.post("/reward", json=body, headers=KEY))
         await asyncio.to_thread(service.until, lambda: bool(gate.entered))
         request.cancel()

@@ -262,7 +262,9 @@ def test_a_client_that_goes_away_ends_its_work(headers: dict[str, str]) -> None:
     with running_service(Settings(slots=2), judge=gate) as service:
 
         async def hang_up() -> None:
-            async with httpx.AsyncClient(base_url=service.url, trust_env=False) as client:
+            async with httpx.AsyncClient(
+                base_url=service.url, trust_env=False, timeout=240
+            ) as client:
                 sources = [str(number) for number in range(200)]
                 request = asyncio.create_task(
                     client.post("/reward", json=exec_request(*sources), headers=headers)

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -63,6 +63,11 @@ class Noted:
             Usage(0.25, 0.5, 7.0),
             "sb_there",
         )
+
+
+def settled(replica: Replica, condition: Callable[[], bool]) -> None:
+    """Waits until a condition that lasts holds; the replicas share the processor meanwhile."""
+    replica.service.until(condition, pause_seconds=0.002)
 
 
 def sources(count: int = COUNT, word: str = "right") -> list[str]:
@@ -149,7 +154,7 @@ def test_a_result_from_a_peer_is_the_same_as_one_from_here() -> None:
         expected = [_same(each) for each in post(alone, body)]
     gate = Gate()
     with fleet(2, judges=[gate, Noted()], slots=1) as (first, _), asked(first, body) as answer:
-        first.service.until(lambda: _judged(first) == COUNT)
+        settled(first, lambda: _judged(first) == COUNT)
         first.service.call(gate.open)
         here = gate.entered[0]
         found = [_same(each) for each in answer.result()]
@@ -178,7 +183,7 @@ def test_broken_tests_are_said_by_a_peer_as_well() -> None:
     gate = Gate()
     body = exec_request("held", "broken", *sources(8))
     with fleet(2, judges=[gate, Noted()], slots=1) as (first, _), asked(first, body) as answer:
-        first.service.until(lambda: _judged(first) == 9)
+        settled(first, lambda: _judged(first) == 9)
         first.service.call(gate.open)
         result = answer.result()[1]
     assert result["error"]["reason"] == "invalid_task"
@@ -190,7 +195,7 @@ def test_identical_submissions_are_judged_once_over_the_fleet() -> None:
     gate, there = Gate(), Noted()
     body = exec_request(*sources(8), *sources(8), *sources(8))
     with fleet(2, judges=[gate, there], slots=1) as (first, _), asked(first, body) as answer:
-        first.service.until(lambda: _judged(first) == 7)
+        settled(first, lambda: _judged(first) == 7)
         first.service.call(gate.open)
         assert [each["reward"] for each in answer.result()] == [1.0] * 24
     assert Counter(there.sources + gate.entered) == Counter(sources(8))
@@ -200,7 +205,7 @@ def test_a_key_gives_the_same_answer_without_judging_again() -> None:
     gate, there = Gate(), Noted()
     body, key = exec_request(*sources()), {"Idempotency-Key": "one"}
     with fleet(2, judges=[gate, there], slots=1) as (first, _), asked(first, body, **key) as answer:
-        first.service.until(lambda: _judged(first) == COUNT - 1)
+        settled(first, lambda: _judged(first) == COUNT - 1)
         first.service.call(gate.open)
         results = answer.result()
         assert post(first, body, **key) == results
@@ -214,7 +219,7 @@ def test_what_a_peer_has_sent_is_never_handed_on() -> None:
         fleet(2, judges=[gate, there], slots=1) as (first, _),
         asked(first, body, **marked) as answer,
     ):
-        first.service.until(lambda: first.service.parts.queue.queued == COUNT - 1)
+        settled(first, lambda: first.service.parts.queue.queued == COUNT - 1)
         assert first.service.parts.queue.handover.portable == 0
         first.service.call(gate.open)
         assert len(answer.result()) == COUNT
@@ -244,9 +249,9 @@ def test_a_peer_that_is_killed_loses_nothing() -> None:
     gate, there = Gate(), Gate()
     body = exec_request(*sources())
     with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:
-        first.service.until(lambda: away(first) > 0)
+        settled(first, lambda: away(first) > 0)
         peer.kill()
-        first.service.until(lambda: away(first) == 0)
+        settled(first, lambda: away(first) == 0)
         first.service.call(gate.open)
         assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
     assert sorted(gate.entered) == sorted(sources())
@@ -256,10 +261,10 @@ def test_a_peer_that_drains_hands_back_what_waits_there() -> None:
     gate, there = Gate(), Gate()
     body = exec_request(*sources())
     with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:
-        first.service.until(lambda: away(first) > 1 and bool(there.entered))
+        settled(first, lambda: away(first) > 1 and bool(there.entered))
         draining = peer.service.parts.queue.drain()
         asyncio.run_coroutine_threadsafe(draining, peer.service.loop).result()
-        first.service.until(lambda: away(first) == 1)
+        settled(first, lambda: away(first) == 1)
         first.service.call(gate.open)
         peer.service.call(there.open)
         assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
@@ -290,7 +295,7 @@ def test_a_peer_that_refuses_costs_no_reward(settings: dict[str, Any]) -> None:
     ):
         headers = {"Authorization": "Bearer token-a"}
         with asked(first, body, **headers) as answer:
-            first.service.until(lambda: gate.entered != [])
+            settled(first, lambda: gate.entered != [])
             first.service.call(gate.open)
             assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
     assert len(gate.entered) + len(there.sources) == COUNT
@@ -303,7 +308,7 @@ def test_a_peer_without_working_sandboxes_costs_no_reward() -> None:
     gate = Gate()
     body = exec_request(*sources())
     with fleet(2, judges=[gate, loses], slots=1) as (first, _), asked(first, body) as answer:
-        first.service.until(lambda: _items(first, "returned") > 0)
+        settled(first, lambda: _items(first, "returned") > 0)
         first.service.call(gate.open)
         assert [each["reward"] for each in answer.result()] == [1.0] * COUNT
 
@@ -313,9 +318,9 @@ def test_a_replica_that_joins_takes_part_in_a_batch_under_way() -> None:
     with fleet(2, judges=[gate, there], slots=1) as (first, peer):
         peer.kill()
         with asked(first, exec_request(*sources())) as answer:
-            first.service.until(lambda: gate.entered != [])
+            settled(first, lambda: gate.entered != [])
             peer.start()
-            first.service.until(lambda: _judged(first) == COUNT - 1)
+            settled(first, lambda: _judged(first) == COUNT - 1)
             first.service.call(gate.open)
             assert len(answer.result()) == COUNT
 
@@ -327,10 +332,10 @@ def test_the_work_at_peers_ends_with_the_client() -> None:
     gate, there = Gate(), Gate()
     with fleet(2, judges=[gate, there], slots=1) as (first, peer):
         with first.client.stream("POST", "/reward", json=exec_request(*sources()), headers=NDJSON):
-            first.service.until(lambda: there.entered != [])
-        peer.service.until(lambda: there.cancelled == there.entered)
-        peer.service.until(lambda: peer.service.parts.queue.queued == 0)
-        first.service.until(lambda: away(first) == 0 and first.service.parts.queue.queued == 0)
+            settled(first, lambda: there.entered != [])
+        settled(peer, lambda: there.cancelled == there.entered)
+        settled(peer, lambda: peer.service.parts.queue.queued == 0)
+        settled(first, lambda: away(first) == 0 and first.service.parts.queue.queued == 0)
         assert metric(first, 'proctor_slices_total{outcome="given_up"}') >= 1
 
 
@@ -340,8 +345,8 @@ def test_a_deadline_holds_at_peers() -> None:
         results = post(first, exec_request(*sources(), deadline_seconds=1.5))
         assert {each["error"]["reason"] for each in results} == {"deadline"}
         assert there.entered != []
-        peer.service.until(lambda: there.cancelled == there.entered)
-        first.service.until(lambda: away(first) == 0)
+        settled(peer, lambda: there.cancelled == there.entered)
+        settled(first, lambda: away(first) == 0)
 
 
 def test_a_tenants_slots_count_over_the_fleet() -> None:
@@ -355,12 +360,12 @@ def test_a_tenants_slots_count_over_the_fleet() -> None:
     with fleet(2, judges=[gate, there], **settings) as (first, peer):
         queue = first.service.parts.queue
         with asked(first, exec_request(*sources()), Authorization="Bearer token-a") as answer:
-            first.service.until(lambda: len(gate.entered) == 2 and queue.handover.away == 1)
-            peer.service.until(lambda: len(there.entered) == 1)
+            settled(first, lambda: len(gate.entered) == 2 and queue.handover.away == 1)
+            settled(peer, lambda: len(there.entered) == 1)
             for _ in range(8):  # one comes free at a time, and one takes its turn
                 running = there.entered[-1]
                 peer.service.call(partial(there.release, running))
-                peer.service.until(partial(lambda last: there.entered[-1] != last, running))
+                settled(peer, partial(lambda last: there.entered[-1] != last, running))
                 assert queue.busy + queue.handover.away <= 3
             first.service.call(gate.open)
             peer.service.call(there.open)
@@ -380,7 +385,7 @@ def test_a_peer_knows_whose_work_it_is() -> None:
                             Authorization=f"Bearer {token}")
                 for tenant, token in TOKENS.items()
             ]  # fmt: skip
-            first.service.until(lambda: _judged(first) == 39)
+            settled(first, lambda: _judged(first) == 39)
             first.service.call(gate.open)
             for answer in answers:
                 assert len(answer.result()) == 20
@@ -395,7 +400,7 @@ def test_a_peer_knows_whose_work_it_is() -> None:
 
 
 def _open_at_the_end(first: Replica, gate: Gate) -> None:
-    first.service.until(lambda: _judged(first) == COUNT - 1)
+    settled(first, lambda: _judged(first) == COUNT - 1)
     first.service.call(gate.open)
 
 
@@ -426,7 +431,7 @@ def test_metrics_say_what_waits_and_what_is_away() -> None:
     gate, there = Gate(), Gate()
     with fleet(2, judges=[gate, there], slots=1) as (first, peer):
         with asked(first, exec_request(*sources())) as answer:
-            first.service.until(lambda: away(first) > 0)
+            settled(first, lambda: away(first) > 0)
             at_peers = metric(first, "proctor_items_at_peers")
             waiting = metric(first, "proctor_queue_portable")
             assert at_peers >= 1
@@ -474,7 +479,7 @@ def test_many_requests_at_once_are_all_answered() -> None:
         assert found == {1.0: 24 * 60}
         for replica in replicas:
             queue = replica.service.parts.queue
-            replica.service.until(partial(_is_idle, queue))
+            settled(replica, partial(_is_idle, queue))
             assert queue.queued == 0
 
 

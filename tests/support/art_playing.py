@@ -78,7 +78,7 @@ async def training(
 def outcomes(service_url: str) -> Counter[str]:
     """How many trajectories ended at the service, by verdict or reason of error."""
     found: Counter[str] = Counter()
-    for line in httpx.get(f"{service_url}/metrics", trust_env=False).text.splitlines():
+    for line in httpx.get(f"{service_url}/metrics", trust_env=False, timeout=240).text.splitlines():
         if line.startswith("proctor_trajectories_total{"):
             name, count = line.split(" ")
             found[name.split('"')[1]] += int(float(count))

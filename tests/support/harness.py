@@ -103,13 +103,16 @@ class Service:
 
         return asyncio.run_coroutine_threadsafe(called(), self.loop).result(WAIT_SECONDS)
 
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Waits until the condition holds, looking at every turn of the service's loop."""
+    def until(self, condition: Callable[[], bool], *, pause_seconds: float = 0) -> None:
+        """Waits until the condition holds, looking at every turn of the service's loop.
+
+        With a pause, for a condition that lasts, the loop leaves the processor to other services.
+        """
 
         async def watched() -> None:
             async with asyncio.timeout(WAIT_SECONDS):
                 while not condition():  # noqa: ASYNC110  what is watched has no event
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(pause_seconds)
 
         asyncio.run_coroutine_threadsafe(watched(), self.loop).result(WAIT_SECONDS + 1)
 

@@ -18,7 +18,7 @@ def recorded_steps(
 ) -> dict[int | None, int]:
     """The number of records of each step in the journal at `path`, once the service has written it."""
     turns = int(WAIT_SECONDS / 0.02)
-    with httpx.Client(base_url=url, trust_env=False) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=240) as http:
         while "proctor_journal_unwritten 0.0" not in http.get("/metrics").text:
             turns -= 1
             assert turns > 0, "the journal was not written"

@@ -112,7 +112,7 @@ def problem(answer: httpx.Response, status: int, reason: str) -> wire.Problem:
 @asynccontextmanager
 async def asking(service: Service, method: str, url: str, **options: Any) -> AsyncIterator[None]:
     """A request under way; at the end its client hangs up."""
-    async with httpx.AsyncClient(base_url=service.url, trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
         request = asyncio.create_task(client.request(method, url, timeout=WAIT_SECONDS, **options))
         yield
         request.cancel()

@@ -55,7 +55,9 @@ def test_six_tasks(
 ) -> None:
     found = harbor_run(url, tmp_path, "--path", str(tasks), "--agent", agent, *verifier)
     assert rewards(found) == dict.fromkeys(NAMES, reward)
-    listed = httpx.get(f"{url}/sandboxes", params={"status": "running"}, trust_env=False)
+    listed = httpx.get(
+        f"{url}/sandboxes", params={"status": "running"}, trust_env=False, timeout=240
+    )
     assert listed.json()["sandboxes"] == []
 
 
