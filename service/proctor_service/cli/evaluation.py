@@ -35,7 +35,7 @@ from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.cli.html_report import write_eval_html
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
 from proctor_service.cli.problems import Dataset, Split, problems_of
-from proctor_service.cli.scores import Scores
+from proctor_service.cli.scores import Scores, TaskScore
 from proctor_service.cli.target import AllowDegraded, Prepare, Url, connected
 
 Form = Literal[Format, "harbor"]
@@ -128,15 +128,19 @@ def evaluation(
     with friendly(), ExitStack() as stack:
         console = aside()
         if form == "harbor":
-            if completions is not None or extract is not None or file is None:
-                raise Trouble("harbor: a folder, without --dataset, --completions and --extract")
+            if dataset or completions is not None or extract is not None:
+                raise Trouble("--dataset, --completions and --extract are for files of problems")
+            if file is None:
+                raise Trouble("harbor needs a folder of tasks")
             tasks = load(file, limit, empty=empty)
+            ids: list[str] = []
             prepare: Prepare = partial(own_environments, tasks)
             count, name = len(tasks), file.name
         else:
             name, form, problems = problems_of(file, dataset, form, split, limit, console)
             items = _items(problems, completions)
             prepare, count = dict, len(items)
+            ids = [each.task.id for each in items]
         for path in (json_path, html_path):
             if path is not None and not path.absolute().parent.is_dir():
                 raise Trouble(f"{path}: its folder does not exist")
@@ -150,7 +154,7 @@ def evaluation(
         else:
             mode = extract or _extract(form, items, given=completions is not None)
             results = judged(client, items, extract=mode, job=job)
-        summary = _follow(results, count, sink, console)
+        summary = _follow(results, ids, count, sink, console)
         seconds = time.monotonic() - started
         summary.show(screen(), seconds, show)
         _write_reports(
@@ -196,12 +200,16 @@ def _open(path: Path) -> IO[str]:
 
 def _follow(
     results: Iterable[tuple[Attempt, wire.Result]],
+    ids: Sequence[str],
     count: int,
     sink: IO[str] | None,
     console: Console,
 ) -> Summary:
-    """Add the results to the summary, the progress bar and the file as they arrive."""
-    summary = Summary()
+    """Add the results to the summary, the progress bar and the file as they arrive.
+
+    The summary has the tasks in the order of `ids`, however the results arrive.
+    """
+    summary = Summary(Scores({each: TaskScore() for each in ids}))
     with progress(console) as bar:
         line = bar.add_task("judging", total=count)
         for attempt, result in results:
