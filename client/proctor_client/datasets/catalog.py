@@ -141,17 +141,16 @@ def _rows_of_hub(source: Source, files: list[str], split: str) -> Iterator[dict[
         raise _PackageMissing("needs the package datasets: pip install 'proctor-client[datasets]'")
     import datasets
 
-    streaming = (
-        not datasets.config.HF_HUB_OFFLINE
-    )  # rows as they are needed; but the cache is whole
-    if files:
-        yield from datasets.load_dataset(
-            source.builder, data_files={split: files}, split=split, streaming=streaming
-        )
-    else:
-        yield from datasets.load_dataset(
-            source.repository, source.configuration, split=split, streaming=streaming
-        )
+    # A stream reads rows as they are needed; without network only whole data sets are there.
+    streaming = not datasets.config.HF_HUB_OFFLINE
+    place = source.builder or source.repository
+    yield from datasets.load_dataset(
+        place,
+        source.configuration,
+        data_files={split: files} if files else None,
+        split=split,
+        streaming=streaming,
+    )
 
 
 def _rows_of_web(addresses: list[str]) -> Iterator[dict[str, Any]]:

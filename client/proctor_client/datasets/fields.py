@@ -1,10 +1,12 @@
-"""Fields of a row that several converters read. Errors are ValueErrors that name the field."""
+"""Fields of a row that several converters read. Errors name the field; a BadTask is a ValueError."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+from proctor_client.datasets.columns import BadTask
 
 Row = Mapping[str, Any]
 
@@ -33,17 +35,22 @@ def decoded(row: Row, name: str) -> Any:
 
 
 def cases_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> list[dict[str, str]]:
-    """Return the cases of the grader `stdio`; a list holds the lines of a text."""
-    if len(inputs) != len(outputs):
-        raise ValueError(f"{len(inputs)} inputs and {len(outputs)} outputs")
-    pairs = zip(inputs, outputs, strict=True)
+    """Return the cases of the grader `stdio`; a list holds the lines of a text. Raises BadTask."""
+    pairs = pairs_of(inputs, outputs)
     return [{"stdin": stream(a, "in"), "stdout": stream(b, "out")} for a, b in pairs]
 
 
+def pairs_of(inputs: Sequence[Any], outputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return each input with its output. Raises BadTask for another number of outputs."""
+    if len(inputs) != len(outputs):
+        raise BadTask(f"{len(inputs)} inputs and {len(outputs)} outputs")
+    return list(zip(inputs, outputs, strict=True))
+
+
 def stream(text: Any, name: str) -> str:
-    """Return the standard input or output of a program, a text or a list of its lines."""
+    """Return the standard input or output of a program, a text or its lines. Raises BadTask."""
     if isinstance(text, list) and all(isinstance(line, str) for line in text):
         return "\n".join(text)
     if isinstance(text, str):
         return text
-    raise ValueError(f"a test without std{name} or {name}put")
+    raise BadTask(f"a test without std{name} or {name}put")

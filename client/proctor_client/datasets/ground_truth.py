@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proctor_client.datasets.columns import GRADER, TESTS, BadTask, Row, task_from_columns
+from proctor_client.datasets.fields import cases_of, pairs_of
 
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
@@ -91,12 +92,10 @@ def _of_object(value: Mapping[str, Any], completion: str) -> Mapping[str, Any]:
         inputs, outputs = value.get("inputs"), value.get("outputs")
         if not isinstance(inputs, list) or not isinstance(outputs, list) or not inputs:
             raise BadTask("inputs and outputs: two lists are needed, with a case or more")
-        if len(inputs) != len(outputs):
-            raise BadTask(f"{len(inputs)} inputs and {len(outputs)} outputs")
         name = value.get("fn_name")
         if name:
             return calls_of(str(name), inputs, outputs, in_class=_in_class(str(name), completion))
-        return {"kind": "stdio", "cases": list(map(_stdio_case, inputs, outputs))}
+        return {"kind": "stdio", "cases": cases_of(inputs, outputs)}
     if any(value.get(name) is not None for name in (GRADER, *TESTS)):
         grader: Mapping[str, Any] = task_from_columns(value)["grader"]
         return grader
@@ -110,7 +109,7 @@ def _of_cases(cases: Sequence[Mapping[str, Any]], completion: str) -> Mapping[st
     outputs = [each.get("stdout", each.get("output")) for each in cases]
     kinds = {each.get("testtype") or each.get("type") or "stdin" for each in cases}
     if not kinds & {"functional", "function_call"}:
-        return {"kind": "stdio", "cases": list(map(_stdio_case, inputs, outputs))}
+        return {"kind": "stdio", "cases": cases_of(inputs, outputs)}
     names = {_function_of(each) for each in cases}
     if len(kinds) > 1 or len(names) > 1 or not names - {""}:
         raise BadTask("functional cases need one function's name: metadata.func_name or fn_name")
@@ -122,19 +121,6 @@ def _function_of(case: Mapping[str, Any]) -> str:
     metadata = _decoded(case.get("metadata"))
     told = metadata.get("func_name") if isinstance(metadata, Mapping) else None
     return str(told or case.get("fn_name") or "")
-
-
-def _stdio_case(stdin: Any, stdout: Any) -> dict[str, str]:
-    return {"stdin": _text(stdin), "stdout": _text(stdout)}
-
-
-def _text(stream: Any) -> str:
-    """Return a text; a list holds the lines of a text."""
-    if isinstance(stream, list) and all(isinstance(line, str) for line in stream):
-        return "\n".join(stream)
-    if isinstance(stream, str):
-        return stream
-    raise BadTask("an input or output of a program is neither a text nor a list of lines")
 
 
 # ---------------------------------------------------------------- calls
@@ -150,7 +136,7 @@ def calls_of(
     if not name.isidentifier():
         raise BadTask(f"fn_name: {name[:100]!r} is no name of a function")
     target = f"Solution().{name}" if in_class else name
-    cases = [(_arguments(a), _expected(b)) for a, b in zip(inputs, outputs, strict=True)]
+    cases = [(_arguments(a), _expected(b)) for a, b in pairs_of(inputs, outputs)]
     is_plain = not in_class  # the grader `calls` takes no methods
     if is_plain and not any(_is_ambiguous(each) or _has_number_keys(args) for args, each in cases):
         calls = [{"args": args, "expected": each} for args, each in cases]

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proctor_client.datasets.columns import BadTask
 from proctor_client.datasets.fields import Row, cases_of, decoded, optional_text, stream
 from proctor_client.datasets.ground_truth import calls_of
 from proctor_client.datasets.tasks import Imports, Method, Task
@@ -101,13 +100,8 @@ def _contest(
         cases = cases_of(inputs, outputs)
         grader: Mapping[str, Any] = {"kind": "stdio", "cases": cases, "tolerance": most}
         return Task("", "", {"grader": grader}, stub=Imports(_CONTEST_IMPORTS))
-    if len(inputs) != len(outputs):
-        raise ValueError(f"{len(inputs)} inputs and {len(outputs)} outputs")
     in_class = "class Solution" in sample
-    try:
-        grader = calls_of(function, inputs, outputs, in_class=in_class)
-    except BadTask as error:
-        raise ValueError(str(error)) from None
+    grader = calls_of(function, inputs, outputs, in_class=in_class)
     return Task("", "", {"grader": grader}, stub=Method(function, in_class, _CONTEST_IMPORTS))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 Completion = str | list[dict[str, Any]]
@@ -73,14 +73,14 @@ class Answer:
 class Beginning:
     """Prompt in another language: a function that ends after its first line.
 
-    `entry_point`: the function's name. `enclosing`: the line that opens the class around the
-    function, or an empty text. `imports`: lines of the prompt that a whole program may lack.
-    `ending`: what closes the program.
+    `entry_point`: the function's name. `definition`: what its definition in a whole program looks
+    like. `enclosing`: the line that opens the class around the function, or an empty text.
+    `imports`: lines of the prompt that a whole program may lack. `ending`: what closes the program.
     """
 
     prompt: str
     entry_point: str
+    definition: re.Pattern[str]
     enclosing: str = ""
     imports: tuple[str, ...] = ()
     ending: str = ""
-    definition: re.Pattern[str] = field(default=re.compile(""), compare=False)

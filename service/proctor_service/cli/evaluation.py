@@ -133,14 +133,12 @@ def evaluation(
             if file is None:
                 raise Trouble("harbor needs a folder of tasks")
             tasks = load(file, limit, empty=empty)
-            ids: list[str] = []
             prepare: Prepare = partial(own_environments, tasks)
-            count, name = len(tasks), file.name
+            name, ids = file.name, [each.id for each in tasks]
         else:
             name, form, problems = problems_of(file, dataset, form, split, limit, console)
             items = _items(problems, completions)
-            prepare, count = dict, len(items)
-            ids = [each.task.id for each in items]
+            prepare, ids = dict, [each.task.id for each in items]
         for path in (json_path, html_path):
             if path is not None and not path.absolute().parent.is_dir():
                 raise Trouble(f"{path}: its folder does not exist")
@@ -154,7 +152,7 @@ def evaluation(
         else:
             mode = extract or _extract(form, items, given=completions is not None)
             results = judged(client, items, extract=mode, job=job)
-        summary = _follow(results, ids, count, sink, console)
+        summary = _follow(results, ids, sink, console)
         seconds = time.monotonic() - started
         summary.show(screen(), seconds, show)
         _write_reports(
@@ -201,7 +199,6 @@ def _open(path: Path) -> IO[str]:
 def _follow(
     results: Iterable[tuple[Attempt, wire.Result]],
     ids: Sequence[str],
-    count: int,
     sink: IO[str] | None,
     console: Console,
 ) -> Summary:
@@ -211,7 +208,7 @@ def _follow(
     """
     summary = Summary(Scores({each: TaskScore() for each in ids}))
     with progress(console) as bar:
-        line = bar.add_task("judging", total=count)
+        line = bar.add_task("judging", total=len(ids))
         for attempt, result in results:
             summary.add(attempt, result)
             bar.update(line, advance=1, description=f"{summary.scores.passed} passed")
