@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from hostile import outside
-from hostile.services import Started, started_service, until
+from hostile.services import Started, reserved_users, started_service, until
 
 LIMITS = {"cpu_seconds": 0.6, "wall_seconds": 1, "memory_mb": 256}
 AT_ONCE = 6
@@ -73,7 +73,7 @@ def attack_by_reward(
     ]
     batch = [item for each in hostile for item in (each, HONEST)]
     found: Findings = {}
-    with _unchanged(service, found), service.client() as client:
+    with _unchanged(service, found, environment), service.client() as client:
         body = {"submissions": batch, "extract": "none", "cache": False, "environment": environment}
         answer = client.post("/reward", json=body)
         assert answer.status_code == 200, answer.text
@@ -92,7 +92,7 @@ def attack_in_sandboxes(
 ) -> Findings:
     """Each as a command of a stateful sandbox, several at once, and an honest one beside them."""
     found: Findings = {}
-    with _unchanged(service, found), service.client() as client:
+    with _unchanged(service, found, environment), service.client() as client:
         honest = _create(client, HONEST["limits"], environment)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for attack, problem in zip(
@@ -157,15 +157,16 @@ def _create(client: httpx.Client, limits: Any, environment: str) -> str:
 
 
 @contextmanager
-def _unchanged(service: Started, found: Findings) -> Iterator[None]:
+def _unchanged(service: Started, found: Findings, environment: str) -> Iterator[None]:
     """Looks at the machine before, during and after the block."""
-    _warm_up(service)
-    outside.wait_for_rest(service)
+    for each in {"default", environment}:
+        _warm_up(service, each)
+    outside.wait_for_least_sandboxes(service)
     before, memory_mb = outside.holdings(service), outside.available_mb()
     resident_mb = outside.resident_mb(service)
     with _watching(service) as seen:
         yield
-    outside.wait_for_rest(service)
+    outside.wait_for_least_sandboxes(service)
     until(lambda: outside.holdings(service).descriptors <= before.descriptors, "descriptors leaked")
     after = outside.holdings(service)
     for name in ("mounts", "its_mounts", "guarded", "listed", "settings", "system_v", "sockets"):
@@ -187,11 +188,12 @@ def _unchanged(service: Started, found: Findings) -> Iterator[None]:
     )
 
 
-def _warm_up(service: Started) -> None:
+def _warm_up(service: Started, environment: str) -> None:
     """Has the service make all that it keeps anyway: more sandboxes than there will be at once."""
     with service.client() as client:
-        kept = [_create(client, LIMITS, "default") for _ in range(MOST_SANDBOXES)]
-        body = {"submissions": [HONEST] * 2 * AT_ONCE, "extract": "none", "cache": False}
+        kept = [_create(client, LIMITS, environment) for _ in range(MOST_SANDBOXES)]
+        items = [HONEST] * 2 * AT_ONCE
+        body = {"submissions": items, "extract": "none", "cache": False, "environment": environment}
         summary = client.post("/reward", json=body).json()["summary"]
         assert summary["passed"] == 2 * AT_ONCE, summary
         for name in kept:
@@ -235,9 +237,10 @@ def _watching(service: Started) -> Iterator[_Meanwhile]:
 @contextmanager
 def attacked_service(*, ordinary: bool, environments: Path | None = None) -> Iterator[Started]:
     """A service for hostile programs. When it has ended, nothing of its is left on the machine."""
-    with started_service(ordinary=ordinary, environments=environments) as service:
-        yield service
-        pids = outside.judges(service)
-    until(lambda: not outside.owned(service), "processes are left")
-    assert outside.cgroups_of(pids) == []
-    assert outside.files_of(service.uids) == []
+    with reserved_users() as users:
+        with started_service(ordinary=ordinary, users=users, environments=environments) as service:
+            yield service
+            pids = outside.judges(service)
+        until(lambda: not outside.owned(service), "processes are left")
+        assert outside.cgroups_of(pids) == []
+        assert outside.files_of(service.uids) == []

@@ -6,8 +6,9 @@ leave outside of them is known by its owner.
 
 from __future__ import annotations
 
+import fcntl
 import os
-import secrets
+import random
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from hostile import ordinary_user
 
 WAIT_SECONDS = 60.0
 USERS = 4000  # as many user ids a service takes into use
+_FIRST_USERS = range(16_000, 60_000, USERS)
 _PAUSE_SECONDS = 0.02
 _LIMITED = """
 import os, resource, sys
@@ -51,22 +53,78 @@ class Started:
 
 
 @contextmanager
+def reserved_users() -> Iterator[int]:
+    """Reserves `USERS` user ids that no other test of the machine has meanwhile; yields the first.
+
+    Fails when all are taken for a minute.
+    """
+    found: list[tuple[int, Path, int]] = []
+
+    def reserve() -> bool:
+        for first in random.sample(_FIRST_USERS, len(_FIRST_USERS)):
+            path = Path(tempfile.gettempdir(), f"proctor-test-users-{first}")
+            if (lock := _locked(path)) is not None:
+                found.append((first, path, lock))
+                return True
+        return False
+
+    until(reserve, "all user ids are taken by other tests")
+    [(first, path, lock)] = found
+    try:
+        yield first
+    finally:
+        path.unlink()
+        os.close(lock)
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of a lock file, or None where another process has it."""
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:  # another user's
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(lock), path.stat()):
+            return lock
+    except OSError:  # another has it, or has just removed it
+        pass
+    os.close(lock)
+    return None
+
+
+@contextmanager
 def started_service(
     *,
     ordinary: bool,
+    users: int | None = None,
     open_files: int | None = None,
     state: Path | None = None,
     environments: Path | None = None,
 ) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
 
+    `users`: the first of its reserved user ids; without it, they are reserved for the block.
     `open_files`: how many it may have open, if not as many as the tests. `state`: a directory that
     it gets as its user's state folder, with its journal; without one it keeps none. `environments`: file
     of its environments; it builds them beside the file first.
 
     Fails, and says what the machine lacks, when it does not come up.
     """
-    first = 16_000 + secrets.randbelow(40_000)
+    if users is None:
+        with (
+            reserved_users() as users,
+            started_service(
+                ordinary=ordinary,
+                users=users,
+                open_files=open_files,
+                state=state,
+                environments=environments,
+            ) as service,
+        ):
+            yield service
+        return
+    first = users
     uids = range(first, first + USERS)
     command = [
         sys.executable,

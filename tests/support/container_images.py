@@ -64,6 +64,8 @@ def _make(parts: Path, layout: Path) -> None:
 
 def _run(*command: str) -> str:
     environment = {**os.environ, "BUILDAH_ISOLATION": "chroot"}
+    if os.geteuid() == 0:  # root's mounts of both tools stay out of the machine's
+        command = ("unshare", "--mount", "--propagation", "private", *command)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-2000:]}"
     return done.stdout
