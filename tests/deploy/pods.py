@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 from deploy.images import Image
 from deploy.manifests import DEPLOY, Json

@@ -18,6 +18,7 @@ from harness import Service, running_service
 from judging import calls
 from service_process import ServiceProcess, judge_processes
 from slow_judges import SLOW
+from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
 from e2e.test_outside_kills import HOLDS, surroundings_of
@@ -25,7 +26,6 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment
 from proctor_service.workers.pool import Pool
 
-WAIT_SECONDS = 60.0
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 WORKERS = {"PROCTOR_WORKERS": "2", "PROCTOR_SLOTS": "4"}
 SQUARES = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -179,7 +179,10 @@ def test_sandboxes_are_lost_with_their_judge_process_and_new_ones_work(
         def sleeps(name: str) -> httpx.Response:
             command = {"command": ["sh", "-c", "echo begun; sleep 100"]}
             return httpx.post(
-                f"{service.url}/sandboxes/{name}/exec", json=command, timeout=100, trust_env=False
+                f"{service.url}/sandboxes/{name}/exec",
+                json=command,
+                timeout=WAIT_SECONDS,
+                trust_env=False,
             )
 
         running = [Background(lambda name=name: sleeps(name)) for name in names[:2]]  # type: ignore[misc]

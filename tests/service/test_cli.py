@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from command_line import forget_settings, proctor
-from harness import WAIT_SECONDS, Service, running_service
+from harness import Service, running_service
 from pydantic import SecretStr
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_client.datasets.tasks import Task
