@@ -197,7 +197,7 @@ def create_server(
     )
     problems: dict[str, Any] = {"rows": rows, "split": split}
     threads = ThreadPoolExecutor(most_calls_at_once, thread_name_prefix="proctor-openreward")
-    tools = {name: _tool(name) for name in TOOLS}
+    tools: dict[str, Any] = {name: _tool(name) for name in TOOLS}
     own: dict[str, Any] = {"episodes": episodes, "threads": threads, **tools}
     return Server(
         [
