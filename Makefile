@@ -60,7 +60,7 @@ $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.to
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
 	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt torch
 	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt \
-		-e client -e 'trainers[trl]' pytest
+		-e client -e 'trainers[trl,wandb]' pytest
 	touch $@
 
 install-trl: $(TRL)/.trainer ## make .venv-trl with TRL; install-art and install-harbor make others

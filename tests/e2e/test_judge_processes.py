@@ -394,6 +394,21 @@ def test_a_stop_in_a_batch_gives_each_item_a_result(how: str) -> None:
     assert not [each for pid in before for each in groups.glob(f"*/proctor-{pid}-*")]
 
 
+def test_ctrl_c_reaches_the_listening_process_alone(tmp_path: Path) -> None:
+    """A process that imports its modules meanwhile would end with a traceback."""
+    journal = f"sqlite:///{tmp_path}/journal.db"
+    with ServiceProcess(**{**WORKERS, "PROCTOR_JOURNAL": journal}) as service:
+        numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        assert {pid for pid in numbers if _group_of(pid) == service.pid} == {service.pid}
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
 def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     service = ServiceProcess(**WORKERS)
     try:
@@ -403,6 +418,7 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
         os.killpg(service.pid, signal.SIGINT)
         service.wait()
         assert are_gone(before)
+        assert "Traceback" not in service.logged
     finally:
         service.close()
 

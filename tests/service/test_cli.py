@@ -244,6 +244,22 @@ def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
         assert b"Traceback" not in said
 
 
+def test_ctrl_c_while_it_loads_is_no_traceback() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'proctor_service.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from proctor_service.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "proctor: stopped\n")
+
+
 # ---------------------------------------------------------------- bench
 
 
