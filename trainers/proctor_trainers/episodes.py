@@ -85,7 +85,8 @@ class Episode(Toolbox):
             self._is_over = True
             reward = self.get_reward()
             if reward is None:
-                raise NoReward(f"the episode could not be judged: {self._failure}")
+                why = self._failure or "the sandbox's final state has no verdict"
+                raise NoReward(f"the episode could not be judged: {why}")
             return Turn(output, reward)
 
     def close(self) -> None:

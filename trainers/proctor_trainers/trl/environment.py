@@ -96,7 +96,6 @@ class Environment:
                 if self._mistake is not None:
                     raise self._mistake from None
                 log.warning("a rollout has no reward: %s", error)
-                self._fail(str(error))
             self._stop()
         return self._reward
 
