@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import trl
-from grpo_training import ROWS, by_hash, check_step, some_fail, trained
+from adapter_calls import cases
+from grpo_training import ROWS, by_hash, check_right_and_wrong, check_step, some_fail, trained
 from service_process import ServiceProcess
 from wandb_training import check_that_each_step_is_one_row
 
@@ -45,6 +46,14 @@ def test_steps_on_the_rewards_that_the_service_gives(
         for step in steps:
             check_step(step)
         assert {reward for step in steps for reward in step.rewards} == {0.0, 1.0}
+
+
+def test_right_and_wrong_completions(service: ServiceProcess, tokenizer: Any) -> None:
+    rows = [{"prompt": case.prompt, "tests": case.tests} for case in cases(2)]
+    reward = reward_function(service.url, retry_seconds=0.0)
+    run = trained(rows, tokenizer, steps=1, prepare=as_if_loaded, reward_funcs=[reward])
+    with run as (trainer, _):
+        check_right_and_wrong(trainer, service.kill)
 
 
 def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
