@@ -8,7 +8,7 @@ base=${BASE_IMAGE:-$(cat $pins)}
 name=${base%%@*}
 
 if command -v "${BUILDAH%% *}" >/dev/null; then
-  policy=ifmissing
+  policy=missing
   [ "${1:-}" != pin ] || policy=ifnewer
   $BUILDAH pull --quiet --policy $policy "$base" >/dev/null
   digest=$($BUILDAH inspect --type image --format '{{.FromImageDigest}}' "$base")
