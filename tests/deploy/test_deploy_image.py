@@ -6,6 +6,7 @@ import json
 import re
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
 from deploy.images import BASE, Builder, Image
 from deploy.manifests import DEPLOY, ROOT, pod_of, render
@@ -104,7 +105,7 @@ def test_its_bill_of_materials_has_the_packages_of_the_base(image: Image) -> Non
     assert listed(image, "deb") == installed
     body = json.loads((image.root / "app" / "sbom.cdx.json").read_text())
     purls = [each["purl"] for each in body["components"] if each["name"] == "libc6"]
-    assert purls[0].startswith(f"pkg:deb/debian/libc6@{installed['libc6']}?arch=")
+    assert purls[0].startswith(f"pkg:deb/debian/libc6@{quote(installed['libc6'])}?arch=")
     assert list(listed(image, "generic")) == ["python"]
 
 

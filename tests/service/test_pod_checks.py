@@ -20,6 +20,7 @@ from proctor_service.cli.pod.pod_check import PodCheck
 from proctor_service.cli.pod.privileges import common_checks, restricted_checks, sandbox_checks
 from proctor_service.cli.pod.reach import reach_checks
 from proctor_service.cli.pod.resources import resource_checks
+from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check
 from proctor_service.sandbox.linux.trial import STEPS
 from proctor_service.settings import Settings
@@ -257,6 +258,18 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
         "pids_cgroup",
     }
     assert "dns" in {each["name"] for each in body["pod"] if not each["ok"]}
+
+
+def test_a_backend_that_does_not_start_is_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: Settings) -> list[Check]:
+        raise StartError("no interpreter")
+
+    monkeypatch.setattr(proctor_service.sandbox.backends, "doctor", broken)
+    said = proctor("doctor", "--kubernetes", "--json")
+    found = {each["name"]: each for each in json.loads(said.stdout)["pod"]}
+    assert said.exit_code == 1
+    assert found["backend"]["detail"] == "no interpreter"
+    assert "cgroups" not in found
 
 
 def test_without_kubernetes_json_has_the_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:

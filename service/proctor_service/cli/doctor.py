@@ -58,7 +58,11 @@ def _in_pod() -> tuple[list[Check], list[PodCheck]]:
         settings.tokens_by_tenant()
     except (Trouble, StartError) as error:
         return [], list(examine_without_settings(str(error)))
-    checks = examine(settings)
+    try:
+        checks = examine(settings)
+    except StartError as error:  # without the SDK of Aviato, or an interpreter for sandboxes
+        missing = PodCheck("backend", False, str(error), required=True)
+        return [], [missing, *examine_pod(settings, [])]
     return checks, list(examine_pod(settings, checks))
 
 

@@ -18,7 +18,9 @@ def resource_checks(
     settings: Settings, facts: PodFacts, checks: Iterable[Check]
 ) -> Iterator[PodCheck]:
     """Yield what holds for a pod with sandboxes of its own. `checks`: those of the machine."""
-    yield _cgroups(checks)
+    cgroups = [check for check in checks if check.name in _CGROUPS]
+    if cgroups:  # else the machine could not be examined
+        yield _cgroups(cgroups)
     yield _memory(settings, facts)
     if facts.kills_whole_pod is not None:
         yield PodCheck(
@@ -32,7 +34,7 @@ def resource_checks(
 
 
 def _cgroups(checks: Iterable[Check]) -> PodCheck:
-    missing = [check for check in checks if check.name in _CGROUPS and not check.ok]
+    missing = [check for check in checks if not check.ok]
     if not missing:
         return PodCheck("cgroups", True, "each sandbox has a cgroup of its own")
     return PodCheck(
