@@ -11,14 +11,13 @@ HARBOR := .venv-harbor
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
-CODE := client service trainers tests bench
+CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
-SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(SLIM),--build-arg EXTRAS=,$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)))
+SMOKE ?= 1
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image pin-base bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -150,11 +149,11 @@ $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	touch $@
 
 image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which
-	@if command -v $(firstword $(BUILDAH)) >/dev/null; then \
-		$(BUILDAH) build --format docker --timestamp $(SOURCE_DATE) $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
-	elif command -v docker >/dev/null; then \
-		SOURCE_DATE_EPOCH=$(SOURCE_DATE) docker build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
-	else echo "make image needs buildah or docker"; exit 1; fi
+	@IMAGE='$(IMAGE)' BASE_IMAGE='$(BASE_IMAGE)' EXTRAS='$(EXTRAS)' SLIM='$(SLIM)' SMOKE='$(SMOKE)' \
+		BUILDAH='$(BUILDAH)' deploy/image.sh
+
+pin-base: ## write the digest of the image's base into deploy/base-image.txt
+	@BASE_IMAGE='$(BASE_IMAGE)' BUILDAH='$(BUILDAH)' deploy/image.sh pin
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

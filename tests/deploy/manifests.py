@@ -26,6 +26,16 @@ WAYS = (
     ("capabilities", "gvisor"),
 )
 """The components that a local backend may be given, instead of the one in its overlay."""
+PLATFORM_WAYS = (
+    ("user-namespaces", "apparmor-profile"),
+    ("user-namespaces", "selinux"),
+    ("capabilities", "selinux"),
+    ("user-namespaces", "openshift"),
+    ("user-namespaces", "writable-cgroups"),
+    ("capabilities", "writable-cgroups"),
+    ("user-namespaces", "writable-cgroups-gke"),
+)
+"""The same for what only some platforms have or need: deploy/platforms.md."""
 
 
 def render(folder: Path) -> list[Json]:

@@ -19,6 +19,7 @@ from pydantic import AliasChoices, SecretStr
 from deploy.manifests import (
     DEPLOY,
     OVERLAYS,
+    PLATFORM_WAYS,
     ROOT,
     WAYS,
     Json,
@@ -95,7 +96,7 @@ def test_the_schemas_refuse_what_is_wrong() -> None:
 
 
 def test_every_component_and_every_file_is_used() -> None:
-    used = {name for way in WAYS for name in way}
+    used = {name for way in (*WAYS, *PLATFORM_WAYS) for name in way}
     assert used == {path.name for path in (DEPLOY / "components").iterdir()}
     texts = [path.read_text() for path in DEPLOY.glob("**/kustomization.yaml")]
     for path in DEPLOY.glob("*/**/*.yaml"):
