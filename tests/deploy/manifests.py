@@ -16,7 +16,6 @@ Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = ("dev", "prod", "aviato")
-USED = "  - ../../components/user-namespaces\n"
 WAYS = (
     ("user-namespaces",),
     ("user-namespaces", "seccomp-profile"),
@@ -36,6 +35,30 @@ PLATFORM_WAYS = (
     ("user-namespaces", "writable-cgroups-gke"),
 )
 """The same for what only some platforms have or need: deploy/platforms.md."""
+ADDITIONS = (
+    "redis",
+    "redis-external",
+    "postgresql",
+    "postgresql-external",
+    "environments",
+    "environments-shared",
+    "prometheus-stack",
+    "node-pool",
+    "ingress",
+    "gateway",
+    "dns-nodelocal",
+    "dns-openshift",
+    "pull-secret",
+)
+"""The other components, in an order in which they may be listed."""
+NEEDS = {"environments-shared": "environments"}
+"""Components that change what another one adds."""
+EXCLUDES = {"redis": "redis-external", "postgresql": "postgresql-external"}
+UNSUITED = {
+    "dev": {"prometheus-stack"},
+    "aviato": {"environments", "environments-shared"},
+}
+"""What an overlay cannot use: dev has no monitors, and sandboxes at Aviato have images."""
 
 
 def render(folder: Path) -> list[Json]:
@@ -47,17 +70,52 @@ def render(folder: Path) -> list[Json]:
     return list(yaml.safe_load_all(done.stdout))
 
 
-def render_with(overlay: str, components: Iterable[str], scratch: Path) -> list[Json]:
-    """The objects of an overlay with other components in the place of its own."""
+def render_with(
+    overlay: str,
+    components: Iterable[str],
+    scratch: Path,
+    values: Mapping[str, str] | None = None,
+) -> list[Json]:
+    """The objects of an overlay with other components in the place of its own, and other values."""
     copy = scratch / "deploy"
     if not copy.exists():
         shutil.copytree(DEPLOY, copy)
-    file = copy / "overlays" / overlay / "kustomization.yaml"
+    folder = copy / "overlays" / overlay
+    shutil.rmtree(folder)
+    shutil.copytree(DEPLOY / "overlays" / overlay, folder)
+    written = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    written["components"] = [f"../../components/{name}" for name in components]
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(written))
+    if values:
+        lines = "".join(
+            f"{name}={value}\n" for name, value in {**values_of(overlay), **values}.items()
+        )
+        (folder / "values.env").write_text(lines)
+    return render(folder)
+
+
+def values_of(overlay: str) -> dict[str, str]:
+    """What an overlay's values.env says."""
+    lines = (DEPLOY / "overlays" / overlay / "values.env").read_text().splitlines()
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name: value for name, _, value in pairs}
+
+
+def way_of(overlay: str) -> tuple[str, ...]:
+    """The components that an overlay lists as it is."""
     text = (DEPLOY / "overlays" / overlay / "kustomization.yaml").read_text()
-    assert USED in text
-    lines = "".join(f"  - ../../components/{name}\n" for name in components)
-    file.write_text(text.replace(USED, lines))
-    return render(file.parent)
+    return tuple(path.rpartition("/")[2] for path in yaml.safe_load(text).get("components", ()))
+
+
+def additions_to(overlay: str) -> dict[str, tuple[str, ...]]:
+    """By name: each addition to an overlay with what it needs, and all at once that go together."""
+    suited = [name for name in ADDITIONS if name not in UNSUITED.get(overlay, ())]
+    alone = {name: (*filter(None, [NEEDS.get(name)]), name) for name in suited}
+    together = {
+        "all with own stores": tuple(n for n in suited if n not in EXCLUDES.values()),
+        "all with external stores": tuple(n for n in suited if n not in EXCLUDES),
+    }
+    return {**alone, **together}
 
 
 def only(objects: Iterable[Json], kind: str, name: str = "proctor") -> Json:

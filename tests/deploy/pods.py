@@ -2,8 +2,9 @@
 
 Made from the rendered manifest, so that what is tried is what is deployed: user, capabilities,
 no_new_privs, seccomp, masked paths, user namespace, read-only root, volumes, memory and CPU. Not
-played: the network (each pod has a loopback of its own), AppArmor, SELinux, and cgroups as v2 has
-them in a pod (a /sys/fs/cgroup of v1 stands for that, which only a runtime class makes writable).
+played: the network (each pod has a loopback of its own, unless pod_network.py gives it more), AppArmor,
+SELinux, and cgroups as v2 has them in a pod (a /sys/fs/cgroup of v1 stands for that, which only a
+runtime class makes writable).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from waits import WAIT_SECONDS
@@ -55,7 +56,27 @@ class Pod:
     spec: Json
     environment: Mapping[str, str]
     files: Mapping[str, str] = field(default_factory=dict)
-    """What is mounted read-only from Secrets: path in the container to text."""
+    """What is mounted from Secrets and ConfigMaps: path in the container to text."""
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    """The folders of the node that its other volumes are, by the volume's name."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of names, for /etc/hosts."""
+    hooks: Json = field(default_factory=dict)
+    """The runtime's hooks, which set up its network."""
+
+    @property
+    def init(self) -> Pod:
+        """A pod of its only init container."""
+        [container] = self.spec["initContainers"]
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        spec = {**self.spec, "containers": [container], "initContainers": []}
+        return replace(self, spec=spec, environment=environment)
+
+    @property
+    def owner(self) -> tuple[int, int]:
+        """Whose its volumes are on the node: root's of the pod, and fsGroup's."""
+        outer = FIRST_OUTER_ID if self.own_users else 0
+        return outer, outer + int(self.context.get("fsGroup", 0))
 
     @property
     def container(self) -> Json:
@@ -107,8 +128,17 @@ class Running:
 
     def terminate(self) -> int:
         """SIGTERM to its first process, as from the kubelet; its exit status."""
-        os.kill(int((self._bundle / "pid").read_text()), signal.SIGTERM)
+        self.send(signal.SIGTERM)
         return self.wait()
+
+    def send(self, sign: signal.Signals) -> None:
+        """Sends its first process a signal."""
+        os.kill(int((self._bundle / "pid").read_text()), sign)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def wait(self) -> int:
         """Its exit status, when it ends by itself."""
@@ -174,6 +204,7 @@ def oci_spec(pod: Pod, image: Image, bundle: Path) -> Json:
         },
         "root": {"path": str(image.root), "readonly": context.get("readOnlyRootFilesystem", False)},
         "hostname": "pod",
+        "hooks": pod.hooks,
         "mounts": [*_mounts(pod), *_files(pod, image, bundle)],
         "linux": {
             "namespaces": [{"type": name} for name in namespaces],
@@ -262,25 +293,38 @@ def _mounts(pod: Pod) -> list[Json]:
 
 
 def _files(pod: Pod, image: Image, bundle: Path) -> list[Json]:
-    """The Secrets' volumes, each a folder of the node: root's, and fsGroup's to read."""
-    folders = {}
-    volumes = {volume["name"]: volume["secret"] for volume in pod.spec.get("volumes", [])}
-    outer = FIRST_OUTER_ID if pod.own_users else 0
+    """The volumes, each a folder of the node: root's, and fsGroup's to read. And /etc/hosts."""
+    volumes = {volume["name"]: volume for volume in pod.spec.get("volumes", [])}
+    mounts = []
     for mount in pod.container.get("volumeMounts", []):
-        source = bundle / mount["name"]
-        source.mkdir()
+        path, volume = mount["mountPath"], volumes[mount["name"]]
         # containerd maps the image's owner into the pod, so that runc can make it; here it is not.
-        (image.root / mount["mountPath"].lstrip("/")).mkdir(parents=True, exist_ok=True)
-        for path, text in pod.files.items():
-            if Path(path).parent == Path(mount["mountPath"]):
-                file = source / Path(path).name
-                file.write_text(text)
-                os.chown(file, outer, outer + pod.context["fsGroup"])
-                file.chmod(volumes[mount["name"]]["defaultMode"])
-        folders[mount["mountPath"]] = source
+        (image.root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        source = pod.folders.get(mount["name"]) or _folder_of(volume, path, pod, bundle)
+        how = ["nosuid", "nodev", *(["ro", "noexec"] if mount.get("readOnly") else ["rw"])]
+        mounts.append(_bound(path, source, how if mount["name"] not in pod.folders else how[:3]))
+    if pod.hosts:
+        file = bundle / "hosts"
+        file.write_text("".join(f"{address} {name}\n" for name, address in pod.hosts.items()))
+        (image.root / "etc" / "hosts").touch()
+        mounts.append(_bound("/etc/hosts", file, ["ro", "nosuid", "nodev", "noexec"]))
     bundle.chmod(0o711)
-    how = ["ro", "rbind", "nosuid", "nodev", "noexec"]
-    return [
-        {"destination": path, "type": "bind", "source": str(source), "options": how}
-        for path, source in folders.items()
-    ]
+    return mounts
+
+
+def _folder_of(volume: Json, path: str, pod: Pod, bundle: Path) -> Path:
+    """What the kubelet makes of a Secret or a ConfigMap: a folder with a file for each key."""
+    source: Path = bundle / volume["name"]
+    source.mkdir()
+    for each, text in pod.files.items():
+        if Path(each).parent == Path(path):
+            file = source / Path(each).name
+            file.write_text(text)
+            os.chown(file, *pod.owner)
+            file.chmod(volume.get("secret", {}).get("defaultMode", 0o644))
+    return source
+
+
+def _bound(path: str, source: Path, options: list[str]) -> Json:
+    how = ["rbind", *options]
+    return {"destination": path, "type": "bind", "source": str(source), "options": how}

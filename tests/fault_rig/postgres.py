@@ -25,23 +25,36 @@ def program(name: str) -> str | None:
 
 
 class PostgresServer:
-    """A server with an empty database. It can be ended and started again."""
+    """A server with an empty database. It can be ended and started again.
 
-    def __init__(self) -> None:
+    With a `password` it asks everybody of the network of `host` for it.
+    """
+
+    def __init__(
+        self, host: str = "127.0.0.1", port: int | None = None, password: str = ""
+    ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="postgres-")
         self._child: subprocess.Popen[bytes] | None = None
         self._user = USER if os.geteuid() == 0 else None
-        self.port = free_port()
+        self._host = host
+        self.port = port or free_port()
+        secret = Path(self._folder.name) / "password"
+        secret.write_text(password)
         if self._user:
             shutil.chown(self._folder.name, self._user)
+            shutil.chown(secret, self._user)
+        asks = ["-A", "scram-sha-256", "--pwfile", str(secret)] if password else ["-A", "trust"]
         made = subprocess.run(
-            [str(program("initdb")), "-D", self._data, "-U", "proctor", "-A", "trust", "--no-sync"],
+            [str(program("initdb")), "-D", self._data, "-U", "proctor", *asks, "--no-sync"],
             user=self._user,
             cwd="/",
             capture_output=True,
             check=False,
         )
         assert made.returncode == 0, made.stderr.decode()
+        if password:
+            with Path(f"{self._data}/pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet scram-sha-256\n")
         self.start()
 
     @property
@@ -56,7 +69,7 @@ class PostgresServer:
     def start(self) -> None:
         """Starts it, and waits until it takes connections."""
         self._child = subprocess.Popen(
-            [str(program("postgres")), "-D", self._data, "-p", str(self.port), "-h", "127.0.0.1",
+            [str(program("postgres")), "-D", self._data, "-p", str(self.port), "-h", self._host,
              "-k", self._folder.name, "-c", "fsync=off"],
             user=self._user,
             cwd="/",
@@ -68,7 +81,7 @@ class PostgresServer:
 
     def _answers(self) -> bool:
         """Whether it takes connections; it listens a while before."""
-        asked = [str(program("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        asked = [str(program("pg_isready")), "-q", "-h", self._host, "-p", str(self.port)]
         return subprocess.run(asked, check=False).returncode == 0
 
     def stop(self) -> None:

@@ -311,8 +311,7 @@ def test_a_full_queue_is_a_429_that_says_when_to_come_back() -> None:
             assert int(answer.headers["retry-after"]) >= 1
             assert found.retry_after_seconds is not None
             ready = await asyncio.to_thread(client.get, "/readyz")
-            assert (ready.status_code, problem(ready).reason) == (503, "busy")
-            assert int(ready.headers["retry-after"]) >= 1
+            assert ready.status_code == 200  # else a load balancer refuses who would get a 429
             capacity = (await asyncio.to_thread(client.get, "/capacity")).json()
             assert (capacity["busy"], capacity["queued"], capacity["max_queued"]) == (1, 2, 2)
             service.call(gate.open)

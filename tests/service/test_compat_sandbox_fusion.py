@@ -186,7 +186,7 @@ def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
             asking(service, "/compat/run_code", bodies[0]) as first,
             asking(service, "/compat/run_code", bodies[1]) as second,
         ):
-            service.until(lambda: not service.parts.queue.has_room)
+            service.until(lambda: service.parts.queue.queued == 1)
             late = client.post("/compat/run_code?hold_seconds=0.3", json=bodies[2])
             assert late.status_code == 504
             service.call(inn.door.set)

@@ -171,14 +171,16 @@ def health_routes(
         openapi_extra=OPEN,
     )
     async def readyz() -> Response | Health:
-        """Report readiness: sandboxes work and the queue has room. Else 503 with the reason."""
+        """Report readiness: sandboxes work. Else 503 with the reason.
+
+        A full queue is ready: where all replicas are full, a load balancer without a ready one
+        would refuse connections, and callers would not get their 429.
+        """
         if queue.draining:
             return _not_ready("draining", DRAINING)
         if why := readiness.why_not:
             message = f"sandboxes do not work: {why}"
             return _not_ready(SandboxUnavailable.reason, message)
-        if not queue.has_room:
-            return _not_ready("busy", "the queue is full")
         return Health(status="ready")
 
     @routes.get("/capacity", responses=answers(Capacity, 401))

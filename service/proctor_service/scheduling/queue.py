@@ -190,11 +190,6 @@ class FairQueue:
         return max(self._places.held - self.running - self.handover.away, self._order.count)
 
     @property
-    def has_room(self) -> bool:
-        """True if a request with one submission, from an idle job, would be accepted."""
-        return not self.draining and self._places.held < self._places.total
-
-    @property
     def tickets_per_second(self) -> float:
         """Estimate of the tickets that become free: from recent ones, or fewer if none does."""
         since_seconds = self.clock() - self._returned_at if self.busy else 0.0
