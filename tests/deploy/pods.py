@@ -93,6 +93,16 @@ class Running:
         """All it said so far."""
         return (self._bundle / "log").read_text(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        """Its first process, as this machine sees it."""
+        return int((self._bundle / "pid").read_text())
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._process.poll() is not None
+
     def exec(self, *argv: str) -> str:
         """What a command in it prints, as with `kubectl exec` and exec probes."""
         done = subprocess.run(
@@ -107,7 +117,7 @@ class Running:
 
     def terminate(self) -> int:
         """SIGTERM to its first process, as from the kubelet; its exit status."""
-        os.kill(int((self._bundle / "pid").read_text()), signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int:
