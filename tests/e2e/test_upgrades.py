@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -73,7 +73,7 @@ class Shell:
 
     def close(self) -> None:
         """Ends it, and all that it has started."""
-        if self._bash.poll() is None:
+        with suppress(ProcessLookupError):  # bash may have ended before what it has started
             os.killpg(self._bash.pid, signal.SIGTERM)
         assert self._bash.stdin is not None
         self._bash.stdin.close()
