@@ -178,7 +178,9 @@ def rules_of(objects: list[Json], pod: Json, way: str) -> Iterator[Json]:
 def rule_names(rule: Json, peer: Json, port: str) -> bool:
     """Whether a rule names this pod of the namespace, with this port."""
     alone = [{"kind": "Deployment", "spec": {"template": peer}}]
-    peers = [p["podSelector"] for p in rule.get("from") or rule.get("to") or () if "podSelector" in p]
+    peers = [
+        p["podSelector"] for p in rule.get("from") or rule.get("to") or () if "podSelector" in p
+    ]
     return port in [p["port"] for p in rule["ports"]] and any(selected(p, alone) for p in peers)
 
 
