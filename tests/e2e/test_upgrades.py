@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from harness import WAIT_SECONDS, free_ports
+from harness import free_ports
 from history import ROOT, extract, install_command
+from waits import WAIT_SECONDS
 
 from proctor_client import Client
 
