@@ -9,10 +9,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from waits import WAIT_SECONDS
+
 from proctor_service.sandbox.linux import kernel
 
 PIECE_BYTES = 1 << 16
-WAIT_SECONDS = 60.0
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 from service_process import ServiceProcess
+from waits import WAIT_SECONDS
 
 import proctor_client
 
-WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.05
 
 sys.modules["harness"] = sys.modules[__name__]
