@@ -304,7 +304,7 @@ def _files(pod: Pod, image: Image, bundle: Path) -> list[Json]:
 
 def _folder_of(volume: Json, path: str, pod: Pod, bundle: Path) -> Path:
     """What the kubelet makes of a Secret or a ConfigMap: a folder with a file for each key."""
-    source = bundle / volume["name"]
+    source: Path = bundle / volume["name"]
     source.mkdir()
     for each, text in pod.files.items():
         if Path(each).parent == Path(path):

@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS
+from harness import WAIT_SECONDS, exec_request
 
 from deploy.images import Image
 from deploy.manifests import DEPLOY, Json, environment_of, only, pod_of, render_with, way_of
@@ -66,7 +66,9 @@ class Cluster:
         self.started += 1
         seen = environment_of(self.objects, {**PASSWORDS, "POD_IP": address})
         found = Pod(pod_of(self.objects), seen)
-        folders = {name: self.folder / name for name in ("environments", "environments-build")}
+        folders = {
+            name: self.folder / name for name in ("environments", "environments-build", "temporary")
+        }
         for each in folders.values():
             each.mkdir(exist_ok=True)
             os.chown(each, *found.owner)
@@ -187,12 +189,11 @@ def cluster(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 def asked(url: str, key: str, *sources: str, **fields: Any) -> httpx.Response:
     """The answer to a batch with an Idempotency-Key."""
-    submissions = [
-        {"completion": source, "grader": {"kind": "exec"}, "extract": "none"} for source in sources
-    ]
     headers = {"Authorization": f"Bearer {TOKENS['trainer']}", "Idempotency-Key": key}
-    body = {"submissions": submissions, "cache": False, "job": key, **fields}
-    return httpx.post(f"{url}/reward", json=body, headers=headers, timeout=120, trust_env=False)
+    body = exec_request(*sources, cache=False, job=key, **fields)
+    answer = httpx.post(f"{url}/reward", json=body, headers=headers, timeout=120, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    return answer
 
 
 def judged_here(url: str) -> float:

@@ -63,7 +63,7 @@ def leaves(found: object, way: str = "") -> Iterator[tuple[str, str]]:
 
 def places(objects: list[Json]) -> dict[str, str]:
     """Each scalar by its object and its path; a hash in a ConfigMap's name is left out."""
-    found = {}
+    found: dict[str, str] = {}
     for each in objects:
         name = each["metadata"]["name"]
         name = name.rsplit("-", 1)[0] if each["kind"] == "ConfigMap" else name
