@@ -3,14 +3,18 @@
 # Build arguments:
 #   BASE_IMAGE  a Debian or Ubuntu with Python 3.11 or later, venv and pip; both stages stand on it. A
 #               company's certificate or package mirror belongs into that image (its pip.conf and
-#               sources.list), not here.
+#               sources.list), not here. `make image` takes it from deploy/base-image.txt.
 #   EXTRAS      extras of proctor-service, in brackets: "[aviato]"; "" for an image without clients of
 #               Redis, PostgreSQL and OpenTelemetry.
+#   SMOKE       "" leaves out the judging of some programs at the end of the build.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 
 FROM ${BASE_IMAGE} AS build
 ARG EXTRAS="[otel,postgres,redis]"
+ARG SMOKE=1
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
+# Before anything is installed: the packages of the base, which are those of the image.
+RUN dpkg-query -W -f '${Package}\t${Version}\t${Architecture}\n' > /base-packages.tsv
 RUN apt-get -qq update && apt-get -qq install --no-install-recommends tini
 WORKDIR /src
 COPY constraints.txt ./
@@ -27,9 +31,16 @@ RUN python3 -m venv --without-pip /app \
       /wheels/proctor_client-*.whl "$(ls /wheels/proctor_service-*.whl)${EXTRAS}" \
  && /app/bin/python -m compileall -q --invalidation-mode unchecked-hash /app/lib \
  && cp /usr/bin/tini-static /app/bin/tini
-# The bill of materials is of what is installed. An image whose command does not start is not built.
-RUN /build/bin/cyclonedx-py environment --output-reproducible -o /app/sbom.cdx.json /app/bin/python \
- && cd / && env -i /app/bin/proctor serve --help >/dev/null && /app/bin/tini --version >/dev/null
+# The bill of materials is of what is installed: of Python's packages, the base's, and the interpreter.
+COPY deploy/sbom.py ./
+RUN /build/bin/cyclonedx-py environment --output-reproducible -o /python.cdx.json /app/bin/python \
+ && python3 sbom.py /python.cdx.json /base-packages.tsv /app/sbom.cdx.json
+# An image that does not judge right and wrong programs is not built. Builders allow few namespaces or
+# none, so isolation is not tried here: `proctor doctor` tries it where the image runs.
+RUN cd / && /app/bin/tini --version >/dev/null \
+ && if [ -n "$SMOKE" ]; then \
+      env -i PATH=/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 /app/bin/proctor demo --allow-degraded; \
+    fi
 
 FROM ${BASE_IMAGE}
 COPY --from=build /app /app

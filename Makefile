@@ -8,17 +8,17 @@ TRL := .venv-trl
 ART := .venv-art
 UNSLOTH := .venv-unsloth
 HARBOR := .venv-harbor
+NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
-CODE := client service trainers tests bench
+CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
-SOURCE_DATE = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-IMAGE_ARGUMENTS = $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(SLIM),--build-arg EXTRAS=,$(if $(EXTRAS),--build-arg EXTRAS=$(EXTRAS)))
+SMOKE ?= 1
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) lint generate format test-deploy test-faults test-console image bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-deploy test-faults test-console image pin-base bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -60,7 +60,7 @@ $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.to
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
 	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt torch
 	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt \
-		-e client -e 'trainers[trl]' pytest
+		-e client -e 'trainers[trl,wandb]' pytest
 	touch $@
 
 install-trl: $(TRL)/.trainer ## make .venv-trl with TRL; install-art and install-harbor make others
@@ -118,6 +118,18 @@ $(ADAPTERS:%=test-adapter-%): test-adapter-%: $(VENV)/.service .venv-adapter-%/.
 
 test-adapters: $(ADAPTERS:%=test-adapter-%) ## rewards in other frameworks, each in an environment of its own
 
+# Each time with the newest SDK, and the newest of what only the SDK needs; all else is pinned.
+test-aviato-newest: ## Aviato's backend with the newest SDK and with wandb, in .venv-aviato-newest
+	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+	grep -vE '^(cryptography|cwsandbox|googleapis-common-protos|grpcio|protobuf|wandb)==' constraints.txt \
+		> $(NEWEST)/constraints.txt
+	$(NEWEST)/bin/python -m pip install --disable-pip-version-check -c $(NEWEST)/constraints.txt \
+		-e client -e service -r requirements-aviato-newest.txt
+	$(NEWEST)/bin/python -m pip install --disable-pip-version-check -c $(NEWEST)/constraints.txt \
+		--upgrade --upgrade-strategy eager 'cwsandbox[wandb]'
+	$(NEWEST)/bin/python -m pytest tests/aviato_newest tests/contract/test_contract_aviato.py \
+		tests/e2e/test_aviato.py tests/e2e/test_aviato_environments.py tests/e2e/test_aviato_options.py
+
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -150,11 +162,11 @@ $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	touch $@
 
 image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which
-	@if command -v $(firstword $(BUILDAH)) >/dev/null; then \
-		$(BUILDAH) build --format docker --timestamp $(SOURCE_DATE) $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
-	elif command -v docker >/dev/null; then \
-		SOURCE_DATE_EPOCH=$(SOURCE_DATE) docker build $(IMAGE_ARGUMENTS) -t $(IMAGE) .; \
-	else echo "make image needs buildah or docker"; exit 1; fi
+	@IMAGE='$(IMAGE)' BASE_IMAGE='$(BASE_IMAGE)' EXTRAS='$(EXTRAS)' SLIM='$(SLIM)' SMOKE='$(SMOKE)' \
+		BUILDAH='$(BUILDAH)' deploy/image.sh
+
+pin-base: ## write the digest of the image's base into deploy/base-image.txt
+	@BASE_IMAGE='$(BASE_IMAGE)' BUILDAH='$(BUILDAH)' deploy/image.sh pin
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(TRL) $(ART) $(UNSLOTH) $(HARBOR) $(NEWEST) $(ADAPTERS:%=.venv-adapter-%) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from proctor_service.cli import build
+import sys
+
+_INTERRUPTED = 130  # as a shell has it for SIGINT
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
-    build()(prog_name="proctor")
+    try:
+        from proctor_service.cli import build  # here, since Ctrl-C during the imports is no fault
+
+        command = build()
+    except KeyboardInterrupt:
+        print("proctor: stopped", file=sys.stderr)
+        raise SystemExit(_INTERRUPTED) from None
+    command(prog_name="proctor")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from fastapi.telemetry import TelemetryConfig
 
 from proctor_service.api.compat import COMPAT_BODIES, CompatHandler, compat_routes
 from proctor_service.api.console.cookies import Cookies
+from proctor_service.api.console.costs import Costs
 from proctor_service.api.console.routes import ConsoleHandler, console_routes
 from proctor_service.api.environments import environment_routes
 from proctor_service.api.forwarding import Fleet
@@ -139,7 +140,11 @@ def build_app(
     app.include_router(environment_routes(machine, partial(_default_environment, settings)))
     app.include_router(compat_routes(parts.compat))
     tokens = Tokens(settings.tokens_by_tenant())
-    console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend)
+    costs = None
+    if settings.backend == "aviato":
+        everybody = settings.metrics_tenants if len(settings.tokens_by_tenant()) > 1 else None
+        costs = Costs(metrics.spent, everybody)
+    console = ConsoleHandler(parts.records, parts.handler, Cookies(tokens), parts.backend, costs)
     app.include_router(console_routes(console))
     app.include_router(
         health_routes(parts.queue, parts.metrics, parts.readiness, settings.metrics_tenants)

@@ -54,7 +54,7 @@ class Gateway:
     async def obey(self, order: str, value: Any) -> Any:
         """One order; its answer."""
         boxes = self.boxes
-        if order in ("start_seconds", "refuse", "key", "broken_image"):
+        if order in ("start_seconds", "refuse", "key", "broken_image", "secrets", "prices"):
             setattr(boxes.faults, order, value)
         elif order in ("cut", "lost", "gone"):
             return boxes.strike(value, order)
@@ -68,12 +68,12 @@ class Gateway:
             return {box.id: box.image for box in boxes.all.values()}
         elif order == "census":
             alive = [box for box in boxes.all.values() if box.state not in ENDED]
+            ended = [box for box in boxes.all.values() if box.state in ENDED]
             return {
                 "created": len(boxes.all),
                 "most_alive": boxes.most_alive,
-                "ended_seconds": sum(
-                    box.seconds for box in boxes.all.values() if box.state in ENDED
-                ),
+                "ended_seconds": sum(box.seconds for box in ended),
+                "ended_dollars": boxes.dollars(ended),
                 "by_state": Counter(pb.State.Name(box.state) for box in boxes.all.values()),
                 "failed": [box.failed for box in boxes.all.values() if box.failed],
                 "alive": [_shown(box) for box in alive],
@@ -85,13 +85,32 @@ class Gateway:
 
 def _shown(box: Box) -> dict[str, Any]:
     spec = box.spec
+    main, limits = spec.containers[0], spec.containers[0].resource_requirements.limits
+    pull = main.image_pull_credentials
     return {
         "id": box.id,
         "image": box.image,
         "tags": list(spec.tags),
         "deny_egress": spec.network.deny_egress,
         "open_egress": any(rule.HasField("any") for rule in spec.network.egress),
-        "memory": spec.containers[0].resource_requirements.limits.memory,
+        "egress_names": [
+            rule.https_hostname for rule in spec.network.egress if rule.https_hostname
+        ],
+        "cpu": limits.cpu,
+        "memory": limits.memory,
+        "gpu": [limits.gpu.count, limits.gpu.type, limits.gpu.memory_gb],
+        "runtime_class": spec.runtime_class,
+        "secrets": {
+            secret.env_var: [store.store_name, secret.path, secret.field]
+            for store in main.secret_stores
+            for secret in store.secrets
+        },
+        "volumes": {volume.name: volume.volume_id for volume in spec.volumes},
+        "mounts": {
+            mount.mount_path: [mount.volume, mount.sub_path, mount.read_only]
+            for mount in main.volume_mounts
+        },
+        "pull": [pull.registry, pull.credentials.store_name, pull.credentials.path],
         "lifetime_seconds": spec.max_lifetime_seconds,
     }
 

@@ -79,7 +79,7 @@ def _monitor(control: socket.socket, order: dict[str, Any]) -> NoReturn:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         _build_root(order["shown"], order["hidden"])
         _drop_capabilities()
-        _First(control, order["path"], order["user"]).serve()
+        _First(control, order["path"], order["user"], order["variables"]).serve()
     except BaseException as error:
         with contextlib.suppress(OSError):
             control.send(json.dumps(["failed", f"{type(error).__name__}: {error}"]).encode())
@@ -134,10 +134,12 @@ class _First:
     Orders: ["exec", n, argv] with three descriptors, ["write", n, path] with one to read from, ["kill", n].
     """
 
-    def __init__(self, control: socket.socket, path: str, user: int) -> None:
+    def __init__(
+        self, control: socket.socket, path: str, user: int, variables: dict[str, str]
+    ) -> None:
         self.control = control
         self.user = user  # the image's; 0 is root
-        self.environment = {"PATH": f"{path}:{_PATH}", "HOME": "/root"}
+        self.environment = {**variables, "PATH": f"{path}:{_PATH}", "HOME": "/root"}
         self.commands: dict[int, int] = {}  # number by pid
         self.wake, wake = os.pipe()
         for descriptor in (self.wake, wake):

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,8 @@ class Faults:
     refuse: int = 0  # so many creations
     key: str = "right-key"
     broken_image: str = ""  # sandboxes of this image fail
+    secrets: dict[str, str] = field(default_factory=dict)  # value by "store/name"
+    prices: dict[str, float] = field(default_factory=dict)  # dollars per hour by image
 
 
 class Lost(Exception):
@@ -54,11 +57,11 @@ class Containers:
             "path": str(executable.parent),
             "user": user,
         }
-        self._order = json.dumps(order).encode()
+        self._order = order
 
-    def make(self) -> socket.socket:
+    def make(self, variables: dict[str, str]) -> socket.socket:
         """A new one: the socket of its first process. It is gone when the socket is closed."""
-        self._orders.send(self._order)
+        self._orders.send(json.dumps({**self._order, "variables": variables}).encode())
         _, (descriptor,), _, _ = socket.recv_fds(self._orders, _CHUNK, 1)
         return socket.socket(fileno=descriptor)
 
@@ -196,7 +199,13 @@ class Boxes:
         """A new one, or the one that this request made before."""
         if request_id in self._by_request:
             return self._by_request[request_id]
-        box = Box(f"box-{len(self.all) + 1}", spec, self._containers.make())
+        secrets = {
+            secret.env_var: self.faults.secrets[f"{store.store_name}/{secret.path}"]
+            for store in spec.containers[0].secret_stores
+            for secret in store.secrets
+            if f"{store.store_name}/{secret.path}" in self.faults.secrets
+        }
+        box = Box(f"box-{len(self.all) + 1}", spec, self._containers.make(secrets))
         box.open()
         self.all[box.id] = self._by_request[request_id] = box
         alive = sum(each.state not in ENDED for each in self.all.values())
@@ -208,6 +217,10 @@ class Boxes:
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         return box
+
+    def dollars(self, boxes: Iterable[Box]) -> float:
+        """What they have cost until now."""
+        return sum(box.seconds * self.faults.prices.get(box.image, 0.0) / 3600 for box in boxes)
 
     def running(self) -> list[tuple[Box, Command]]:
         """All commands that run, with their sandboxes."""

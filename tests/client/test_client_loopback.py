@@ -28,6 +28,7 @@ from client_loopback import (
     refuse,
     send,
 )
+from waits import WAIT_SECONDS
 
 from proctor_client import (
     AsyncClient,
@@ -210,7 +211,7 @@ def test_leaving_a_stream_early_ends_its_connection(loopback: Loopback) -> None:
     with Client(loopback.url) as client:
         with client.reward_stream(SUBMISSIONS) as results:
             assert next(results).index == 0
-        assert ended.wait(30)
+        assert ended.wait(WAIT_SECONDS)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from client_processes import SCENARIOS
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_service.settings import Settings
 
 SCRIPT = Path(__file__).parents[1] / "support" / "client_processes.py"
-WAIT_SECONDS = 120
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 from client_loopback import Act, Handler, Loopback, drop, lines, refuse, send
+from waits import WAIT_SECONDS
 
 from proctor_client import (
     AsyncClient,
@@ -36,7 +37,6 @@ LAST = b'{"result": ' + RESULT.model_dump_json().encode() + b"}\n"
 NOTHING = send(204, b"")
 TASK = {"id": "t", "prompt": "p", "grader": {"kind": "exec"}}
 POLICY = {"base_url": "http://policy.test/v1", "model": "m"}
-WAIT_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from client_blocking import Kind, a_client, a_session
+from waits import WAIT_SECONDS
 
 from proctor_client import (
     AsyncSession,
@@ -24,8 +25,6 @@ from proctor_client import (
     wire,
 )
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
-
-WAIT_SECONDS = 60.0
 
 
 def running(proctor: FakeProctor) -> int:

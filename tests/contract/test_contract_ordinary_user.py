@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+from waits import WAIT_SECONDS
+
 BEFORE = """
     import os
     from proctor_service.sandbox.linux import kernel
@@ -31,7 +33,7 @@ def as_ordinary_user(question: str) -> str:
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WAIT_SECONDS,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr

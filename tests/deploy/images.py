@@ -22,7 +22,17 @@ from deploy.manifests import ROOT
 BASE = "localhost/proctor-test-base"
 TAG = "localhost/proctor-test"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-SOURCES = ("Dockerfile", ".dockerignore", "Makefile", "constraints.txt", "client", "service")
+SOURCES = (
+    "Dockerfile",
+    ".dockerignore",
+    "Makefile",
+    "constraints.txt",
+    "client",
+    "service",
+    "deploy/base-image.txt",
+    "deploy/image.sh",
+    "deploy/sbom.py",
+)
 
 
 @dataclass(frozen=True)
@@ -52,25 +62,33 @@ class Builder:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, self._sources / name, ignore=ignore)
             else:
+                (self._sources / name).parent.mkdir(exist_ok=True)
                 shutil.copy(ROOT / name, self._sources / name)
         self._make_base()
 
-    def build(self, tag: str) -> tuple[str, ...]:
-        """`make image`, from the beginning; the digests of the layers."""
+    def make(self, *arguments: str) -> str:
+        """What `make` says with these arguments, in the sources and with this store."""
         command = " ".join(["buildah", *self._store])
-        _run("make", "image", f"IMAGE={tag}", f"BASE_IMAGE={BASE}", f"BUILDAH={command}",
-             cwd=self._sources)  # fmt: skip
+        return _run("make", *arguments, f"BUILDAH={command}", cwd=self._sources)
+
+    def build(self, tag: str, *arguments: str) -> tuple[str, ...]:
+        """`make image`, from the beginning; the digests of the layers."""
+        self.make("image", f"IMAGE={tag}", f"BASE_IMAGE={BASE}", *arguments)
         return tuple(self._described(tag)["rootfs"]["diff_ids"])
 
-    def image(self) -> Image:
+    def image(self, tag: str = TAG, *arguments: str) -> Image:
         """A built image, unpacked."""
-        layers = self.build(TAG)
-        root = Path(self._buildah("mount", self._buildah("from", TAG).strip()).strip())
+        layers = self.build(tag, *arguments)
+        root = Path(self._buildah("mount", self._buildah("from", tag).strip()).strip())
         for parent in root.parents:  # a user namespace must find its way there
             if parent == self._folder.parent:
                 break
             parent.chmod(parent.stat().st_mode | 0o111)
-        return Image(root, layers, self._described(TAG)["config"])
+        return Image(root, layers, self._described(tag)["config"])
+
+    def written(self, name: str) -> str:
+        """The text of a file of the sources."""
+        return (self._sources / name).read_text()
 
     def close(self) -> None:
         """Unmounts what is mounted."""

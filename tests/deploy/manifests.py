@@ -25,6 +25,16 @@ WAYS = (
     ("capabilities", "gvisor"),
 )
 """The components that a local backend may be given, instead of the one in its overlay."""
+PLATFORM_WAYS = (
+    ("user-namespaces", "apparmor-profile"),
+    ("user-namespaces", "selinux"),
+    ("capabilities", "selinux"),
+    ("user-namespaces", "openshift"),
+    ("user-namespaces", "writable-cgroups"),
+    ("capabilities", "writable-cgroups"),
+    ("user-namespaces", "writable-cgroups-gke"),
+)
+"""The same for what only some platforms have or need: deploy/platforms.md."""
 ADDITIONS = (
     "redis",
     "redis-external",
@@ -47,6 +57,7 @@ EXCLUDES = {"redis": "redis-external", "postgresql": "postgresql-external"}
 UNSUITED = {
     "dev": {"prometheus-stack"},
     "aviato": {"environments", "environments-shared"},
+    "aviato-statefulset": {"environments", "environments-shared"},
 }
 """What an overlay cannot use: dev has no monitors, and sandboxes at Aviato have images."""
 
@@ -70,9 +81,9 @@ def render_with(
     copy = scratch / "deploy"
     if not copy.exists():
         shutil.copytree(DEPLOY, copy)
+    shutil.rmtree(copy / "overlays")
+    shutil.copytree(DEPLOY / "overlays", copy / "overlays")
     folder = copy / "overlays" / overlay
-    shutil.rmtree(folder)
-    shutil.copytree(DEPLOY / "overlays" / overlay, folder)
     written = yaml.safe_load((folder / "kustomization.yaml").read_text())
     written["components"] = [f"../../components/{name}" for name in components]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(written))

@@ -3,7 +3,8 @@
 Made from the rendered manifest, so that what is tried is what is deployed: user, capabilities,
 no_new_privs, seccomp, masked paths, user namespace, read-only root, volumes, memory and CPU. Not
 played: the network (each pod has a loopback of its own, unless pod_network.py gives it more), AppArmor,
-SELinux, and cgroups as v2 has them in a pod (a read-only /sys/fs/cgroup stands for that).
+SELinux, and cgroups as v2 has them in a pod (a /sys/fs/cgroup of v1 stands for that, which only a
+runtime class makes writable).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 from deploy.images import Image
 from deploy.manifests import DEPLOY, Json
@@ -43,6 +44,7 @@ FOR_ADMINS = (
     "setns", "umount", "umount2", "unshare",
 )  # fmt: skip
 NEW_NAMESPACES = (1 << 17, 1 << 25, 1 << 26, 1 << 27, 1 << 28, 1 << 29, 1 << 30)
+WRITABLE_CGROUPS = "writable-cgroups"  # the handler of this name, as deploy/platforms.md defines it
 UNITS = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 CPU_PERIOD_MICROSECONDS = 100_000
 
@@ -92,6 +94,11 @@ class Pod:
     def own_users(self) -> bool:
         """Whether it has a user namespace."""
         return self.spec.get("hostUsers") is False
+
+    @property
+    def writable_cgroups(self) -> bool:
+        """Whether its runtime class makes /sys/fs/cgroup writable."""
+        return self.spec.get("runtimeClassName") == WRITABLE_CGROUPS
 
 
 class Running:
@@ -182,6 +189,8 @@ def oci_spec(pod: Pod, image: Image, bundle: Path) -> Json:
     arguments = container.get("args", [] if "command" in container else image.config["Cmd"])
     variables = {**image.environment, **pod.environment}
     namespaces = ["pid", "ipc", "uts", "mount", "network", *(["user"] if pod.own_users else [])]
+    if pod.writable_cgroups:  # as v2 has it: the pod's own group is the root
+        namespaces.append("cgroup")
     ids = [{"containerID": 0, "hostID": FIRST_OUTER_ID, "size": IDS}] if pod.own_users else []
     return {
         "ociVersion": "1.0.2",
@@ -196,7 +205,7 @@ def oci_spec(pod: Pod, image: Image, bundle: Path) -> Json:
         "root": {"path": str(image.root), "readonly": context.get("readOnlyRootFilesystem", False)},
         "hostname": "pod",
         "hooks": pod.hooks,
-        "mounts": [*_mounts(), *_files(pod, image, bundle)],
+        "mounts": [*_mounts(pod), *_files(pod, image, bundle)],
         "linux": {
             "namespaces": [{"type": name} for name in namespaces],
             "uidMappings": ids,
@@ -265,8 +274,9 @@ def _seccomp(context: Json) -> Json | None:
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": refused}
 
 
-def _mounts() -> list[Json]:
+def _mounts(pod: Pod) -> list[Json]:
     none = ["nosuid", "noexec", "nodev"]
+    cgroups = "rw" if pod.writable_cgroups else "ro"
     return [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": none},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -278,7 +288,7 @@ def _mounts() -> list[Json]:
         {"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue", "options": none},
         {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": [*none, "ro"]},
         {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup",
-         "options": [*none, "relatime", "ro"]},
+         "options": [*none, "relatime", cgroups]},
     ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from deploy.manifests import (
     EXCLUDES,
     NEEDS,
     OVERLAYS,
+    PLATFORM_WAYS,
     UNSUITED,
     WAYS,
     Json,
@@ -27,6 +28,7 @@ from deploy.references import Reference, dangling, given_by_the_user, pods, sele
 from deploy.schemas import VERSIONS, validate
 
 Renderings = dict[str, list[Json]]
+ALL_OVERLAYS = (*OVERLAYS, "aviato-statefulset")
 STORES = {"redis": "proctor-redis", "postgresql": "proctor-postgresql"}
 
 
@@ -35,12 +37,12 @@ def renderings(tmp_path_factory: pytest.TempPathFactory) -> Renderings:
     """Each overlay as it is, in each way to make sandboxes, with each component, and with all."""
     scratch = tmp_path_factory.mktemp("renderings")
     found = {}
-    for overlay in OVERLAYS:
+    for overlay in ALL_OVERLAYS:
         found[overlay] = render(DEPLOY / "overlays" / overlay)
         for name, components in additions_to(overlay).items():
             listed = (*way_of(overlay), *components)
             found[f"{overlay} {name}"] = render_with(overlay, listed, scratch)
-        for way in WAYS if way_of(overlay) else ():
+        for way in (*WAYS, *PLATFORM_WAYS) if way_of(overlay) else ():
             everything = (*way, *additions_to(overlay)["all with own stores"])
             found[f"{overlay} {way}"] = render_with(overlay, way, scratch)
             found[f"{overlay} {way} all"] = render_with(overlay, everything, scratch)
@@ -55,9 +57,10 @@ def everything(renderings: Renderings) -> list[Json]:
 
 
 def test_every_component_is_rendered() -> None:
-    known = {name for way in WAYS for name in way} | set(ADDITIONS)
+    assert set(ALL_OVERLAYS) == {path.name for path in (DEPLOY / "overlays").iterdir()}
+    known = {name for way in (*WAYS, *PLATFORM_WAYS) for name in way} | set(ADDITIONS)
     assert known == {path.name for path in (DEPLOY / "components").iterdir()}
-    for overlay in OVERLAYS:
+    for overlay in ALL_OVERLAYS:
         names = set(ADDITIONS) - set(UNSUITED.get(overlay, ()))
         assert names <= additions_to(overlay).keys()
         together = {n for k, v in additions_to(overlay).items() if k.startswith("all") for n in v}
@@ -214,6 +217,4 @@ def test_the_init_container_has_neither_tokens_nor_a_share_in_the_store(
     assert mount["readOnly"] is True
     shared = {v["name"]: v.get("value") for v in init["env"]}
     own = {("UV_NO_CACHE", "1"), ("PROCTOR_HOST", "127.0.0.1")}
-    assert shared.items() - own <= {
-        (v["name"], v.get("value")) for v in main["env"]
-    }
+    assert shared.items() - own <= {(v["name"], v.get("value")) for v in main["env"]}

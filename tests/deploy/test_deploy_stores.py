@@ -21,7 +21,8 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, exec_request
+from harness import exec_request
+from waits import WAIT_SECONDS
 
 from deploy.images import Image
 from deploy.manifests import DEPLOY, Json, environment_of, only, pod_of, render_with, way_of
@@ -227,7 +228,7 @@ def test_the_pod_judges_keeps_restarts_and_drains(cluster: Cluster) -> None:
         batch.start()
         wait_until(lambda: proctor.capacity().busy > 0, "nothing runs")
         assert pod.terminate() == 0
-        assert '"closed"' in pod.log
+        assert '"closed"' in pod.log, pod.log
         batch.join(WAIT_SECONDS)
         results = drained["answer"].json()["results"]
         done = [r for r in results if r["verdict"] == "passed"]

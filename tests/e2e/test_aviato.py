@@ -15,6 +15,7 @@ import httpx
 import pytest
 from harness import Service, running_service
 from service_process import ServiceProcess
+from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, StandIn, has_other_users, stand_in
 from e2e.test_corpora import corpus, judge, mbpp, rows
@@ -160,7 +161,9 @@ def test_a_service_that_is_told_to_stop_drains_and_leaves_nothing(gateway: Stand
     with ServiceProcess(**environment(gateway, "polite")) as service:
         body = {"submissions": [{"completion": RIGHT, "grader": GRADER}] * 8, "cache": False}
         found: list[httpx.Response] = []
-        post = partial(httpx.post, f"{service.url}/reward", json=body, timeout=60, trust_env=False)
+        post = partial(
+            httpx.post, f"{service.url}/reward", json=body, timeout=WAIT_SECONDS, trust_env=False
+        )
         thread = threading.Thread(target=lambda: found.append(post()))
         thread.start()
         gateway.order("until_running", 1)

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, running_service
+from harness import running_service
 from shared_data import shared_data
 from typer.testing import CliRunner
+from waits import WAIT_SECONDS
 
 import proctor_service.cli.target
 from proctor_service.cli import build

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 from client_blocking import Kind, a_client, a_session
-from harness import WAIT_SECONDS, Service
+from harness import Service
 from policy_server import Act, Asked, calls, fails, hangs, policy_server, says
+from waits import WAIT_SECONDS
 
 import proctor_client
 from proctor_client import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from harness import running_service
 from policy_server import calls, policy_server
+from waits import WAIT_SECONDS
 
 from proctor_service.settings import Settings
 
@@ -54,7 +55,9 @@ def test_a_custom_tool_runs_in_the_trajectorys_sandbox_and_its_failures_are_told
     ):
         policy = {"base_url": server.url, "model": "policy"}
         body = {"tasks": [task], "policy": policy, "agent": agent}
-        [trajectory] = client.post("/rollout", json=body, timeout=120).json()["trajectories"]
+        [trajectory] = client.post("/rollout", json=body, timeout=WAIT_SECONDS).json()[
+            "trajectories"
+        ]
     told = [
         each["content"] for each in trajectory["messages_and_choices"] if each.get("role") == "tool"
     ]

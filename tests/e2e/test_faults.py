@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.local import LocalBackend
@@ -130,7 +131,7 @@ def test_no_process_outlives_the_service(how: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", program]) as process:
         children = _children_when_there(process.pid)
         process.send_signal(how)
-        process.wait(30)
+        process.wait(WAIT_SECONDS)
     for child in children:
         _wait_gone(child)
 

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from service_process import ServiceProcess, processes_of
+from waits import WAIT_SECONDS
 
 from fault_rig.batches import batch, replicas, send
 
-WAIT_SECONDS = 60.0
 SQUARES = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
 RIGHT = "def f(x):\n    return x * x  # {}"
 

@@ -18,6 +18,7 @@ from harness import Service, running_service
 from judging import calls
 from service_process import ServiceProcess, judge_processes
 from slow_judges import SLOW
+from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
 from e2e.test_outside_kills import HOLDS, surroundings_of
@@ -25,7 +26,6 @@ from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment
 from proctor_service.workers.pool import Pool
 
-WAIT_SECONDS = 60.0
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 WORKERS = {"PROCTOR_WORKERS": "2", "PROCTOR_SLOTS": "4"}
 SQUARES = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -179,7 +179,10 @@ def test_sandboxes_are_lost_with_their_judge_process_and_new_ones_work(
         def sleeps(name: str) -> httpx.Response:
             command = {"command": ["sh", "-c", "echo begun; sleep 100"]}
             return httpx.post(
-                f"{service.url}/sandboxes/{name}/exec", json=command, timeout=100, trust_env=False
+                f"{service.url}/sandboxes/{name}/exec",
+                json=command,
+                timeout=WAIT_SECONDS,
+                trust_env=False,
             )
 
         running = [Background(lambda name=name: sleeps(name)) for name in names[:2]]  # type: ignore[misc]
@@ -394,6 +397,21 @@ def test_a_stop_in_a_batch_gives_each_item_a_result(how: str) -> None:
     assert not [each for pid in before for each in groups.glob(f"*/proctor-{pid}-*")]
 
 
+def test_ctrl_c_reaches_the_listening_process_alone(tmp_path: Path) -> None:
+    """A process that imports its modules meanwhile would end with a traceback."""
+    journal = f"sqlite:///{tmp_path}/journal.db"
+    with ServiceProcess(**{**WORKERS, "PROCTOR_JOURNAL": journal}) as service:
+        numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+        assert {pid for pid in numbers if _group_of(pid) == service.pid} == {service.pid}
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
 def test_ctrl_c_during_the_start_leaves_nothing() -> None:
     service = ServiceProcess(**WORKERS)
     try:
@@ -403,6 +421,7 @@ def test_ctrl_c_during_the_start_leaves_nothing() -> None:
         os.killpg(service.pid, signal.SIGINT)
         service.wait()
         assert are_gone(before)
+        assert "Traceback" not in service.logged
     finally:
         service.close()
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import WAIT_SECONDS, Service, running_service
+from harness import Service, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr
+from waits import WAIT_SECONDS
 
 from proctor_service.settings import Settings
 
@@ -63,7 +64,7 @@ def play(service: Service, acts: list[Any], tools: list[str], name: str) -> dict
     with policy_server(lambda asked: acts[asked.turn]) as server, service.client() as client:
         policy = {"base_url": server.url, "model": "policy"}
         body = {"tasks": [TASK], "policy": policy, "agent": agent}
-        answer = client.post("/rollout", json=body, timeout=120)
+        answer = client.post("/rollout", json=body, timeout=WAIT_SECONDS)
     assert answer.status_code == 200, answer.text
     assert TOKEN not in answer.text
     [trajectory] = answer.json()["trajectories"]

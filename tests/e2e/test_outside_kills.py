@@ -18,6 +18,7 @@ import pytest
 from harness import Service, running_service
 from judging import judge, one
 from service_process import ServiceProcess
+from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.local import LocalBackend
 from proctor_service.settings import Settings
@@ -255,11 +256,11 @@ def test_a_command_whose_child_the_surroundings_killed_has_no_result() -> None:
     with surroundings_of(300) as group, ServiceProcess(PROCTOR_SLOTS="1").within(group) as service:
         body = {"code": WAITS_FOR_CHILD, "memory_limit_MB": 512}
         answer = httpx.post(
-            f"{service.url}/compat/run_code", json=body, timeout=60, trust_env=False
+            f"{service.url}/compat/run_code", json=body, timeout=WAIT_SECONDS, trust_env=False
         )
         assert answer.status_code == 504, answer.text
         assert "sandbox_lost" in answer.text
-        with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=service.url, timeout=WAIT_SECONDS, trust_env=False) as client:
             made = client.post("/sandboxes", json={"limits": {"memory_mb": 512}}).json()
             path = f"/sandboxes/{made['id']}/exec"
             assert client.post(path, json={"code": LEAVES_CHILD}).json()["exit_code"] == 0

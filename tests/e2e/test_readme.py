@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from harness import Service
+from waits import WAIT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -25,7 +26,6 @@ PAGES = (
     "trainers/README.md",
 )
 SHOWN_URL = "http://127.0.0.1:8080"
-EXAMPLE_SECONDS = 120.0
 
 _RUNNABLE = re.compile(
     r"<!-- runnable(, goes on)? -->\n```(python|bash)\n(.*?)^```$", re.DOTALL | re.MULTILINE
@@ -85,7 +85,7 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=EXAMPLE_SECONDS,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from command_line import forget_settings, proctor
-from harness import WAIT_SECONDS, running_service
+from harness import running_service
 from sqlalchemy import create_engine, text
+from waits import WAIT_SECONDS
 
 from proctor_client import Client, wire
 from proctor_service.cli.temporary import temporary_service

@@ -11,6 +11,7 @@ import pytest
 from harness import Service, running_service
 from policy_server import Act, Asked, PolicyServer, calls, hangs, policy_server, says
 from shared_data import shared_data
+from waits import WAIT_SECONDS
 
 from proctor_service.api.sandboxes import workplaces
 from proctor_service.settings import Settings
@@ -42,7 +43,7 @@ def request(server: PolicyServer, agent: Row, *tasks: Row, **fields: Any) -> Row
 
 def play(service: Service, body: Row) -> list[Row]:
     with service.client() as client:
-        answer = client.post("/rollout", json=body, timeout=120)
+        answer = client.post("/rollout", json=body, timeout=WAIT_SECONDS)
         assert answer.status_code == 200, answer.text
         found: list[Row] = answer.json()["trajectories"]
         return found

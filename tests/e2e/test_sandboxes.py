@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Service
+from harness import Service
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.sandbox.linux import procfs

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from waits import WAIT_SECONDS
 
 from fault_rig.processes import Process
-from fault_rig.programs import WAIT_SECONDS
 
 RIGHT = "def f(x):\n    return x * x + {} * 0"
 WRONG = "def f(x):\n    return x * x + {} + 1"

@@ -15,12 +15,13 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from waits import WAIT_SECONDS
+
 T = TypeVar("T")
 State = Literal["whole", "slow", "cut", "dead"]
 
 PIECE_BYTES = 1 << 16
 PAUSE_SECONDS = 0.1
-WAIT_SECONDS = 30.0
 
 
 class Cable:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import httpx
 from service_process import remove_groups_of
+from waits import WAIT_SECONDS
 
-from fault_rig.programs import WAIT_SECONDS, free_port, wait_until
+from fault_rig.programs import free_port, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 

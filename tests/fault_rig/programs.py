@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from waits import WAIT_SECONDS
+
 NEEDED = {"nginx": "nginx-light", "redis-server": "redis-server"}
 """Each program, and Debian's package for it."""
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-WAIT_SECONDS = 30.0
 PAUSE_SECONDS = 0.02
 
 

@@ -1,10 +1,12 @@
-"""Replicas that share a budget of sandboxes at the stand-in of Aviato, and the death of one of them."""
+"""Replicas that share a budget of sandboxes at the stand-in of Aviato, and what befalls them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,10 +22,13 @@ from fault_rig.programs import RedisServer, redis_server, wait_until
 BUDGET = 20
 REPLICAS = 3
 EVALUATIONS = 500
+IMAGE = "python:3.11"
 PRICE_PER_HOUR = 3.6
-LEASE_SECONDS = 3
-WAIT_SECONDS = 120
+LEASE_SECONDS = 5
+MOST_SECONDS = 60  # that a sandbox lives on which no replica claims
+WAIT_SECONDS = 900
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
+JOBS = ("left", "right")
 
 
 @pytest.fixture
@@ -35,6 +40,7 @@ def began() -> float:
 @pytest.fixture
 def gateway() -> Iterator[StandIn]:
     with stand_in() as running:
+        running.order("prices", {IMAGE: PRICE_PER_HOUR})
         yield running
 
 
@@ -51,22 +57,25 @@ def replicas(gateway: StandIn, redis: RedisServer) -> Iterator[list[Process]]:
         for number in range(REPLICAS):
             found.append(Process())
             stack.callback(found[-1].close)
-            found[-1].start(
-                {
-                    "PROCTOR_BACKEND": "aviato",
-                    "PROCTOR_AVIATO_BASE_URL": gateway.url,
-                    "PROCTOR_AVIATO_API_KEY": KEY,
-                    "PROCTOR_AVIATO_INSTANCE": f"replica-{number}",
-                    "PROCTOR_AVIATO_BUDGET_SANDBOXES": str(BUDGET),
-                    "PROCTOR_AVIATO_PRICE_PER_HOUR": str(PRICE_PER_HOUR),
-                    "PROCTOR_AVIATO_BUDGET_LEASE_SECONDS": str(LEASE_SECONDS),
-                    "PROCTOR_ALLOW_DEGRADED": str(not has_other_users()).lower(),
-                    "PROCTOR_POOL_SIZE": "8",
-                    "PROCTOR_SLOTS": "8",
-                    "PROCTOR_REDIS_URL": redis.url,
-                }
-            )
+            found[-1].start(settings_of(gateway, redis, f"replica-{number}"))
         yield found
+
+
+def settings_of(gateway: StandIn, redis: RedisServer, name: str, **more: str) -> dict[str, str]:
+    return {
+        "PROCTOR_BACKEND": "aviato",
+        "PROCTOR_AVIATO_BASE_URL": gateway.url,
+        "PROCTOR_AVIATO_API_KEY": KEY,
+        "PROCTOR_AVIATO_INSTANCE": name,
+        "PROCTOR_AVIATO_BUDGET_SANDBOXES": str(BUDGET),
+        "PROCTOR_AVIATO_PRICE_PER_HOUR": str(PRICE_PER_HOUR),
+        "PROCTOR_AVIATO_BUDGET_LEASE_SECONDS": str(LEASE_SECONDS),
+        "PROCTOR_ALLOW_DEGRADED": str(not has_other_users()).lower(),
+        "PROCTOR_POOL_SIZE": "8",
+        "PROCTOR_SLOTS": "8",
+        "PROCTOR_REDIS_URL": redis.url,
+        **more,
+    }
 
 
 def items(count: int) -> list[dict[str, Any]]:
@@ -78,9 +87,11 @@ def items(count: int) -> list[dict[str, Any]]:
     ]
 
 
-async def judged(replica: Process, submissions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def judged(
+    replica: Process, submissions: list[dict[str, Any]], job: str = "some"
+) -> list[dict[str, Any]]:
     async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-        body = {"submissions": submissions, "extract": "none", "cache": False}
+        body = {"submissions": submissions, "extract": "none", "cache": False, "job": job}
         answer = await client.post(f"{replica.url}/reward", json=body)
         assert answer.status_code == 200, answer.text
         return list(answer.json()["results"])
@@ -90,14 +101,48 @@ def tag_of(process: int) -> str:
     return f"proctor-instance-replica-{process}"
 
 
-def spent(replica: Process, what: str) -> float:
-    text = httpx.get(f"{replica.url}/metrics", trust_env=False, timeout=30).text
-    found = re.findall(rf"^proctor_job_sandbox_{what}_total\S* (\S+)$", text, re.MULTILINE)
-    return sum(map(float, found))
+def spent(replicas: list[Process], what: str) -> dict[str, float]:
+    """What all replicas have counted, by job."""
+    found = dict.fromkeys(("", *JOBS), 0.0)
+    for replica in replicas:
+        text = httpx.get(f"{replica.url}/metrics", trust_env=False, timeout=30).text
+        name = f"proctor_job_sandbox_{what}_total"
+        for job, value in re.findall(rf'^{name}{{job="(\w*)".*}} (\S+)$', text, re.MULTILINE):
+            found[job] = found.get(job, 0.0) + float(value)
+    return found
 
 
-def _spent_by_all(replicas: list[Process], what: str) -> float:
-    return sum(spent(each, what) for each in replicas)
+def check_right(submissions: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
+    for item, result in zip(submissions, results, strict=True):
+        right = "x * x" in item["completion"]
+        assert result["reward"] == (1.0 if right else 0.0), result
+
+
+def check_none_wrong(results: list[dict[str, Any]]) -> None:
+    for number, result in enumerate(results):
+        if result["error"] is None:
+            assert result["reward"] == (0.0 if number % 2 else 1.0), result
+        else:
+            assert (result["reward"], result["verdict"]) == (None, None), result
+
+
+def seconds_until_gone(gateway: StandIn, since: float, of: int = 0) -> float:
+    """Seconds until no sandbox of a replica lives. Raises AssertionError after a minute."""
+    pause = threading.Event()
+    while gateway.alive(tag_of(of)):
+        assert time.monotonic() - since < MOST_SECONDS, "sandboxes of a killed replica live"
+        pause.wait(0.1)
+    return time.monotonic() - since
+
+
+def is_right(replica: Process) -> bool:
+    results = asyncio.run(judged(replica, items(20)))
+    assert all(result["reward"] in (None, 1.0, 0.0) for result in results), json.dumps(results)
+    return [result["reward"] for result in results] == [1.0, 0.0] * 10
+
+
+def most_alive(gateway: StandIn) -> int:
+    return int(gateway.order("census")["most_alive"])
 
 
 def test_three_replicas_never_have_more_than_the_budget(
@@ -106,52 +151,126 @@ def test_three_replicas_never_have_more_than_the_budget(
     parts = [items(EVALUATIONS)[number::REPLICAS] for number in range(REPLICAS)]
 
     async def all_of_them() -> list[list[dict[str, Any]]]:
-        return await asyncio.gather(*map(judged, replicas, parts))
+        every = zip(replicas, parts, (*JOBS, JOBS[0]), strict=True)
+        return await asyncio.gather(*(judged(*each) for each in every))
 
     for part, results in zip(parts, asyncio.run(all_of_them()), strict=True):
-        for item, result in zip(part, results, strict=True):
-            right = "x * x" in item["completion"]
-            assert result["reward"] == (1.0 if right else 0.0), result
-    assert gateway.order("census")["most_alive"] <= BUDGET
+        check_right(part, results)
+    judged_seconds = time.monotonic() - began
+    assert most_alive(gateway) <= BUDGET
 
     # The service counts a sandbox from the call that creates it to the answer of the call that
-    # stops it: never less than the provider has, never more than the budget times the time.
-    ended = gateway.order("census")["ended_seconds"]
-    wait_until(lambda: _spent_by_all(replicas, "seconds") >= ended, "sandboxes cost too little")
-    seconds, dollars = (_spent_by_all(replicas, what) for what in ("seconds", "dollars"))
-    assert seconds <= BUDGET * (time.monotonic() - began)
-    assert dollars == pytest.approx(seconds * PRICE_PER_HOUR / 3600, rel=0.01)
+    # stops it: never less than the provider's bill, never more than the budget times the time.
+    bill = gateway.order("census")
+    wait_until(
+        lambda: sum(spent(replicas, "dollars").values()) >= bill["ended_dollars"],
+        "sandboxes cost too little",
+    )
+    seconds, dollars = (spent(replicas, what) for what in ("seconds", "dollars"))
+    assert sum(seconds.values()) <= BUDGET * (time.monotonic() - began)
+    assert set(dollars) == {"", *JOBS}
+    for job in dollars:
+        assert dollars[job] > 0 or not job  # perhaps every sandbox was used
+        assert dollars[job] == pytest.approx(seconds[job] * PRICE_PER_HOUR / 3600)
+    print(
+        f"{EVALUATIONS} right in {judged_seconds:.0f} s with at most {most_alive(gateway)} sandboxes; "
+        f"a bill of ${bill['ended_dollars']:.4f} for {bill['ended_seconds']:.0f} s, counted: "
+        f"${sum(dollars.values()):.4f} for {sum(seconds.values()):.0f} s: {dollars}"
+    )
 
+
+def test_what_a_killed_replica_leaves_is_stopped_within_a_minute(
+    gateway: StandIn, replicas: list[Process]
+) -> None:
     kept = httpx.post(f"{replicas[1].url}/sandboxes", json={}, trust_env=False, timeout=60).json()
-    wait_until(lambda: bool(gateway.alive(tag_of(0))), "a replica has no sandboxes")
+    wait_until(lambda: len(gateway.alive(tag_of(0))) >= 4, "a replica has few sandboxes")
+    left = len(gateway.alive(tag_of(0)))
     replicas[0].kill()
-    wait_until(lambda: not gateway.alive(tag_of(0)), "sandboxes of a killed replica live")
-    lives = httpx.get(
-        f"{replicas[1].url}/sandboxes/{kept['id']}", trust_env=False, timeout=240
-    ).json()
+    seconds = seconds_until_gone(gateway, time.monotonic())
+    print(f"{left} sandboxes of a killed replica were gone after {seconds:.1f} s")
+    place = f"{replicas[1].url}/sandboxes/{kept['id']}"
+    lives = httpx.get(place, trust_env=False, timeout=WAIT_SECONDS).json()
     assert lives["status"] == "running", lives
-    results = asyncio.run(judged(replicas[1], items(60)))
-    assert [result["reward"] for result in results] == [1.0, 0.0] * 30
-    assert gateway.order("census")["most_alive"] <= BUDGET
+    check_right(items(60), asyncio.run(judged(replicas[1], items(60))))
+    claimed = {*gateway.alive(tag_of(1)), *gateway.alive(tag_of(2))}
+    assert set(gateway.alive()) <= claimed
+    assert most_alive(gateway) <= BUDGET
+
+
+def test_what_is_left_while_redis_loses_its_data_is_stopped_too(
+    gateway: StandIn, redis: RedisServer, replicas: list[Process]
+) -> None:
+    """Nothing in Redis names the killed replica: its sandboxes are found by a tag, and count."""
+    wait_until(lambda: bool(gateway.alive(tag_of(0))), "a replica has no sandboxes")
+    redis.stop()
+    replicas[0].kill()
+    redis.start()
+    seconds = seconds_until_gone(gateway, time.monotonic())
+    print(f"without an entry in Redis the sandboxes were gone after {seconds:.1f} s")
+    wait_until(lambda: is_right(replicas[1]), "no sandboxes afterwards")
 
 
 def test_without_redis_there_is_no_sandbox_beyond_those_granted_and_no_verdict(
     gateway: StandIn, redis: RedisServer, replicas: list[Process]
 ) -> None:
     redis.stop()
-    results = asyncio.run(judged(replicas[0], items(4)))
-    for number, result in enumerate(results):
-        if result["error"] is None:
-            assert result["reward"] == (0.0 if number % 2 else 1.0)
-        else:
-            assert result["reward"] is None
-    assert gateway.order("census")["most_alive"] <= BUDGET
+    check_none_wrong(asyncio.run(judged(replicas[0], items(4))))
+    assert most_alive(gateway) <= BUDGET
     redis.start()
-    wait_until(lambda: _is_right(replicas[0]), "no sandboxes after the return of Redis")
-    assert gateway.order("census")["most_alive"] <= BUDGET
+    wait_until(lambda: is_right(replicas[0]), "no sandboxes after the return of Redis")
+    assert most_alive(gateway) <= BUDGET
 
 
-def _is_right(replica: Process) -> bool:
-    results = asyncio.run(judged(replica, items(20)))
-    assert all(result["reward"] in (None, 1.0, 0.0) for result in results), json.dumps(results)
-    return [result["reward"] for result in results] == [1.0, 0.0] * 10
+def test_redis_that_restarts_empty_in_the_middle_of_a_batch(
+    gateway: StandIn, redis: RedisServer, replicas: list[Process]
+) -> None:
+    async def all_of_them() -> list[list[dict[str, Any]]]:
+        tasks = [asyncio.create_task(judged(replica, items(80))) for replica in replicas]
+        await asyncio.to_thread(gateway.order, "until_running", 4)
+        redis.stop()
+        await asyncio.to_thread(redis.start)
+        return await asyncio.gather(*tasks)
+
+    for results in asyncio.run(all_of_them()):
+        check_none_wrong(results)
+    assert most_alive(gateway) <= BUDGET
+    for replica in replicas:
+        wait_until(lambda replica=replica: is_right(replica), "no sandboxes afterwards")  # type: ignore[misc]
+    assert most_alive(gateway) <= BUDGET
+
+
+def test_a_replica_that_is_stopped_loses_its_share_and_comes_back(
+    gateway: StandIn, replicas: list[Process]
+) -> None:
+    """It neither writes nor stops: the others take its sandboxes for those of a dead one."""
+    found: list[list[dict[str, Any]]] = []
+    thread = threading.Thread(
+        target=lambda: found.append(asyncio.run(judged(replicas[0], items(40))))
+    )
+    thread.start()
+    gateway.order("until_running", 1)
+    replicas[0].send(signal.SIGSTOP)
+    try:
+        seconds_until_gone(gateway, time.monotonic())
+        check_right(items(60), asyncio.run(judged(replicas[1], items(60))))
+    finally:
+        replicas[0].send(signal.SIGCONT)
+    thread.join()
+    check_none_wrong(found[0])
+    wait_until(lambda: is_right(replicas[0]), "no sandboxes after it came back")
+    assert most_alive(gateway) <= BUDGET
+
+
+def test_the_smaller_of_two_budgets_holds(gateway: StandIn, redis: RedisServer) -> None:
+    """As in an update of the budget: the first replica has taken all of its own before."""
+    with ExitStack() as stack:
+        large, small = Process(), Process()
+        for process in (large, small):
+            stack.callback(process.close)
+        most = {"PROCTOR_AVIATO_BUDGET_SANDBOXES": "6", "PROCTOR_SLOTS": "2"}
+        large.start(settings_of(gateway, redis, "replica-0"))
+        wait_until(lambda: len(gateway.alive(tag_of(0))) >= 8, "the pool is not full")
+        small.start(settings_of(gateway, redis, "replica-1", **most))
+        for replica in (large, small):
+            wait_until(lambda replica=replica: is_right(replica), "nothing is judged")  # type: ignore[misc]
+        wait_until(lambda: len(gateway.alive()) <= 6, "there are more than the smaller budget")

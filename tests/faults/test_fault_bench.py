@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS
 from policy_server import policy_server
+from waits import WAIT_SECONDS
 
 from fault_rig import bench
 from fault_rig.flood import AT_A_TIME, FLOOD, flood, small_request
@@ -119,7 +119,9 @@ def test_with_500_queued_it_ends_in_time_and_every_item_has_its_answer() -> None
             ThreadPoolExecutor(1) as pool,
             httpx.Client(base_url=process.url, trust_env=False, timeout=240) as http,
         ):
-            answer = pool.submit(httpx.post, f"{process.url}/reward", json=body, timeout=60)
+            answer = pool.submit(
+                httpx.post, f"{process.url}/reward", json=body, timeout=WAIT_SECONDS
+            )
             turns = 0
             while http.get("/capacity").json()["busy"] < 2:
                 turns += 1

@@ -11,11 +11,12 @@ import httpx
 import pytest
 from journal_store import FAILED, PASSED, item
 from sqlalchemy.exc import SQLAlchemyError
+from waits import WAIT_SECONDS
 
 from fault_rig.batches import batch, replicas, send
 from fault_rig.postgres import PostgresServer, postgres_server
 from fault_rig.processes import Process
-from fault_rig.programs import WAIT_SECONDS, wait_until
+from fault_rig.programs import wait_until
 from proctor_service.errors import SandboxLost
 from proctor_service.evaluate import Origin, Outcome
 from proctor_service.journal.address import checked

@@ -13,8 +13,9 @@ import httpx
 import pytest
 from fleet import Replica, fleet
 from grace import grace_period
-from harness import WAIT_SECONDS, Gate, exec_request
+from harness import Gate, exec_request
 from redis import Redis
+from waits import WAIT_SECONDS
 
 from fault_rig.programs import RedisServer, redis_server
 from proctor_service.api.jobs import Job

@@ -21,10 +21,10 @@ from typing import IO, Any
 
 import httpx
 from harness import free_ports
+from waits import WAIT_SECONDS
 
 from hostile import ordinary_user
 
-WAIT_SECONDS = 60.0
 USERS = 4000  # as many user ids a service takes into use
 _FIRST_USERS = range(16_000, 60_000, USERS)
 _PAUSE_SECONDS = 0.02

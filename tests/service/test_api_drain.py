@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 from grace import grace_period
-from harness import WAIT_SECONDS, Gate, NoBackend, Service, exec_request, running_service
+from harness import Gate, NoBackend, Service, exec_request, running_service
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings

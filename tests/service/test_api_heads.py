@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
+from harness import Gate, Service, exec_request, one_answer, running_service
 from pydantic import SecretStr
+from waits import WAIT_SECONDS
 
 from proctor_service.api import body as bodies
 from proctor_service.api import heads

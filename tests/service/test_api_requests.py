@@ -11,7 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Gate, Service, exec_request, one_answer, running_service
+from harness import Gate, Service, exec_request, one_answer, running_service
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.api import body as bodies

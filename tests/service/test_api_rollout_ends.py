@@ -15,6 +15,7 @@ from grace import grace_period
 from harness import Gate, NoBackend, running_service
 from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
 from rollout_requests import CODE, KEY, NDJSON, Row, ask, reasons, request, task
+from waits import WAIT_SECONDS
 
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.logs import configure_logging
@@ -67,7 +68,7 @@ def test_so_many_at_once_and_the_others_after_them() -> None:
             at_once.append(under_way)
             if under_way == 3:
                 enough.set()
-        assert enough.wait(20)
+        assert enough.wait(WAIT_SECONDS)
         with lock:
             under_way -= 1
         handler.send_json(completion({"content": CODE}))

@@ -14,6 +14,7 @@ from harness import Service, running_service
 from openai.types.chat.chat_completion import Choice
 from policy_server import Act, Asked, completion, policy_server, says
 from rollout_requests import ASSERTS, CODE, KEY, NDJSON, REFINE, Row, ask, reasons, request, task
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.api import body as bodies
@@ -123,7 +124,7 @@ def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end() -> 
         name = asked.task.removeprefix("Write ").removesuffix(".")
 
         def act(handler: Any) -> None:
-            release[name].wait(20)
+            release[name].wait(WAIT_SECONDS)
             handler.send_json(completion({"content": CODE}))
 
         return act

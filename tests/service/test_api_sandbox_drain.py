@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from grace import grace_period
-from harness import WAIT_SECONDS
 from sandbox_server import EXEC_GRADER, Held, problem, serving
+from waits import WAIT_SECONDS
 
 
 def test_a_draining_service_finishes_commands_and_takes_none() -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS, Gate, Service, exec_request, running_service
+from harness import Gate, Service, exec_request, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr, ValidationError
 from scripted_sandboxes import FakeBackend
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import Busy
 from proctor_service.settings import Settings

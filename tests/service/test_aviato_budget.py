@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,17 +24,22 @@ class Book:
         self.away = False
         self.time = 100.0
 
-    async def write(self, entry: Entry, price: int | None, limits: BudgetLimits) -> Answer:
+    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
         if self.away:
             raise StoreDown("away")
         total = sum(each.sandboxes for each in self.entries.values() if each.run != entry.run)
-        grown = price is not None and total + entry.sandboxes < limits.sandboxes
+        every = [each.limits.sandboxes for each in (*self.entries.values(), entry)]
+        least = min(most for most in every if most)
+        grown = price is not None and total + entry.sandboxes < least
         if grown:
-            entry = Entry(
-                entry.run, entry.sequence, entry.sandboxes + 1, entry.rate + (price or 0), 0
-            )
+            sandboxes, rate = entry.sandboxes + 1, entry.rate + (price or 0)
+            entry = replace(entry, sandboxes=sandboxes, rate=rate, waiting=0)
         self.entries[entry.run] = entry
-        return Answer(grown, dict(self.entries))
+        return Answer(grown, dict(self.entries), "group", True)
+
+    async def enter(self, entries: Sequence[Entry]) -> None:
+        for each in entries:
+            self.entries.setdefault(each.run, each)
 
     async def forget(self, run: str, sequence: int) -> None:
         if self.entries[run].sequence == sequence:
@@ -43,6 +50,41 @@ class Book:
 
 def budget_of(book: Book, run: str, sandboxes: int = 3) -> Budget:
     return Budget(BudgetLimits(sandboxes), run, 20, book, lambda: book.time)
+
+
+class Left:
+    """Sandboxes of these runs live, until they are stopped."""
+
+    def __init__(self, *runs: str) -> None:
+        self.runs = list(runs)
+        self.ended: list[str] = []
+
+    async def runs_of(self, group: str) -> dict[str, tuple[int, int]]:
+        assert group == "group"
+        return {run: (2, 8) for run in self.runs if run not in self.ended}
+
+    async def end_run(self, run: str) -> None:
+        self.ended.append(run)
+
+
+async def ended_in(book: Book, left: Left, gap: float, beat: Callable[[int], None]) -> list[str]:
+    """The runs that one ends in 300 turns, each of so many seconds and with a beat of others."""
+    budget, sleep, turns = budget_of(book, "a"), asyncio.sleep, 0
+
+    async def one_turn(seconds: float) -> None:
+        nonlocal turns
+        turns += 1
+        book.time += gap
+        beat(turns)
+        await sleep(0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("proctor_service.sandbox.aviato.budget.asyncio.sleep", one_turn)
+        budget.open(left)
+        for _ in range(300):
+            await sleep(0)
+        await budget.close(True)
+    return left.ended
 
 
 async def is_refused(budget: Budget) -> bool:
@@ -99,29 +141,14 @@ def test_while_the_ledger_is_away_only_what_it_granted_is_used_and_not_for_long(
 
 def test_only_a_run_that_is_silent_while_one_listens_is_dead() -> None:
     async def asked(gap: float, writes: bool) -> list[str]:
-        book, ended = Book(), list[str]()
-        budget = budget_of(book, "a")
+        book, left = Book(), Left("b")
         book.entries["b"] = Entry("b", 1, 2, 0, 0)
 
-        async def end(run: str) -> None:
-            ended.append(run)
-
-        sleep, turns = asyncio.sleep, 0
-
-        async def one_turn(seconds: float) -> None:
-            nonlocal turns
-            turns += 1
-            book.time += gap
+        def beat(turns: int) -> None:
             if writes:
                 book.entries["b"] = Entry("b", turns, 2, 0, 0)
-            await sleep(0)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("proctor_service.sandbox.aviato.budget.asyncio.sleep", one_turn)
-            budget.open(end)
-            for _ in range(300):
-                await sleep(0)
-            await budget.close(True)
+        ended = await ended_in(book, left, gap, beat)
         assert ("b" in book.entries) is not bool(ended)
         return ended
 
@@ -130,17 +157,83 @@ def test_only_a_run_that_is_silent_while_one_listens_is_dead() -> None:
     assert asyncio.run(asked(15, writes=False)) == []  # it could not listen either
 
 
+def test_sandboxes_of_a_run_that_is_not_in_the_store_are_stopped_by_one_replica() -> None:
+    async def asked(gap: float, first: bool = True, claims: bool = False) -> list[str]:
+        book, left = Book(), Left("a", "lost")
+        entered: list[Entry] = []
+
+        def beat(turns: int) -> None:
+            entered.extend(each for each in book.entries.values() if each.run == "lost")
+            for run in (*(["A"] if not first else []), *(["lost"] if claims else [])):
+                book.entries[run] = Entry(run, turns, 1, 0, 0)
+
+        beat(0)
+        ended = await ended_in(book, left, gap, beat)
+        assert all(each == Entry("lost", 0, 2, 8, 0) for each in entered) or claims
+        assert bool(entered) is first
+        assert "lost" not in book.entries or not ended
+        return ended
+
+    assert asyncio.run(asked(1)) == ["lost"]
+    assert asyncio.run(asked(1, claims=True)) == []
+    assert asyncio.run(asked(1, first=False)) == []  # A, which comes before a, enters it
+    assert asyncio.run(asked(15)) == []  # it could not hear whether `lost` lives
+
+
+def test_the_smallest_budget_of_all_replicas_holds() -> None:
+    async def asked() -> None:
+        book = Book()
+        budget = budget_of(book, "a", 8)
+        for _ in range(6):
+            await budget.acquire(0)
+        assert budget.free == 2
+        book.entries["b"] = Entry("b", 1, 1, 0, 0, BudgetLimits(5))
+        assert await is_refused(budget)
+        assert budget.free == 0
+        for _ in range(2):
+            budget.release(0)
+            assert await is_refused(budget)  # what is returned stays so, until 4 are left here
+        budget.release(0)
+        assert not await is_refused(budget)
+        del book.entries["b"]
+        await budget._write()
+        assert budget.free == 4
+
+    asyncio.run(asked())
+
+
 @pytest.mark.parametrize(
     "budget",
     [
         {"aviato_budget_sandboxes": 1},
         {"aviato_budget_per_hour": 1, "aviato_price_per_hour": 0.6},
+        {"aviato_budget_per_hour": 1, "aviato_prices_per_hour": {"default": 0.6}},
     ],
 )
 def test_a_budget_that_no_evaluation_fits_into_ends_the_start(budget: dict[str, Any]) -> None:
     settings = Settings(backend="aviato", aviato_api_key="x", **budget)
     with pytest.raises(StartError, match="may hold two"):
         make_plan(settings)
+
+
+def test_a_budget_of_money_needs_a_price_which_may_be_0() -> None:
+    own: dict[str, Any] = {"backend": "aviato", "aviato_api_key": "x"}
+    with pytest.raises(StartError, match="price of the environment default"):
+        make_plan(Settings(**own, aviato_budget_per_hour=1))
+    prices: list[dict[str, Any]] = [
+        {"aviato_price_per_hour": 0},
+        {"aviato_prices_per_hour": {"default": 0}},
+    ]
+    for price in prices:
+        plan = make_plan(Settings(**own, aviato_budget_per_hour=1, **price))
+        assert plan.price == 0
+        assert plan.budget is not None
+        assert plan.budget.limits == BudgetLimits(0, 1_000_000)
+    budgets: list[dict[str, Any]] = [{}, {"aviato_budget_sandboxes": 4}]
+    for budget in budgets:
+        settings = Settings(**own, **budget, aviato_prices_per_hour={"sciense": 1})
+        with pytest.raises(StartError, match="no environment 'sciense', only: default"):
+            make_plan(settings)
 
 
 def test_judge_processes_share_redis_or_have_parts() -> None:

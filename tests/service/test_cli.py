@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from command_line import forget_settings, proctor
-from harness import WAIT_SECONDS, Service, running_service
+from harness import Service, running_service
 from pydantic import SecretStr
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_client.datasets.tasks import Task
@@ -242,6 +243,22 @@ def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
         assert child.returncode == 130
         assert said.decode().splitlines()[-1] == "proctor: stopped"
         assert b"Traceback" not in said
+
+
+def test_ctrl_c_while_it_loads_is_no_traceback() -> None:
+    program = (
+        "import sys\n"
+        "class Interrupted:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'proctor_service.cli':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "from proctor_service.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "proctor: stopped\n")
 
 
 # ---------------------------------------------------------------- bench

@@ -12,9 +12,10 @@ from typing import Any
 import httpx
 import pytest
 from fleet import Replica, fleet
-from harness import WAIT_SECONDS, running_service
+from harness import running_service
 from pydantic import ValidationError
 from scripted_sandboxes import FakeBackend
+from waits import WAIT_SECONDS
 
 from proctor_service.cluster import FORWARDED, Identity, forwarding
 from proctor_service.errors import StartError

@@ -11,7 +11,8 @@ import httpx
 import pytest
 from compat_clients import Failing, asking
 from grace import grace_period
-from harness import WAIT_SECONDS, Gate, Service, running_service
+from harness import Gate, Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.submission import Judgement, Submission

@@ -11,8 +11,9 @@ import httpx
 import pytest
 from compat_clients import Failing, asking
 from grace import grace_period
-from harness import WAIT_SECONDS, Gate, Service, running_service
+from harness import Gate, Service, running_service
 from scripted_sandboxes import FakeBackend
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.interface import Traits

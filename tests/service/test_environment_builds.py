@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from command_line import forget_settings
 from tiny_packages import DEFAULT, offline, write_source, write_wheel
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.environments import Store
 from proctor_service.settings.environments import read_environments
 
 pytestmark = pytest.mark.slow
-LONGEST_SECONDS = 120.0
 WAIT = """
 import contextlib, socket
 with socket.socket(socket.AF_UNIX) as gate, contextlib.suppress(FileNotFoundError):
@@ -43,7 +43,7 @@ class Project:
         wheels = offline(monkeypatch, folder)
         self._gate = folder / "gate"
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.settimeout(LONGEST_SECONDS)
+        self._listener.settimeout(WAIT_SECONDS)
         self._listener.bind(str(self._gate))
         self._listener.listen()
         wait = WAIT.format(gate=str(self._gate))
@@ -82,7 +82,7 @@ class Project:
     def waiting(self) -> Iterator[socket.socket]:
         """Waits until a build has come to the gate; afterwards it goes on."""
         connection, _ = self._listener.accept()
-        connection.settimeout(LONGEST_SECONDS)
+        connection.settimeout(WAIT_SECONDS)
         with connection:
             yield connection
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
+from waits import WAIT_SECONDS
 
 from proctor_service.api import jobs
 from proctor_service.api.body import name_request
@@ -47,7 +48,7 @@ def test_a_cancelled_job_gives_every_item_a_result(turns: int, count: int) -> No
         assert running == {ended}
         ended.cancel("no longer wanted")
         ended.cancel("a second reason")
-        assert await ended.wait(5)
+        assert await ended.wait(WAIT_SECONDS)
         assert reasons(ended) == ["cancelled"] * count
         assert str(ended.results()[0].error) == "no longer wanted"
         assert (running, ended.retryable, ended.final()) == (set(), True, {})
@@ -63,7 +64,7 @@ def test_an_opening_that_fails_is_the_result_of_every_item() -> None:
 
     async def test() -> None:
         ended: Job[Value[Any]] = Job([1, 2], broken(), as_value, set())
-        assert await ended.wait(5)
+        assert await ended.wait(WAIT_SECONDS)
         assert reasons(ended) == ["judge_failed"] * 2
 
     asyncio.run(test())
@@ -84,7 +85,7 @@ def test_an_opening_is_cancelled_with_its_job() -> None:
         ended: Job[Value[Any]] = Job([1], slow(), as_value, set())
         await asyncio.sleep(0)
         ended.cancel("gone")
-        assert await ended.wait(5)
+        assert await ended.wait(WAIT_SECONDS)
         assert (reasons(ended), closed) == (["cancelled"], [True])
 
     asyncio.run(test())
@@ -98,7 +99,7 @@ def test_the_last_reader_ends_a_job_at_once_or_after_a_while() -> None:
                 with left.reading():
                     pass
                 assert not await left.wait(0.03)
-            assert await left.wait(5)
+            assert await left.wait(WAIT_SECONDS)
             assert str(left.results()[0].error) == jobs.CLIENT_GONE
         joined = job([1], forever, orphan_seconds=0.01)
         with joined.reading():
@@ -128,7 +129,7 @@ def test_shared_results_win_and_errors_that_may_pass_are_not_shared() -> None:
 
     async def test() -> None:
         ended = job([0, 1, 2], work, share=share)
-        assert await ended.wait(5)
+        assert await ended.wait(WAIT_SECONDS)
         assert [each.value for each in ended.results()] == ["own", "another replica's", None]
         assert asked == [{0}, {1}]
         assert set(ended.final()) == {0, 1}
@@ -142,7 +143,7 @@ def test_a_taken_result_leaves_what_is_needed_later() -> None:
 
     async def test() -> None:
         ended = job([0, 1], work, once_taken=lambda each: Value())
-        assert await ended.wait(5)
+        assert await ended.wait(WAIT_SECONDS)
         assert [each.value for each in ended.finished(0, 1)] == ["0"]
         assert [each.value for each in ended.results()] == [None, "1"]
 
@@ -158,7 +159,7 @@ def test_work_that_waits_for_its_client_is_given_out_once_and_the_oldest_ends_fi
         assert (store.pop(NAMES[1]), store.pop(NAMES[0])) == (None, works[0])
         store.put(NAMES[1], works[2], entry_bytes=0)
         store.put(NAMES[2], works[3], entry_bytes=0)
-        assert await works[1].wait(5)
+        assert await works[1].wait(WAIT_SECONDS)
         with pytest.raises(Cancelled):
             value_of(works[1])
         assert (store.pop(NAMES[0]), len(store)) == (None, 2)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waits import WAIT_SECONDS
 
 from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
@@ -23,7 +24,6 @@ from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
 
-WAIT_SECONDS = 60.0
 WRITING = (sys.executable, *recorder_module.MODULE)
 PRUNING = (
     sys.executable,

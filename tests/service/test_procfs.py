@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.local.memory import MemoryLimit, exceeds

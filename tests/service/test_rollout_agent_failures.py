@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
-from harness import WAIT_SECONDS
 from rollout_world import REFINE, Place, World, failed, runs, says, submits, tools
+from waits import WAIT_SECONDS
 
 from proctor_client.wire import Agent
 from proctor_service.errors import DeadlinePassed, JudgeFailed, PolicyUnavailable

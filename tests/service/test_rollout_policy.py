@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-from harness import WAIT_SECONDS
 from policy_server import (
     Act,
     Asked,
@@ -30,6 +29,7 @@ from policy_server import (
     says,
     sends,
 )
+from waits import WAIT_SECONDS
 
 from proctor_client.wire import Policy
 from proctor_service.errors import PolicyUnavailable

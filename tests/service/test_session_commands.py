@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 from event_loop import until
-from harness import WAIT_SECONDS
 from session_registry import ORDER, House, run
+from waits import WAIT_SECONDS
 
 from proctor_service.errors import Busy, FileRefused, ProctorServiceError, SandboxEnded, SandboxLost
 from proctor_service.sandbox.interface import Command

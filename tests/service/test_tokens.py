@@ -13,6 +13,7 @@ from harness import Service, exec_request, running_service
 from pydantic import SecretStr
 from scripted_sandboxes import FakeBackend
 from starlette.routing import Route
+from waits import WAIT_SECONDS
 
 from fault_rig.processes import Process
 from proctor_service.api.console.policy import is_page
@@ -139,7 +140,7 @@ def test_no_secret_is_in_logs_metrics_errors_or_docs() -> None:
                 "PROCTOR_ADVERTISE_URL": process.url,
             }
         )
-        with httpx.Client(base_url=process.url, trust_env=False, timeout=60) as http:
+        with httpx.Client(base_url=process.url, trust_env=False, timeout=WAIT_SECONDS) as http:
             for headers in (
                 {},
                 {"Authorization": f"Bearer {RED}"},

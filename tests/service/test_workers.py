@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from scripted_sandboxes import ROOMY
+from waits import WAIT_SECONDS
 
 from proctor_client.wire import Call, CallsGrader, ExecGrader, StdioCase, StdioGrader
 from proctor_service.errors import (
@@ -41,7 +42,6 @@ from proctor_service.workers.values import Graders, WorkerFault
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 JUDGES = (sys.executable, str(SUPPORT / "worker_judges.py"))
 GRADER = ExecGrader(kind="exec")
-WAIT_SECONDS = 60.0
 
 
 def descriptors() -> int:

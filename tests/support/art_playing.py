@@ -12,6 +12,7 @@ import art
 import httpx
 from art_students import WORTH, Student, fate_of
 from openai.types.chat.chat_completion import Choice
+from waits import WAIT_SECONDS
 
 from proctor_trainers.addresses import async_client_for
 from proctor_trainers.art.memory import MemoryBackend
@@ -20,7 +21,6 @@ from proctor_trainers.art.rollouts import Order
 from proctor_trainers.art.training import Plan, TrainingLoop
 from proctor_trainers.problems import Problem, load_problems
 
-WAIT_SECONDS = 60.0
 AGENT = {"kind": "tools", "max_turns": 4}
 
 

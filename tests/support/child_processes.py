@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from waits import WAIT_SECONDS
+
 CHILDREN = 8
 
 Wrong = list[str]
@@ -65,7 +67,7 @@ def loaded(work: Callable[[int], Wrong]) -> Wrong:
     ]
     for worker in workers:
         worker.start()
-    wrong = [each for _ in workers for each in queue.get(timeout=120)]
+    wrong = [each for _ in workers for each in queue.get(timeout=WAIT_SECONDS)]
     for worker in workers:
         worker.join()
     return wrong

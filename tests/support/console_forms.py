@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import httpx
 from browsing import check_headers
 from console_journal import RIGHT_ID
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 COOKIE = "proctor_console"
 HTML = {"Accept": "text/html,application/xhtml+xml"}

@@ -6,7 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
 
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 FAR = 1e9
 """A deadline that no test reaches."""

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, settings
-
-SLOWEST_SECONDS = 60.0
+from waits import WAIT_SECONDS
 
 
 def cases(count: int) -> settings:
@@ -52,4 +51,4 @@ class ReplayCounts:
 
     def check(self) -> None:
         """Asserts that no case took for ever."""
-        assert self._slowest[0] < SLOWEST_SECONDS, str(self)
+        assert self._slowest[0] < WAIT_SECONDS, str(self)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from harness import WAIT_SECONDS
+from waits import WAIT_SECONDS
 
 from proctor_service.serving import lifecycle, server
 from proctor_service.serving.lifecycle import AppState

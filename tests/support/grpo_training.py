@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from adapter_calls import Case, cases
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -125,6 +126,28 @@ def trained(
         trainer.train()
         assert torch.isfinite(next(trainer.model.parameters())).all()
         yield trainer, watch.steps
+
+
+def rewards_by(trainer: Any, told: Sequence[Case]) -> list[float]:
+    """What a trainer's own call of its one reward function makes of the completions."""
+    inputs = [{"prompt": case.prompt, "tests": case.tests} for case in told]
+    scores = trainer._calculate_rewards(
+        inputs,
+        [case.prompt for case in told],
+        [case.completion for case in told],
+        [[1]] * len(told),
+    )
+    assert scores.shape == (len(told), 1)
+    values: list[float] = scores[:, 0].tolist()
+    return values
+
+
+def check_right_and_wrong(trainer: Any, kill: Callable[[], None]) -> None:
+    """64 right and 64 wrong completions have their rewards, and none where the service is gone."""
+    told = cases()
+    assert rewards_by(trainer, told) == [case.reward for case in told]
+    kill()
+    assert all(math.isnan(reward) for reward in rewards_by(trainer, told))
 
 
 def expected_advantages(rewards: Sequence[float]) -> list[float]:

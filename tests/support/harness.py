@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn.server
 from fastapi import FastAPI
+from waits import WAIT_SECONDS
 
 from proctor_service.app import Server, build_app, make_server
 from proctor_service.evaluate import Judge
@@ -32,7 +33,6 @@ from proctor_service.serving import server as server_module
 from proctor_service.serving.lifecycle import AppState
 from proctor_service.settings import Settings
 
-WAIT_SECONDS = 60.0
 """For what must happen; a test that waits this long has failed."""
 _PAUSE_SECONDS = 0.005
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from harness import WAIT_SECONDS
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from waits import WAIT_SECONDS
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 
+from waits import WAIT_SECONDS
+
 Json: TypeAlias = dict[str, Any]
-WAIT_SECONDS = 60.0  # not the harness's: trainers' tests have no service beside them
 
 
 @dataclass(frozen=True)

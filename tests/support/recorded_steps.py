@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import httpx
-
-WAIT_SECONDS = 60.0
+from waits import WAIT_SECONDS
 
 
 def recorded_steps(

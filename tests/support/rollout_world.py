@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness import WAIT_SECONDS
 from policy_server import completion
+from waits import WAIT_SECONDS
 
 from proctor_client.wire import Agent, AssertsGrader, RefineAgent, Tool, ToolsAgent
 from proctor_service.errors import FileMissing, FileRefused

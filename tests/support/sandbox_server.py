@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
-from harness import WAIT_SECONDS, Service, running_service
+from harness import Service, running_service
 from scripted_sandboxes import FakeBackend, ScriptedSandbox
+from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.judge.submission import Judgement, Submission

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import IO, Self
 
 import httpx
+from waits import WAIT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 60.0
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -54,7 +54,7 @@ class ServiceProcess:
         """Starts it, and waits until it is ready."""
         self.spawn()
         assert self._child is not None, "it was started"
-        turns = int(START_SECONDS / 0.02)
+        turns = int(WAIT_SECONDS / 0.02)
         with httpx.Client(base_url=self.url, trust_env=False, timeout=5) as http:
             while not _is_ready(http):  # another process has no event for us
                 turns -= 1
@@ -104,7 +104,7 @@ class ServiceProcess:
     def wait(self) -> None:
         """Waits for its end, which somebody else has begun."""
         assert self._child is not None, "it does not run"
-        self._child.wait(START_SECONDS)
+        self._child.wait(WAIT_SECONDS)
         self._child = None
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class ServiceProcess:
     def _end(self, sign: signal.Signals) -> None:
         assert self._child is not None, "it does not run"
         self._child.send_signal(sign)
-        self._child.wait(START_SECONDS)
+        self._child.wait(WAIT_SECONDS)
         self._child = None
 
     def _last_words(self) -> str:
@@ -158,7 +158,7 @@ def processes_of(service_pid: int, module: str) -> list[int]:
 
 def remove_groups_of(pids: Collection[int]) -> None:
     """Removes the cgroups of services that were killed, as the next one to start would."""
-    turns = int(START_SECONDS / 0.02)
+    turns = int(WAIT_SECONDS / 0.02)
     while left := groups_of(pids):
         for group in left:
             for directory in (*(group / name for name in _folders_in(group)), group):

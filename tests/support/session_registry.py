@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from event_loop import SkippingLoop, until
-from harness import WAIT_SECONDS
 from scripted_sandboxes import ROOMY, FakeBackend
+from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.interface import Command
 from proctor_service.scheduling.deadlines import Deadlines

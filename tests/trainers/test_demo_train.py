@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_client import Client, ProctorError
 from proctor_client.testing import FakeProctor
@@ -73,7 +74,9 @@ def test_no_service() -> None:
 
 def _script(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error", "-m", demo_train.__name__, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+    )
 
 
 # ---------------------------------------------------------------- what teaches

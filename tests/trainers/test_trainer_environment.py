@@ -15,6 +15,7 @@ from harness import Service, running_service
 from pydantic import SecretStr
 from recorded_steps import recorded_steps
 from scripted_sandboxes import FakeBackend
+from waits import WAIT_SECONDS
 
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
 from proctor_client.datasets.columns import MissingColumns
@@ -280,7 +281,7 @@ def test_an_interrupted_process_leaves_no_sandbox(service: Service) -> None:
         env={"PYTHONPATH": f"{root}/client:{root}/trainers"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert (done.stdout, done.returncode != 0) == ("here\n\n", True), done.stderr

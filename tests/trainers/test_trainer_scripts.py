@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_service.settings import Settings
 
@@ -40,7 +41,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         env={**clean, "PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "80", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WAIT_SECONDS,
         check=False,
     )
 

@@ -2,56 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from adapter_calls import DOWN, Case, cases
+from environment_server import (
+    WAIT_SECONDS,
+    environment_server,
+    solution,
+    wait_for_no_sandbox,
+    write_rows,
+)
 from openenv.core.generic_client import GenericEnvClient
 
 from proctor_client import Client
+from proctor_client.datasets.ground_truth import task_from_row
+from proctor_trainers.episodes import Episodes, NotBegun
 from proctor_trainers.openenv import NoReward, ProctorEnvironment, ToolAction, create_app
 from proctor_trainers.trl.environment import Rules
 from proctor_trainers.trl.workplaces import Order, Workplaces
 
-WAIT_SECONDS = 60.0
 SESSIONS = 16
-
-
-@contextmanager
-def server(service: str, rows: Path, *options: str) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "proctor_trainers.openenv", "--dataset", str(rows)]
-    with subprocess.Popen([*command, "--url", service, "--port", str(port), *options]) as child:
-        try:
-            for _ in range(int(WAIT_SECONDS / 0.1)):
-                assert child.poll() is None, "the server ended"
-                try:
-                    if httpx.get(f"{url}/health").status_code == 200:
-                        break
-                except httpx.TransportError:
-                    threading.Event().wait(0.1)
-            yield url
-        finally:
-            child.terminate()
-
-
-def write(rows: Path, told: Sequence[Case]) -> Path:
-    lines = [json.dumps({"prompt": each.prompt, "ground_truth": each.tests}) for each in told]
-    rows.write_text("\n".join(lines))
-    return rows
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +38,13 @@ def told() -> list[Case]:
 
 @pytest.fixture(scope="module")
 def episodes(url: str, told: list[Case], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    rows = write(tmp_path_factory.mktemp("rows") / "rows.jsonl", told)
-    with server(url, rows, "--sessions", str(SESSIONS)) as running:
+    rows = write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", told)
+    with environment_server("openenv", url, rows, "--sessions", str(SESSIONS)) as running:
         yield running
 
 
 def submission(case: Case) -> dict[str, Any]:
-    code = case.completion.partition("```python\n")[2].partition("```")[0]
-    return {"tool": "submit_solution", "arguments": {"code": code}}
+    return {"tool": "submit_solution", "arguments": solution(case)}
 
 
 def test_right_and_wrong_submissions(episodes: str, told: list[Case], url: str) -> None:
@@ -113,12 +89,7 @@ def test_a_session_that_ends_stops_its_sandbox(episodes: str, url: str) -> None:
         env.reset(index=0)
         env.step({"tool": "bash", "arguments": {"command": "true"}})
         assert client.count_active(tags=["openenv"]).total == 1
-    with Client(url) as client:
-        for _ in range(int(WAIT_SECONDS / 0.1)):
-            if client.count_active(tags=["openenv"]).total == 0:
-                return
-            threading.Event().wait(0.1)
-    pytest.fail("the sandbox is left")
+    wait_for_no_sandbox(url, "openenv")
 
 
 def test_it_speaks_http(episodes: str) -> None:
@@ -130,27 +101,47 @@ def test_it_speaks_http(episodes: str) -> None:
 def test_a_service_that_goes_down_gives_no_reward(told: list[Case]) -> None:
     down = Client(DOWN, max_attempts=1)
     env = ProctorEnvironment(
-        [{"tests": told[0].tests}], Workplaces(down, down, Order()), Rules(), most_steps=5
+        [{"tests": told[0].tests}], Episodes(Workplaces(down, down, Order()), Rules())
     )
-    env.reset()
-    assert env.step(ToolAction(tool="bash", arguments={"command": "ls"})).reward is None
-    last = ToolAction(**submission(told[0]))
-    for _ in range(3):
-        assert env.step(last).reward is None
+    for action in ({"tool": "bash", "arguments": {"command": "ls"}}, submission(told[0])):
+        env.reset()
+        with pytest.raises(NoReward, match="Connect"):
+            env.step(ToolAction(**action))
+        with pytest.raises(NotBegun):
+            env.step(ToolAction(**action))
+
+
+def test_a_row_that_cannot_be_judged_begins_no_episode() -> None:
+    down = Client(DOWN)
+    env = ProctorEnvironment(
+        [], Episodes(Workplaces(down, down, Order()), Rules(task=task_from_row))
+    )
     with pytest.raises(NoReward):
-        env.step(last)
+        env.reset(ground_truth="forty-two")
+    with pytest.raises(NotBegun):
+        env.step(ToolAction(tool="bash"))
+
+
+def test_the_last_call_of_an_episode_ends_it(url: str, told: list[Case]) -> None:
+    client = Client(url)
+    workplaces = Workplaces(client, client, Order())
+    env = ProctorEnvironment([], Episodes(workplaces, Rules(), most_calls=2))
+    env.reset(tests=told[0].tests)
+    path = {"path": "solution.py", "content": solution(told[0])["code"]}
+    assert env.step(ToolAction(tool="write_file", arguments=path)).reward is None
+    assert env.step(ToolAction(tool="bash", arguments={"command": "ls"})).reward == 1.0
 
 
 def test_steps_without_an_episode_are_refused(url: str, told: list[Case]) -> None:
     client = Client(url)
-    env = ProctorEnvironment([], Workplaces(client, client, Order()), Rules(), most_steps=5)
-    with pytest.raises(ValueError, match="call reset"):
+    env = ProctorEnvironment([], Episodes(Workplaces(client, client, Order()), Rules()))
+    with pytest.raises(NotBegun):
         env.step(ToolAction(tool="bash"))
     with pytest.raises(ValueError, match="no data set"):
         env.reset()
     env.reset(tests=told[0].tests)
     assert env.step(ToolAction(**submission(told[0]))).reward == 1.0
-    with pytest.raises(ValueError, match="call reset"):
+    with pytest.raises(NotBegun):
         env.step(ToolAction(**submission(told[0])))
 
 

@@ -12,6 +12,7 @@ from art_playing import check_trajectory, fate_in, outcomes, problems, training,
 from art_students import FATES, WORTH, Student
 from policy_server import Act, Asked, PolicyServer, policy_server
 from service_process import ServiceProcess
+from waits import WAIT_SECONDS
 
 from proctor_client import Client, wire
 from proctor_trainers.art.memory import MemoryBackend
@@ -129,7 +130,7 @@ class Watched:
         act = self.student.answer(asked)
         if is_here:
             self.begun.set()
-            self.go_on.wait(60)
+            self.go_on.wait(WAIT_SECONDS)
         return act
 
 
@@ -148,7 +149,7 @@ def test_a_service_that_is_killed_and_comes_back_costs_no_trajectory(
     results: list[tuple[Summary, MemoryBackend, Exception | None]] = []
     with policy_server(watched.answer) as policy:
         training = in_thread(lambda: results.append(train(service, policy, max_exceptions=0.0)))
-        assert watched.begun.wait(60)
+        assert watched.begun.wait(WAIT_SECONDS)
         service.kill()
         watched.go_on.set()
         service.start()
@@ -195,7 +196,7 @@ def test_a_service_that_does_not_come_back_ends_the_training(service: ServicePro
     results: list[tuple[Summary, MemoryBackend, Exception | None]] = []
     with policy_server(watched.answer) as policy:
         training = in_thread(lambda: results.append(train(service, policy, retry_seconds=1.0)))
-        assert watched.begun.wait(60)
+        assert watched.begun.wait(WAIT_SECONDS)
         service.kill()
         watched.go_on.set()
         training.join()

@@ -20,6 +20,7 @@ from art_students import FATES, Student
 from policy_server import Asked, calls, completion, policy_server, says
 from service_process import ServiceProcess
 from shared_data import shared_data
+from waits import WAIT_SECONDS
 
 from proctor_client import Client
 from proctor_trainers.art import backends
@@ -78,7 +79,7 @@ def test_a_training_from_beginning_to_end(service: ServiceProcess) -> None:
             "r",
         ) as child,
     ):
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=WAIT_SECONDS)
     assert child.returncode == 0, err
     assert "step 2: 100%" in err
     step = r"Step {}: reward=0\.500, success=50\.0% \(8/16\), time=\d+\.\ds"
@@ -126,7 +127,7 @@ def test_a_training_that_is_stopped_leaves_nothing_behind(
         policy.wait_for(16 + 4 + 16 + 16)
         assert client.count_active(tags=["art-training"]).total == 16
         child.send_signal(sign)
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=WAIT_SECONDS)
         assert child.returncode == 128 + sign, err
         until(lambda: outcomes(service.url).total() == 32)
         assert outcomes(service.url)["cancelled"] == 16

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import art
 import pytest
-from art_playing import check_trajectory, problems, training
+from art_playing import check_trajectory, fate_in, problems, training
 from art_students import FATES, Student
 from policy_server import PolicyServer, policy_server
 from recorded_steps import recorded_steps
@@ -68,6 +68,22 @@ def test_what_reaches_the_backend_is_complete_and_worth_what_it_says(
     assert loop.summary.successful == sum(rewards)
     check_output(capsys.readouterr().out)
     check_log()
+
+
+def test_right_and_wrong_rollouts(service: ServiceProcess) -> None:
+    """64 rollouts that solve their problem, and 64 that do not."""
+    student = Student(lambda number: "right" if number % 2 == 0 else "wrong")
+
+    async def train(policy: PolicyServer) -> MemoryBackend:
+        run = training(service.url, policy.url, trajectories=32, num_steps=1)
+        async with run as (loop, backend):
+            await loop.run()
+            return backend
+
+    with policy_server(student.answer) as policy:
+        [trained] = asyncio.run(train(policy)).trained
+    rewards = [(fate_in(each), each.reward) for group in trained.groups for each in group]
+    assert sorted(rewards) == [("right", 1.0)] * 64 + [("wrong", 0.0)] * 64
 
 
 def check_tags(client: Client) -> None:

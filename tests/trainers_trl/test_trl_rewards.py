@@ -9,7 +9,16 @@ import threading
 from typing import Any
 
 import pytest
-from grpo_training import ROWS, by_hash, check_step, expected_advantages, some_fail, trained
+from adapter_calls import cases
+from grpo_training import (
+    ROWS,
+    by_hash,
+    check_right_and_wrong,
+    check_step,
+    expected_advantages,
+    some_fail,
+    trained,
+)
 from service_process import ServiceProcess
 
 from proctor_client import wire
@@ -49,6 +58,15 @@ def test_ten_steps_on_the_rewards_that_the_service_gives(
         f"[proctor] reward call {number}" for number in range(1, 11)
     ]
     assert all(" 8 judged, " in line and ", 0 unavailable, " in line for line in lines)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_right_and_wrong_completions(kind: str, service: ServiceProcess, tokenizer: Any) -> None:
+    make: Any = reward_function if kind == "sync" else async_reward_function
+    rows = [{"prompt": case.prompt, "tests": case.tests} for case in cases(2)]
+    reward = make(service.url, retry_seconds=0.0)
+    with trained(rows, tokenizer, steps=1, reward_funcs=reward) as (trainer, _):
+        check_right_and_wrong(trainer, service.kill)
 
 
 def test_training_goes_on_while_the_service_is_gone(

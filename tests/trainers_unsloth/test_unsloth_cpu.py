@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import inspect
 import math
+from pathlib import Path
 from typing import Any
 
+import pytest
 import trl
-from grpo_training import ROWS, by_hash, check_step, some_fail, trained
+from adapter_calls import cases
+from grpo_training import ROWS, by_hash, check_right_and_wrong, check_step, some_fail, trained
 from service_process import ServiceProcess
+from wandb_training import check_that_each_step_is_one_row
 
 from proctor_client.testing import FakeProctor
 from proctor_trainers.addresses import client_for
@@ -44,6 +48,14 @@ def test_steps_on_the_rewards_that_the_service_gives(
         assert {reward for step in steps for reward in step.rewards} == {0.0, 1.0}
 
 
+def test_right_and_wrong_completions(service: ServiceProcess, tokenizer: Any) -> None:
+    rows = [{"prompt": case.prompt, "tests": case.tests} for case in cases(2)]
+    reward = reward_function(service.url, retry_seconds=0.0)
+    run = trained(rows, tokenizer, steps=1, prepare=as_if_loaded, reward_funcs=[reward])
+    with run as (trainer, _):
+        check_right_and_wrong(trainer, service.kill)
+
+
 def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
     fake = FakeProctor(some_fail)
     with fake.client() as client:
@@ -55,3 +67,9 @@ def test_what_could_not_be_judged_leaves_its_group(tokenizer: Any) -> None:
                 for reward_, advantage in zip(step.rewards, step.advantages, strict=True):
                     assert advantage == 0.0 or not math.isnan(reward_)
     assert [each.reward.step for each in fake.requests if each.reward] == [0, 1, 2]
+
+
+def test_each_step_is_one_row_of_wandb_with_the_ten_names(
+    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_that_each_step_is_one_row(tokenizer, tmp_path, monkeypatch, prepare=as_if_loaded)

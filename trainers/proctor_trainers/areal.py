@@ -6,11 +6,12 @@
     class Workflow(RLVRWorkflow):
         def __init__(self, *arguments, **named):
             super().__init__(*arguments, **named)
-            self.async_reward_fn = async_reward_function("http://127.0.0.1:8080")
+            self.reward_fn = self.async_reward_fn = async_reward_function("http://127.0.0.1:8080")
 
 AReaL's own wrapper runs a `reward_fn` in a few processes, and returns 0 after four timeouts of 15 s,
 which include the wait for a free process. The function here needs no wrapper: it is awaited, and
-calls at the same moment share a request. A completion that could not be judged raises
+calls at the same moment share a request. It takes the place of `reward_fn` as well, since AReaL wraps
+a `reward_fn` that is given by its path at the first episode. A completion that could not be judged raises
 RewardsUnavailable; AReaL rejects its trajectory. This module does not import AReaL.
 """
 

@@ -323,6 +323,12 @@ class Metrics:
         """Record a request to a policy: `answered` or `failed`."""
         self._policy_seconds.labels(outcome).observe(seconds)
 
+    def spent(self, tenant: str | None) -> Iterator[tuple[str, str, float, float]]:
+        """Yield tenant, job, seconds and dollars of sandboxes, of a tenant or of all tenants."""
+        for whose, job, counts in self._jobs.seen(tenant):
+            if counts.sandbox_seconds:
+                yield whose, job, counts.sandbox_seconds, counts.sandbox_dollars
+
     def view(self, tenant: str | None) -> View:
         """Return the metrics visible to a tenant: all except the jobs of other tenants.
 

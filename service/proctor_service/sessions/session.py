@@ -29,6 +29,7 @@ from proctor_service.errors import (
     Cancelled,
     DeadlinePassed,
     Failure,
+    NoSandboxInTime,
     Refusal,
     SandboxEnded,
     SandboxLost,
@@ -302,7 +303,8 @@ class Session:
     def _end(self, error: Refusal | Failure) -> None:
         if self.over:
             return
-        if isinstance(error, Failure) and self.status == "pending":
+        is_of_start = isinstance(error, Failure) and not isinstance(error, NoSandboxInTime)
+        if is_of_start and self.status == "pending":
             error = SandboxUnavailable(error.message)  # the tenant has lost no data
         self.status = "stopped" if isinstance(error, SandboxEnded) else "failed"
         self.message = error.message

@@ -30,6 +30,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from proctor_service.errors import StartError
+from proctor_service.settings.aviato import AviatoOptions
 from proctor_service.settings.cgroups_above import cpu_quota
 from proctor_service.settings.languages import LANGUAGES, Language, with_go_cache
 from proctor_service.settings.mcp_servers import McpServer, parse_mcp_servers
@@ -235,6 +236,8 @@ class Settings(BaseSettings):
     """Aviato: sandboxes kept ready; without `slots` also what runs at once."""
     aviato_api_key: SecretStr = Field(SecretStr(""), validation_alias=_at_aviato("API_KEY"))
     """Aviato's key; CWSANDBOX_API_KEY and AVIATO_API_KEY are read too."""
+    aviato_auth: Literal["key", "wandb"] = "key"
+    """Credentials for Aviato: this key, or those of W&B (WANDB_API_KEY or `wandb login`)."""
     aviato_base_url: str = Field(
         "https://api.cwsandbox.com", validation_alias=_at_aviato("BASE_URL")
     )
@@ -249,7 +252,12 @@ class Settings(BaseSettings):
     aviato_python: str = "python3"
     """The interpreter in that image."""
     aviato_cpu: str = "1"
-    """Cores of a sandbox, as Aviato writes them."""
+    """Cores of a sandbox: `2`, `1.5` or `500m`."""
+    aviato_options: AviatoOptions = Field(
+        AviatoOptions(),
+        description="JSON: `gpu`, `runtime_class`, `secrets`, `mounts`, `egress` and `pull` of "
+        "sandboxes without an environment, as `aviato` in docs/environments.md.",
+    )
     aviato_reuse: Literal["never", "process"] = Field(
         "never",
         description="`process`: one sandbox for many submissions, each as another user in an emptied "
@@ -263,8 +271,8 @@ class Settings(BaseSettings):
     """A sandbox that nobody has used by then is replaced."""
     aviato_kept_seconds: PositiveFloat = 86_400.0
     """Longest life of a stateful sandbox, however often it is used."""
-    aviato_price_per_hour: float = Field(0.0, ge=0, le=1e6)
-    """Dollars per hour of a sandbox."""
+    aviato_price_per_hour: float | None = Field(None, ge=0, le=1e6)
+    """Dollars per hour of a sandbox; a budget of money needs it."""
     aviato_prices_per_hour: dict[str, Annotated[float, Field(ge=0, le=1e6)]] = {}
     """JSON: dollars per hour of a sandbox, by environment, where they differ."""
     aviato_budget_sandboxes: PositiveInt | None = Field(

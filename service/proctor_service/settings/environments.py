@@ -31,6 +31,7 @@ from pydantic import (
 )
 
 from proctor_service.errors import StartError
+from proctor_service.settings.aviato import AviatoOptions
 
 DEFAULT = "default"
 """Name of the environment of PROCTOR_SANDBOX_PYTHON; the file defines no other under it."""
@@ -66,7 +67,8 @@ class Environment(BaseModel):
     `requirements`: as pip has them, without options. `preload`: modules that are warm in every
     sandbox. `env`: variables of every program. `paths`: folders that are shown read-only.
     `languages`: those that it offers beside Python; None for all that the service has. `image`:
-    container image that has all of this, in place of the other sources of programs.
+    container image that has all of this, in place of the other sources of programs. `aviato`: options
+    of its sandboxes at Aviato, without effect elsewhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,6 +81,7 @@ class Environment(BaseModel):
     limits: DefaultLimits = DefaultLimits()
     languages: tuple[str, ...] | None = None
     image: Annotated[str, Field(max_length=1000)] = ""
+    aviato: AviatoOptions = AviatoOptions()
 
     @model_validator(mode="after")
     def _image_alone(self) -> Self:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from proctor_service.sandbox.environments.within import InEnvironment
 from proctor_service.sandbox.interface import (
+    PAYER,
     Command,
     Ended,
     Hear,
@@ -103,7 +104,7 @@ class WorkersBackend:
         try:
             try:
                 number, name = await worker.call(
-                    "open", environment, limits_values(limits), tuple(tags)
+                    "open", environment, limits_values(limits), tuple(tags), PAYER.get()
                 )
             except WorkerEnded:
                 raise lost_with_worker() from None

@@ -22,7 +22,7 @@ from typing import Any
 from proctor_service.errors import HandedBack, SandboxLost, SandboxUnavailable, StartError
 from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
-from proctor_service.sandbox.interface import Sandboxes, Traits
+from proctor_service.sandbox.interface import PAYER, Sandboxes, Traits
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.environments import DEFAULT
 from proctor_service.workers.backend import WorkersBackend
@@ -215,7 +215,7 @@ class Pool:
 
     async def _ask(self, worker: Worker, submission: Submission) -> Judgement:
         values = submission_values(submission, self._graders)
-        judgement, seconds, leases = await worker.call(JUDGE, values)
+        judgement, seconds, leases = await worker.call(JUDGE, values, PAYER.get())
         self._set_seconds(seconds)
         if self.when_leased is not None:
             for lease in leases:

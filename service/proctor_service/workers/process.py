@@ -27,6 +27,7 @@ from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
 from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import (
+    PAYER,
     Backend,
     Command,
     Limits,
@@ -264,7 +265,7 @@ class Process:
 
     async def _do(self, number: int, method: str, arguments: Sequence[Any]) -> Any:
         if method == "judge":
-            return await self._judged(arguments[0])
+            return await self._judged(*arguments)
         if method == "open":
             return await self._open(number, *arguments)
         sandbox_number, *rest = arguments
@@ -298,8 +299,9 @@ class Process:
     def _hear(self, number: int) -> Callable[[str, bytes], None]:
         return lambda stream, data: self._send(HEARD, number, stream, data)
 
-    async def _judged(self, values: Values) -> Values:
+    async def _judged(self, values: Values, payer: tuple[str, str]) -> Values:
         """Wait for a turn, and judge; return the judgement, the seconds of the turn, and leases."""
+        PAYER.set(payer)
         assert self._judge is not None, "requests come after `ready`"
         assert self._backend is not None, "they are set together"
         submission = submission_of(values, self._graders)
@@ -316,8 +318,14 @@ class Process:
             return judgement_values(judgement), time.monotonic() - begun, leases
 
     async def _open(
-        self, number: int, environment: str, limits: Values, tags: tuple[str, ...]
+        self,
+        number: int,
+        environment: str,
+        limits: Values,
+        tags: tuple[str, ...],
+        payer: tuple[str, str],
     ) -> Values:
+        PAYER.set(payer)
         assert self._backend is not None, "requests come after `ready`"
         stack = AsyncExitStack()
         sandbox = await stack.enter_async_context(

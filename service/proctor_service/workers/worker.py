@@ -193,6 +193,7 @@ class Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=sys.__stderr__,
                     pass_fds=passed,
+                    process_group=0,  # Ctrl-C is for the listening process, from the first moment
                 )
             try:
                 pidfd = os.pidfd_open(process.pid)

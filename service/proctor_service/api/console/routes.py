@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proctor_service.api.body import read_body
 from proctor_service.api.console.cookies import Cookies, Visit, same, same_origin
+from proctor_service.api.console.costs import Costs
+from proctor_service.api.console.forms import form_of
 from proctor_service.api.console.live import Bodies
 from proctor_service.api.console.playground import EXAMPLE, KINDS, request_of
 from proctor_service.api.console.policy import PATH
@@ -33,7 +34,6 @@ from proctor_service.journal.pages.render import Templates
 from proctor_service.sandbox.interface import Backend
 
 Id = Annotated[str, Path(max_length=128)]
-FORM_MB = 2
 LONGEST_PLACE = 2000
 HTML = "text/html"
 PART = "proctor-part"
@@ -47,7 +47,10 @@ Page = Callable[[Request, Visit], Awaitable[Response]]
 
 
 class ConsoleHandler:
-    """Handlers of the pages. `backend`: its languages are those of the playground."""
+    """Handlers of the pages. `backend`: its languages are those of the playground.
+
+    `costs`: of sandboxes at Aviato; None where they cost nothing.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class ConsoleHandler:
         rewards: RewardHandler,
         cookies: Cookies,
         backend: Backend,
+        costs: Costs | None = None,
     ) -> None:
         self._journal = journal
         self._rewards = rewards
         self._cookies = cookies
         self._backend = backend
+        self._costs = costs
         self._templates = Templates()
         self._bodies = Bodies()
         self._mark = uuid.uuid4().hex
@@ -93,7 +98,7 @@ class ConsoleHandler:
         try:
             if not same_origin(request.headers):
                 raise Forbidden("this form came from another site")
-            form = await _form(request)
+            form = await form_of(request)
         except Refusal as refusal:
             return self._refused(request, refusal, None)
         place = local(form.get("next", ""))
@@ -114,7 +119,7 @@ class ConsoleHandler:
 
     async def _checked_form(self, request: Request, visit: Visit) -> dict[str, str]:
         """Return the fields of a form. Raises Forbidden if no page of this visit made it."""
-        form = await _form(request)
+        form = await form_of(request)
         if not same_origin(request.headers) or not same(visit.csrf, form.get("csrf", "")):
             raise Forbidden("this form is not from a page of yours, or is too old: load it again")
         return form
@@ -182,6 +187,13 @@ class ConsoleHandler:
             return await self._playground(request, visit, form, None, refusal)
         line = await while_connected(line_of(batch), request.receive)
         return await self._playground(request, visit, form, json.loads(line.json), None)
+
+    async def costs(self, request: Request, visit: Visit) -> Response:
+        """Show what sandboxes at Aviato have cost, by job."""
+        if self._costs is None:
+            raise NotFound("sandboxes of this service cost nothing")
+        body = self._templates.html("costs.html", rows=self._costs.rows(visit.tenant))
+        return self._shell(request, visit, "Costs", body)
 
     async def asset(self, request: Request) -> Response:
         """Return the style sheet, the script or the icon. They hold nothing of a tenant."""
@@ -278,6 +290,7 @@ class ConsoleHandler:
             title=title,
             body=self._mark,
             current=path,
+            has_costs=self._costs is not None,
             tag=tag,
             tenant=None if logged_in is None else logged_in.tenant,
             csrf=None if logged_in is None else logged_in.csrf,
@@ -302,22 +315,6 @@ def _to(place: str) -> Response:
     return Response(status_code=303, headers={"Location": place})
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raises InvalidRequest, TooLarge and BodyTooSlow."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise InvalidRequest("a form is application/x-www-form-urlencoded")
-    body = await read_body(request, FORM_MB)
-    try:
-        return await asyncio.to_thread(_fields, bytes(body))
-    except ValueError as error:
-        raise InvalidRequest(f"form: {error}") from None
-
-
-def _fields(body: bytes) -> dict[str, str]:
-    return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50))
-
-
 def console_routes(handler: ConsoleHandler) -> APIRouter:
     """Return the routes of the pages; the OpenAPI document has none of them."""
     routes = APIRouter(include_in_schema=False)
@@ -331,6 +328,7 @@ def console_routes(handler: ConsoleHandler) -> APIRouter:
         ("GET", "/evaluations/{id}/text/{name}", handler.text),
         ("POST", "/evaluations/{id}/replay", handler.replay),
         ("GET", "/rollouts/{id}", handler.rollout),
+        ("GET", "/costs", handler.costs),
         ("GET", "/playground", handler.playground),
         ("POST", "/playground", handler.try_out),
         ("POST", "/logout", handler.log_out),

@@ -31,6 +31,7 @@ from proctor_service.sandbox.aviato.budget import Budget
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
 from proctor_service.sandbox.aviato.gateway import Gateway
 from proctor_service.sandbox.aviato.image_sandboxes import ImageSandboxes, Told
+from proctor_service.sandbox.aviato.options import credentials_of
 from proctor_service.sandbox.aviato.plan import Plan
 from proctor_service.sandbox.aviato.quota import Quota
 from proctor_service.sandbox.environments.starting import Starts
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 _ROUNDS = 20
 _ROUND_SECONDS = 0.25
 _SWEEP_SECONDS = 0.5
+_KEY = "the key (CWSANDBOX_API_KEY or AVIATO_API_KEY)"
 _TRY_AGAIN_SECONDS = 5.0  # leases of an environment that did not start fail at once for this time
 
 
@@ -78,9 +80,10 @@ class AviatoBackend:
 
     async def open(self) -> None:
         """Stop leftover sandboxes, inspect the image, and fill the pool. Raises StartError."""
-        self._gateway = Gateway(self._plan)
+        credentials = await asyncio.to_thread(credentials_of, self._plan)
+        self._gateway = Gateway(self._plan, credentials, self._group_tags)
         if self._budget is not None:
-            self._budget.open(self._end_run)
+            self._budget.open(self)
         try:
             # Other judge processes of this start may have theirs already. One that was replaced by
             # this process has left its own.
@@ -275,22 +278,37 @@ class AviatoBackend:
             _log.warning("stopped sandboxes that were left", extra={"tags": tags, "count": count})
             await asyncio.sleep(_ROUND_SECONDS)
 
-    async def _end_run(self, run: str) -> None:
+    def _group_tags(self) -> list[str]:
+        group = "" if self._budget is None else self._budget.group
+        return [Plan.group_tag_of(group)] if group else []
+
+    async def runs_of(self, group: str) -> dict[str, tuple[int, int]]:
+        """See `budget.Leftovers`. Raises the SDK's exceptions, and RuntimeError."""
+        found = await self._open_gateway().tags_of(Plan.group_tag_of(group))
+        counts = Counter(run for run in map(Plan.run_of, found) if run is not None)
+        dearest = max(p.price for p in (self._plan, *self._plan.environments.values()))
+        return {run: (count, count * dearest) for run, count in counts.items()}
+
+    async def end_run(self, run: str) -> None:
         """Stop all sandboxes of another run. Raises the SDK's exceptions, and RuntimeError."""
-        gateway = self._gateway
-        if gateway is None:
-            raise RuntimeError("the service is stopping")
+        gateway = self._open_gateway()
         tag = self._plan.run_tag_of(run)
         await self._end_all(tag, gateway=gateway)
         if await gateway.end_tagged(tag):
             raise RuntimeError("more sandboxes come up")
+
+    def _open_gateway(self) -> Gateway:
+        if self._gateway is None:
+            raise RuntimeError("the service is stopping")
+        return self._gateway
 
     def _why_not(self, error: Exception) -> str:
         where = f"Aviato at {self._plan.base_url}"
         why = failure_of(error, "start").message
         source = error.__cause__ if isinstance(error, Failure) else error
         if meaning_of(source or error).reason == "refused_credentials":
-            return f"{where} refuses the key (CWSANDBOX_API_KEY or AVIATO_API_KEY): {why}"
+            given = "the credentials of W&B" if self._plan.wandb else _KEY
+            return f"{where} refuses {given}: {why}"
         return f"no sandbox can be had of {where}: {why}"
 
 

@@ -6,6 +6,9 @@ the store is away, and not a sandbox more.
 
 A run that has not written for `lease_seconds`, while this one could read all the time, is dead. Its
 share returns only after its sandboxes were stopped, so the limits hold through the death of a replica.
+A run that has sandboxes and is not in the store is entered there by another, and counts like any.
+
+Replicas may have different limits, as during an update: the smallest of all hold for each.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +25,7 @@ _log = logging.getLogger(__name__)
 _BEAT_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 _CLOSE_SECONDS = 3.0
+_SWEEP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,11 @@ class BudgetLimits:
 
     sandboxes: int = 0
     rate: int = 0
+
+    def fit(self, sandboxes: int, rate: int) -> bool:
+        """Return True if so many sandboxes, at this rate together, are within the limits."""
+        within = not self.sandboxes or sandboxes <= self.sandboxes
+        return within and (not self.rate or rate <= self.rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +50,21 @@ class Entry:
     sandboxes: int
     rate: int
     waiting: int
+    limits: BudgetLimits = BudgetLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`granted`: there is one sandbox more. `entries`: of all runs, after the write."""
+    """`granted`: there is one sandbox more. `entries`: of all runs, after the write.
+
+    `group`: random name of all runs with this store. `swept`: False for a store that was empty, until
+    all that live are entered; it grants nothing before.
+    """
 
     granted: bool
     entries: Mapping[str, Entry]
+    group: str
+    swept: bool
 
 
 class StoreDown(Exception):
@@ -58,8 +74,15 @@ class StoreDown(Exception):
 class BudgetStore(Protocol):
     """Entries of all replicas."""
 
-    async def write(self, entry: Entry, price: int | None, limits: BudgetLimits) -> Answer:
-        """Write the entry of a run, with one sandbox more at `price` if that is within the limits.
+    async def write(self, entry: Entry, price: int | None, group: str) -> Answer:
+        """Write the entry of a run, with one sandbox more at `price` if that is within all limits.
+
+        `group`: the name of the group that this run knows, for a store that has lost its data.
+        Raises StoreDown.
+        """
+
+    async def enter(self, entries: Sequence[Entry]) -> None:
+        """Write entries of other runs, but of those that the store has; then it is swept.
 
         Raises StoreDown.
         """
@@ -69,6 +92,16 @@ class BudgetStore(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
+
+
+class Leftovers(Protocol):
+    """Sandboxes of other runs."""
+
+    async def runs_of(self, group: str) -> Mapping[str, tuple[int, int]]:
+        """Return sandboxes that live and their rate at most, by run. Raises exceptions of any kind."""
+
+    async def end_run(self, run: str) -> None:
+        """Stop all sandboxes of a run. Raises exceptions of any kind."""
 
 
 class Budget:
@@ -83,7 +116,8 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.down = False
-        self._limits = limits
+        self.group = ""  # known before the store grants a sandbox
+        self._limits = self._least = limits
         self._run = run
         self._lease_seconds = lease_seconds
         self._store = store
@@ -94,6 +128,9 @@ class Budget:
         self._answered_at = 0.0
         self._others: dict[str, Entry] = {}
         self._seen: dict[str, tuple[int, float]] = {}  # sequence, and since when it is the same
+        self._swept = True
+        self._sweep: asyncio.Task[None] | None = None
+        self._sweeps_at = 0.0
         self._turn, self._writing = asyncio.Lock(), asyncio.Lock()
         self._changed = asyncio.Event()
         self._beats: asyncio.Task[None] | None = None
@@ -101,14 +138,15 @@ class Budget:
 
     # ------------------------------------------------------------ lifecycle
 
-    def open(self, end_run: Callable[[str], Awaitable[None]]) -> None:
-        """Begin to write, and to look for dead runs; `end_run` stops all sandboxes of one."""
+    def open(self, leftovers: Leftovers) -> None:
+        """Begin to write, and to look for dead runs and for what they have left."""
         if self._store is not None:
-            self._beats = asyncio.create_task(self._beat(end_run))
+            self._beats = asyncio.create_task(self._beat(leftovers))
 
     async def close(self, stopped: bool) -> None:
         """End. Unless all sandboxes were `stopped`, the entry stays for another run to stop them."""
-        tasks = [task for task in (self._beats, *self._ending.values()) if task is not None]
+        every = (self._beats, self._sweep, *self._ending.values())
+        tasks = [task for task in every if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -131,12 +169,12 @@ class Budget:
         """Sandboxes that could be had without a wait; below 0 while callers wait."""
         if self._waiting or self.owed:
             return -self._waiting
-        if self._limits.sandboxes:
-            mine = max(self._sandboxes, self._granted[0])
-            used = mine + sum(each.sandboxes for each in self._others.values())
-            return max(0, self._limits.sandboxes - used)
-        rate = self._rate + sum(each.rate for each in self._others.values())
-        return int(rate < self._limits.rate)
+        used, rate = self._with_others(
+            max(self._sandboxes, self._granted[0]), max(self._rate, self._granted[1])
+        )
+        if self._least.sandboxes:
+            return max(0, self._least.sandboxes - used)
+        return int(rate < self._least.rate)
 
     @property
     def owed(self) -> int:
@@ -146,8 +184,8 @@ class Budget:
             return 0
         active = 1 + sum(each.sandboxes + each.waiting > 0 for each in self._others.values())
         share = self._sandboxes // 2
-        if self._limits.sandboxes:
-            share = max(1, self._limits.sandboxes // active)
+        if self._least.sandboxes:
+            share = max(1, self._least.sandboxes // active)
         return max(0, min(wanted, self._sandboxes - share))
 
     async def acquire(self, price: int, when_short: Callable[[], None] = lambda: None) -> None:
@@ -172,8 +210,7 @@ class Budget:
     async def _take(self, price: int) -> bool:
         sandboxes, rate = self._sandboxes + 1, self._rate + price
         if self._store is None:
-            fits = not self._limits.sandboxes or sandboxes <= self._limits.sandboxes
-            granted = fits and (not self._limits.rate or rate <= self._limits.rate)
+            granted = self._limits.fit(sandboxes, rate)
         else:
             granted = self._has_spare(sandboxes, rate) or await self._write(price)
         if granted:
@@ -185,8 +222,19 @@ class Budget:
         """True if the store counts a sandbox that was stopped, and this run surely counts as alive."""
         lately = self._clock() - self._answered_at < self._lease_seconds / 2
         within = sandboxes <= self._granted[0] and rate <= self._granted[1]
+        if self.down:
+            return lately and within
         wanted = any(each.waiting for each in self._others.values())
-        return lately and within and (self.down or not wanted)
+        fits = self._least.fit(*self._with_others(sandboxes, rate))  # not if a budget shrank
+        return lately and within and fits and not wanted
+
+    def _with_others(self, sandboxes: int, rate: int) -> tuple[int, int]:
+        """Return sandboxes and rate of this run, which are given, and of all others."""
+        others = self._others.values()
+        return (
+            sandboxes + sum(each.sandboxes for each in others),
+            rate + sum(each.rate for each in others),
+        )
 
     # ------------------------------------------------------------ the store
 
@@ -197,9 +245,9 @@ class Budget:
             self._sequence += 1
             if not self.down:  # else a write that may be lost would give up what is granted
                 self._granted = self._sandboxes, self._rate
-            mine = Entry(self._run, self._sequence, *self._granted, self._waiting)
+            mine = Entry(self._run, self._sequence, *self._granted, self._waiting, self._limits)
             try:
-                answer = await self._store.write(mine, price, self._limits)
+                answer = await self._store.write(mine, price, self.group)
             except StoreDown as error:
                 if not self.down:
                     why = {"why": str(error)}
@@ -211,6 +259,8 @@ class Budget:
             self.down = False
             if answer.granted and price is not None:
                 self._granted = self._granted[0] + 1, self._granted[1] + price
+            self.group = answer.group
+            self._swept = answer.swept
             self._note(answer.entries)
             return answer.granted and self._granted[0] > self._sandboxes
 
@@ -220,6 +270,12 @@ class Budget:
             self._seen.clear()  # others may have written meanwhile, or could not either
         self._answered_at = now
         self._others = {run: each for run, each in entries.items() if run != self._run}
+        least = _least([self._limits, *(each.limits for each in self._others.values())])
+        if least != self._least and least != self._limits:
+            _log.warning(
+                "another replica has a smaller budget, which holds", extra={"least": str(least)}
+            )
+        self._least = least
         self._seen = {
             run: known
             if (known := self._seen.get(run)) and known[0] == each.sequence
@@ -227,29 +283,63 @@ class Budget:
             for run, each in self._others.items()
         }
 
-    async def _beat(self, end_run: Callable[[str], Awaitable[None]]) -> None:
+    async def _beat(self, leftovers: Leftovers) -> None:
         while True:
             try:
                 await self._write()
+                now = self._clock()
                 for run, (sequence, since) in self._seen.items():
-                    dead = self._clock() - since >= self._lease_seconds and not self.down
+                    dead = now - since >= self._lease_seconds and not self.down
                     if dead and run not in self._ending:
-                        task = asyncio.create_task(self._end(run, sequence, end_run))
+                        task = asyncio.create_task(self._end(run, sequence, leftovers))
                         self._ending[run] = task
+                is_due = now >= self._sweeps_at and self._is_first(now)
+                is_idle = self._sweep is None or self._sweep.done()
+                if is_idle and not self.down and (is_due or not self._swept):
+                    self._sweeps_at = now + min(_SWEEP_SECONDS, self._lease_seconds / 5)
+                    self._sweep = asyncio.create_task(self._enter_unclaimed(leftovers))
             except Exception:
                 _log.exception("the budget could not be written")
             await asyncio.sleep(min(_BEAT_SECONDS, self._lease_seconds / 5))
 
-    async def _end(
-        self, run: str, sequence: int, end_run: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def _is_first(self, now: float) -> bool:
+        """True if this run looks for sandboxes on behalf of all runs that write."""
+        awake = [run for run, (_, since) in self._seen.items() if now - since < _SWEEP_SECONDS]
+        return self._run <= min(awake, default=self._run)
+
+    async def _enter_unclaimed(self, leftovers: Leftovers) -> None:
+        """Enter runs that have sandboxes and are not in the store, for example as it lost its data.
+
+        They count from now on. Those that do not write themselves are dead like any other.
+        """
+        assert self._store is not None
+        try:
+            found = (await leftovers.runs_of(self.group)).items()
+            known = (self._run, *self._others)
+            unclaimed = [Entry(run, 0, *held, 0) for run, held in found if run not in known]
+            for each in unclaimed:
+                _log.warning("sandboxes of an unknown replica", extra={"run": each.run})
+            if unclaimed or not self._swept:
+                await self._store.enter(unclaimed)
+        except Exception as error:  # the next turn tries again
+            _log.warning("sandboxes cannot be listed", extra={"why": repr(error)})
+
+    async def _end(self, run: str, sequence: int, leftovers: Leftovers) -> None:
         """Stop what a dead run has left, and then return its share."""
         assert self._store is not None
         try:
             _log.warning("a replica is gone; its sandboxes are stopped", extra={"run": run})
-            await end_run(run)
+            await leftovers.end_run(run)
             await self._store.forget(run, sequence)
         except Exception as error:  # the next beat tries again
             _log.warning("sandboxes of a replica that is gone are left", extra={"why": repr(error)})
         finally:
             del self._ending[run]
+
+
+def _least(limits: Sequence[BudgetLimits]) -> BudgetLimits:
+    """Return the smallest of all limits; 0 is none."""
+    return BudgetLimits(
+        min((each.sandboxes for each in limits if each.sandboxes), default=0),
+        min((each.rate for each in limits if each.rate), default=0),
+    )

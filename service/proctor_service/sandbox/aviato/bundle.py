@@ -49,7 +49,10 @@ class Protections:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Content of the remote sandboxes. `root`: commands run as root."""
+    """Content of the remote sandboxes. `root`: commands run as root.
+
+    `secrets`: variables that Aviato sets, for every program.
+    """
 
     version: tuple[int, int, int]
     machine: str
@@ -59,6 +62,7 @@ class Image:
     code: bytes  # loaded by `boot.py`
     tools: bytes = b""  # pytest and its dependencies, if missing from the image
     protections: Protections = Protections()
+    secrets: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -79,8 +83,12 @@ class Image:
         """Return the argv of a supervisor."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         how = "fresh" if fresh else "kept"
-        words = [python, "-P", "-s", "-S", "-c", _BOOT, how, str(uid), self.place]
-        return ["env", "-i", *variables, *words]
+        words = [*variables, python, "-P", "-s", "-S", "-c", _BOOT, how, str(uid), self.place]
+        if not self.secrets:
+            return ["env", "-i", *words]
+        # The values are known in the sandbox only. One that is missing is an error of the shell.
+        kept = " ".join(f'"{name}=${{{name}?}}"' for name in self.secrets)
+        return ["sh", "-c", f'exec env -i {kept} "$@"', "sh", *words]
 
 
 def question(languages: Mapping[str, Language]) -> bytes:
@@ -91,11 +99,14 @@ def question(languages: Mapping[str, Language]) -> bytes:
 
 
 def understand(
-    answer: bytes, languages: Mapping[str, Language], variables: Mapping[str, str]
+    answer: bytes,
+    languages: Mapping[str, Language],
+    variables: Mapping[str, str],
+    secrets: tuple[str, ...] = (),
 ) -> Image:
     """Return the image from the output of `PROBE`. Raises SandboxUnavailable if unsuitable.
 
-    `variables`: of every program, beside the sandbox's own.
+    `variables`: of every program, beside the sandbox's own. `secrets`: see `Image`.
     """
     line, newline, code = answer.partition(b"\n")
     try:
@@ -129,6 +140,7 @@ def understand(
         environment={**code_bundle.environment(report["search_path"]), **variables},
         code=json.dumps(config).encode() + b"\n" + code,
         tools=b"" if report["pytest"] else _tools(),
+        secrets=secrets,
     )
 
 

@@ -12,12 +12,14 @@ import contextlib
 import itertools
 import logging
 import time
+from collections.abc import Callable, Iterable
 
 import cwsandbox
-from cwsandbox import AuthHeaders, EgressRule, NetworkOptions, SandboxDefaults, SandboxStatus
+from cwsandbox import AuthHeaders, SandboxDefaults, SandboxStatus
 
 from proctor_service.errors import SandboxUnavailable
 from proctor_service.sandbox.aviato.failures import failure_of, meaning_of
+from proctor_service.sandbox.aviato.options import arguments_of
 from proctor_service.sandbox.aviato.plan import Order, Plan, Shape
 
 _log = logging.getLogger(__name__)
@@ -56,14 +58,17 @@ class Remote:
 
 
 class Gateway:
-    """Aviato's API with this service's key; create before any other use of the SDK."""
+    """Aviato's API with this service's credentials; create before any other use of the SDK."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(
+        self, plan: Plan, credentials: AuthHeaders, more_tags: Callable[[], list[str]] = list
+    ) -> None:
+        """Prepare the SDK. `more_tags`: called for each new sandbox."""
         cwsandbox.disable_signal_handlers()  # the service handles SIGTERM and drains first
         logging.getLogger("cwsandbox").setLevel(logging.WARNING)  # otherwise a log line per sandbox
         self._plan = plan
-        key = plan.api_key.get_secret_value()
-        self._auth = AuthHeaders({"Authorization": f"Bearer {key}"}, "api_key")
+        self._auth = credentials
+        self._more_tags = more_tags
         self._undoing: set[asyncio.Task[None]] = set()
         # The session stops leftover sandboxes if the process exits without running our own code.
         self._session = cwsandbox.Session(
@@ -74,13 +79,10 @@ class Gateway:
         """Return a running sandbox, after retries if needed. Raises SandboxUnavailable."""
         plan = self._plan
         sandbox = cwsandbox.Sandbox(
-            container_image=order.image,
             base_url=plan.base_url,
             auth=self._auth,
-            tags=list(order.tags),
-            resources={"cpu": plan.cpu, "memory": f"{order.shape.memory_mb}Mi"},
-            network=_network(order.shape),
-            max_lifetime_seconds=order.lifetime_seconds,
+            tags=[*order.tags, *self._more_tags()],
+            **arguments_of(order),
             request_timeout_seconds=plan.start_seconds,
             poll_retry_budget_seconds=plan.start_seconds,
         )
@@ -111,17 +113,22 @@ class Gateway:
 
         Sandboxes with the tag `but` stay.
         """
-        plan = self._plan
-        listed = await cwsandbox.Sandbox.list(
-            tags=list(tags),
-            base_url=plan.base_url,
-            auth=self._auth,
-            timeout_seconds=plan.start_seconds,
-        )
-        found = [sandbox for sandbox in listed if but not in sandbox.tags]
-        async with asyncio.timeout(plan.start_seconds):
+        found = [sandbox for sandbox in await self._list(tags) if but not in sandbox.tags]
+        async with asyncio.timeout(self._plan.start_seconds):
             await asyncio.gather(*map(stop, found))
         return len(found)
+
+    async def tags_of(self, tag: str) -> list[tuple[str, ...]]:
+        """Return the tags of each live sandbox with this tag. Raises the SDK's exceptions."""
+        return [sandbox.tags for sandbox in await self._list([tag])]
+
+    async def _list(self, tags: Iterable[str]) -> list[cwsandbox.Sandbox]:
+        return await cwsandbox.Sandbox.list(
+            tags=list(tags),
+            base_url=self._plan.base_url,
+            auth=self._auth,
+            timeout_seconds=self._plan.start_seconds,
+        )
 
     async def close(self) -> None:
         """Close the SDK's session; never raises."""
@@ -176,9 +183,3 @@ async def stop(sandbox: cwsandbox.Sandbox) -> None:
                 _log.warning("a sandbox cannot be stopped yet", extra=extra)
         await asyncio.sleep(pause)
         pause = min(2 * pause, _MOST_PAUSE_SECONDS)
-
-
-def _network(shape: Shape) -> NetworkOptions:
-    if shape.network:
-        return NetworkOptions(egress=[EgressRule(any=True)])
-    return NetworkOptions(deny_egress=True)

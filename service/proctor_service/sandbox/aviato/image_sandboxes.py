@@ -288,8 +288,9 @@ class ImageSandboxes(Users):
         answer = await process
         if answer.returncode != 0:
             raise StartError(f"{plan.image} will not do: {answer.stderr.strip()[-500:]}")
+        secrets = tuple(secret.shown_as for secret in plan.options.secrets)
         image = await asyncio.to_thread(
-            bundle.understand, answer.stdout_bytes, plan.languages, plan.variables
+            bundle.understand, answer.stdout_bytes, plan.languages, plan.variables, secrets
         )
         await _install_runtime(remote, image)
         execution, protections = await self._start_supervisor(

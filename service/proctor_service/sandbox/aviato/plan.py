@@ -19,6 +19,7 @@ from proctor_service.sandbox.environments.built import (
 )
 from proctor_service.sandbox.interface import DEFAULT, Limits
 from proctor_service.settings import Settings, Share
+from proctor_service.settings.aviato import AviatoOptions
 from proctor_service.settings.languages import Language
 
 _OVERHEAD_MB = 192  # for supervisor, interpreter, and kernel memory besides the program's own
@@ -28,6 +29,7 @@ _STARVED = 2.0  # run-queue wait is excluded from limits, so a program may take 
 _TAG = re.compile(r"[^\w.:=/-]")
 _TAG_CHARACTERS = 100
 _OWN = "proctor"
+_RUN = f"{_OWN}-run-"
 _MICRO = 1_000_000
 _WARM = 2  # sandboxes that wait in an environment beside the default one
 
@@ -48,6 +50,8 @@ class Order:
     shape: Shape
     tags: tuple[str, ...]
     lifetime_seconds: float
+    cpu: str
+    options: AviatoOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +69,12 @@ class Plan:
 
     `variables`: of every program, beside the sandbox's own. `environments`: the plan of each
     environment but the default one; a pool of theirs that is idle for `idle_seconds` ends.
-    `price`: micro-dollars per hour of a sandbox.
+    `price`: micro-dollars per hour of a sandbox. `wandb`: the credentials are those of W&B.
     """
 
     base_url: str
     api_key: SecretStr
+    wandb: bool
     image: str
     python: str
     cpu: str
@@ -91,6 +96,7 @@ class Plan:
     allow_degraded: bool
     languages: Mapping[str, Language]
     idle_seconds: float
+    options: AviatoOptions = field(default_factory=AviatoOptions)
     price: int = 0
     budget: BudgetPlan | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +125,17 @@ class Plan:
     @staticmethod
     def run_tag_of(run: str) -> str:
         """Tag on every sandbox of a run of any replica."""
-        return f"{_OWN}-run-{run}"
+        return f"{_RUN}{run}"
+
+    @staticmethod
+    def run_of(tags: Sequence[str]) -> str | None:
+        """Run of a sandbox with these tags."""
+        return next((tag.removeprefix(_RUN) for tag in tags if tag.startswith(_RUN)), None)
+
+    @staticmethod
+    def group_tag_of(group: str) -> str:
+        """Tag on every sandbox of all replicas that share a budget."""
+        return f"{_OWN}-replicas-{group}"
 
     @property
     def pool_shape(self) -> Shape:
@@ -136,11 +152,14 @@ class Plan:
         The lifetime covers the maximum age in the pool, the start, and the longest submission.
         """
         lifetime = self.max_age_seconds + self.start_seconds + self.longest_seconds
-        return Order(self.image, shape, self._tags(), lifetime)
+        return self._order(shape, self._tags(), lifetime)
 
     def kept_order(self, limits: Limits, tags: Sequence[str]) -> Order:
         """Return the order for a stateful sandbox, with the caller's tags."""
-        return Order(self.image, self.shape(limits), self._tags(tags), self.kept_seconds)
+        return self._order(self.shape(limits), self._tags(tags), self.kept_seconds)
+
+    def _order(self, shape: Shape, tags: tuple[str, ...], lifetime_seconds: float) -> Order:
+        return Order(self.image, shape, tags, lifetime_seconds, self.cpu, self.options)
 
     def call_seconds(self, limits: Limits, timeout_seconds: float | None = None) -> float:
         """Return the timeout of an SDK call, much longer than the limits enforced inside."""
@@ -161,10 +180,11 @@ def make_plan(
 
     Raises StartError without a key, or if PROCTOR_MAX_SANDBOXES is too low.
     """
-    if not settings.aviato_api_key.get_secret_value():
+    wandb = settings.aviato_auth == "wandb"
+    if not wandb and not settings.aviato_api_key.get_secret_value():
         raise StartError(
             "the backend aviato needs a key: set CWSANDBOX_API_KEY, AVIATO_API_KEY or "
-            "PROCTOR_AVIATO_API_KEY"
+            "PROCTOR_AVIATO_API_KEY, or PROCTOR_AVIATO_AUTH=wandb for the credentials of W&B"
         )
     share = share or Share()
     slots = settings.slot_count()
@@ -178,9 +198,11 @@ def make_plan(
     plan = Plan(
         base_url=settings.aviato_base_url,
         api_key=settings.aviato_api_key,
+        wandb=wandb,
         image=settings.aviato_image,
         python=settings.aviato_python,
-        cpu=settings.aviato_cpu,
+        cpu=settings.aviato_options.cpu or settings.aviato_cpu,
+        options=settings.aviato_options,
         instance=settings.aviato_instance or socket.gethostname(),
         start=share.start or secrets.token_hex(8),
         worker=share.index,
@@ -209,11 +231,14 @@ def make_plan(
 def _plan_in(name: str, environment: BuiltEnvironment, plan: Plan, settings: Settings) -> Plan:
     """Return the plan of an environment: its image, variables and size of sandboxes."""
     own_mb = environment.definition.limits.memory_mb or plan.memory_mb
+    options = environment.definition.aviato
     return replace(
         plan,
         image=environment.remote_image,
         variables=environment.definition.env,
         price=_price(settings, name),
+        cpu=options.cpu or settings.aviato_cpu,
+        options=options,
         memory_mb=min(own_mb, settings.max_memory_mb),
         pool_size=min(plan.pool_size, _WARM),
     )
@@ -222,11 +247,19 @@ def _plan_in(name: str, environment: BuiltEnvironment, plan: Plan, settings: Set
 def _price(settings: Settings, environment: str) -> int:
     """Return the price of a sandbox in micro-dollars per hour."""
     dollars = settings.aviato_prices_per_hour.get(environment, settings.aviato_price_per_hour)
-    return round(dollars * _MICRO)
+    return round((dollars or 0.0) * _MICRO)
 
 
 def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None:
-    """Return the budget, if there is one. Raises StartError if a sandbox alone exceeds it."""
+    """Return the budget, if there is one.
+
+    Raises StartError if an evaluation alone exceeds it, and for a budget of money without a price.
+    """
+    prices, names = settings.aviato_prices_per_hour, (DEFAULT, *environments)
+    if unknown := sorted(set(prices) - set(names)):
+        raise StartError(
+            f"PROCTOR_AVIATO_PRICES_PER_HOUR: no environment {unknown[0]!r}, only: {', '.join(names)}"
+        )
     sandboxes = settings.aviato_budget_sandboxes or 0
     rate = round((settings.aviato_budget_per_hour or 0) * _MICRO)
     if not sandboxes and not rate:
@@ -234,7 +267,13 @@ def _budget(settings: Settings, environments: Environments) -> BudgetPlan | None
     # An evaluation may hold two sandboxes at the same time.
     if sandboxes == 1:
         raise StartError("PROCTOR_AVIATO_BUDGET_SANDBOXES is 1: an evaluation may hold two")
-    dearest = max(_price(settings, name) for name in (DEFAULT, *environments))
+    priceless = [name for name in names if name not in prices]
+    if rate and priceless and settings.aviato_price_per_hour is None:
+        raise StartError(
+            f"PROCTOR_AVIATO_BUDGET_PER_HOUR needs a price of the environment {priceless[0]}: set "
+            "PROCTOR_AVIATO_PRICE_PER_HOUR or PROCTOR_AVIATO_PRICES_PER_HOUR; 0 if it costs nothing"
+        )
+    dearest = max(_price(settings, name) for name in names)
     if rate and 2 * dearest > rate:
         raise StartError(
             f"PROCTOR_AVIATO_BUDGET_PER_HOUR is {rate / _MICRO:g}: an evaluation may hold two "

@@ -98,10 +98,11 @@ def from_image(name: str, definition: Environment, image: Image) -> BuiltEnviron
 def from_reference(name: str, definition: Environment) -> BuiltEnvironment:
     """Return the environment of an image that Aviato fetches from a registry.
 
-    Its digest is that of the reference, since a tag is looked up at Aviato.
+    Its digest is that of the reference and of all options, since a tag is looked up at Aviato.
     """
     reference = definition.image.removeprefix("docker://")
-    digest = digest_of([reference, definition.env])
+    options = definition.aviato.model_dump(mode="json")
+    digest = digest_of([reference, definition.env, options])
     return BuiltEnvironment(name, definition, None, None, {}, digest, remote_image=reference)
 
 

@@ -25,7 +25,7 @@ from proctor_service.sandbox.local.slot import Slot
 from proctor_service.sandbox.local.spawn import Launch, Spawner
 
 _log = logging.getLogger(__name__)
-_START_SECONDS = 20.0
+_START_SECONDS = 60.0
 _SURPLUS_SECONDS = 2.0
 _STILLBORN = 5  # failed spawns in a row after which leases fail at once,
 _TRY_AGAIN_SECONDS = 2.0  # for this time
@@ -143,7 +143,7 @@ class Pool(Users):
     async def take(self, limits: Limits) -> Slot:
         """Wait for a slot as long as slots become ready: many callers on a slow machine take long.
 
-        Raises NoSandboxInTime if none became ready for 20 s.
+        Raises NoSandboxInTime if none became ready for 60 s.
         """
         begun = time.monotonic()
         while True:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from proctor_service.errors import StartError
 from proctor_service.sandbox.local.bundle import BOOT, start_message
 
-_START_SECONDS = 20.0
+_START_SECONDS = 60.0
 _END_SECONDS = 5.0
 USERS = 4000
 """Number of user ids for all sandboxes of a service."""

@@ -1,0 +1,1 @@
+"""What a pod lacks, and which component of deploy/components mends it: `doctor --kubernetes`."""
