@@ -18,11 +18,11 @@ IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SMOKE ?= 1
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-deploy test-faults test-console image pin-base bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-deploy test-faults test-console test-cgroup2 image pin-base bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml trainers/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -153,6 +153,9 @@ test-deploy: $(VENV)/.deploy ## test the image, the manifests and the alerts; sa
 
 test-faults: $(VENV)/.tools ## replicas behind nginx, and what befalls them; says what it needs
 	$(BIN)/python -m pytest tests/faults
+
+test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what it needs
+	$(BIN)/python tests/cgroup2/boot.py $(ARGS)
 
 test-console: $(VENV)/.tools ## the pages under /console in a browser; says what it needs
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/console

@@ -57,6 +57,7 @@ from proctor_service.rollout.policy import Policies
 from proctor_service.sandbox.environments.built import BuiltEnvironment, Environments
 from proctor_service.sandbox.environments.loading import default_environment, load_environments
 from proctor_service.sandbox.interface import Backend
+from proctor_service.sandbox.linux.delegation import enable_limits
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files, raise_open_files
 from proctor_service.scheduling.deadlines import Deadlines
@@ -194,6 +195,8 @@ def _workers(
     settings = settings.model_copy(
         update={name: sum(getattr(part, name) for part in each) for name in totals}
     )
+    if settings.backend == "local":
+        enable_limits()
     workers = Pool(
         each,
         worker_environment(),

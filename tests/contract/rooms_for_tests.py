@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from time_factor import TIME_FACTOR
+
 from proctor_service.codec.values import decode, loads
 from proctor_service.judge.run import Run, message, run
 from proctor_service.sandbox.backends import make_backend
@@ -53,7 +55,9 @@ class Place:
         self, source: str, mode: str, fields: dict[str, Any], limits: dict[str, Any]
     ) -> Run:
         job = message("python", mode=mode, source=source, files={}, **fields)
-        return await run(self.backend, job, replace(LIMITS, **limits))
+        wanted = replace(LIMITS, **limits)
+        wanted = replace(wanted, cpu_seconds=wanted.cpu_seconds * TIME_FACTOR)
+        return await run(self.backend, job, wanted)
 
 
 Question = Callable[[Place], Coroutine[Any, Any, None]]

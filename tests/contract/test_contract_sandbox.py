@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -424,6 +425,33 @@ def test_an_ended_sandbox_is_freed_without_the_garbage_collector() -> None:
             assert counted() <= before + 6  # of the two that are warm, or have just ended
         finally:
             gc.enable()
+
+    inside(question)
+
+
+def test_callers_who_wait_long_get_no_more_fork_servers_than_they_are() -> None:
+    """Each wait for a change ends after a second; a machine may be slower than that."""
+    callers = 4
+
+    async def question(place: Place) -> None:
+        backend = place.backend
+        assert isinstance(backend, LocalBackend)
+        before = sum(backend.census().values())
+        zygote = backend.zygote()
+        sleeps = "import time\ntime.sleep(1000)"
+        os.kill(zygote, signal.SIGSTOP)  # from now on no fork server comes up
+        tasks = [
+            asyncio.create_task(place.script(sleeps, wall_seconds=100))
+            for _ in range(before + callers)
+        ]
+        await asyncio.sleep(5)
+        slots = backend.census()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        os.kill(zygote, signal.SIGCONT)
+        assert slots["leased"] == before
+        assert sum(slots.values()) <= before + callers + 1
 
     inside(question)
 

@@ -17,6 +17,7 @@ NEEDED = {  # any of these programs, and what has them
     ("mmdebstrap",): "mmdebstrap",
     ("promtool",): "prometheus",
     ("prometheus",): "prometheus",
+    ("redis-server",): "redis-server",
 }
 
 

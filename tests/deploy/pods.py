@@ -114,6 +114,11 @@ class Running:
         """All it said so far."""
         return (self._bundle / "log").read_text(errors="replace")
 
+    @property
+    def pid(self) -> int:
+        """Its first process, as this machine sees it."""
+        return int((self._bundle / "pid").read_text())
+
     def exec(self, *argv: str) -> str:
         """What a command in it prints, as with `kubectl exec` and exec probes."""
         done = subprocess.run(
@@ -133,7 +138,7 @@ class Running:
 
     def send(self, sign: signal.Signals) -> None:
         """Sends its first process a signal."""
-        os.kill(int((self._bundle / "pid").read_text()), sign)
+        os.kill(self.pid, sign)
 
     @property
     def is_running(self) -> bool:

@@ -118,7 +118,7 @@ def test_every_component_of_the_page_exists() -> None:
     named = {name for line in table.splitlines()[2:] for name in
              re.findall(r"`([a-z-]+)`", line.split(" | ")[1])}  # fmt: skip
     there = {path.name for kind in ("components", "overlays") for path in (DEPLOY / kind).iterdir()}
-    assert named - {"dns-openshift"} <= there
+    assert named <= there
     for path in re.findall(r"\]\(([^)#:]+)\)", PAGE):
         assert (DEPLOY / path).resolve().exists(), path
 

@@ -93,8 +93,10 @@ def test_example(example: Example, service: Service, tmp_path: Path) -> None:
 
 
 def test_every_command_block_is_run_or_says_why_not() -> None:
-    """`<!-- journal -->` blocks run elsewhere, against a journal with records."""
-    known = re.compile(r"<!-- (runnable(, goes on)?|journal|not run: .+) -->")
+    """`journal` blocks run in test_replay.py against a journal with records, `upgrade` blocks in
+    test_upgrades.py between two versions.
+    """
+    known = re.compile(r"<!-- (runnable(, goes on)?|journal|upgrade|not run: .+) -->")
     pages = documents()
     unmarked = [
         f"{page}:{number}"

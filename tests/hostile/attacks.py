@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from time_factor import TIME_FACTOR
 
 from hostile import outside
 from hostile.services import Started, reserved_users, started_service, until
 
-LIMITS = {"cpu_seconds": 0.6, "wall_seconds": 1, "memory_mb": 256}
+LIMITS = {"cpu_seconds": 0.6 * TIME_FACTOR, "wall_seconds": 1, "memory_mb": 256}
 AT_ONCE = 6
 MOST_SANDBOXES = AT_ONCE + 2
 MOST_TASKS = 64 + 3  # a sandbox's processes and threads, its forkserver, what starts its commands
@@ -30,7 +31,7 @@ GRADER = {"kind": "asserts", "tests": ["assert double(2) == 4", "assert double(-
 HONEST = {
     "completion": "def double(x):\n    return sum(2 for _ in range(300_000)) * x // 300_000",
     "grader": GRADER,
-    "limits": {"cpu_seconds": 1, "wall_seconds": 20, "memory_mb": 64},
+    "limits": {"cpu_seconds": 1 * TIME_FACTOR, "wall_seconds": 20, "memory_mb": 64},
 }
 HONEST_COMMAND = {"code": "import os\nos.listdir('.')\nprint(sum(2 for _ in range(300_000)))"}
 # How a program of a category may end, where what must hold says so: (verdicts, endings).

@@ -25,14 +25,6 @@ from proctor_service.sandbox.interface import Check
 from proctor_service.sandbox.linux.trial import STEPS
 from proctor_service.settings import Settings
 
-STORES_AND_DNS = {
-    pod_check.DNS_NODELOCAL,
-    pod_check.DNS_OPENSHIFT,
-    pod_check.POSTGRESQL,
-    pod_check.POSTGRESQL_EXTERNAL,
-    pod_check.REDIS,
-    pod_check.REDIS_EXTERNAL,
-}
 COMPONENTS = Path(__file__).resolve().parents[2] / "deploy" / "components"
 EIGHT = sum(1 << bit for bit in BITS.values())
 SOUND = PodFacts(
@@ -197,7 +189,7 @@ def test_every_component_that_it_names_exists() -> None:
         for name, value in vars(pod_check).items()
         if name.isupper() and isinstance(value, str)
     }
-    assert names - STORES_AND_DNS <= {path.name for path in COMPONENTS.iterdir()}
+    assert names <= {path.name for path in COMPONENTS.iterdir()}
 
 
 def test_this_machine_has_facts() -> None:

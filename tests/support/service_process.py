@@ -30,6 +30,7 @@ class ServiceProcess:
 
     def __init__(self, **settings: str) -> None:
         self._group: Path | None = None
+        self._user_change: list[str] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = int(probe.getsockname()[1])
@@ -39,9 +40,10 @@ class ServiceProcess:
         self._lives: list[int] = []
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed with the block
 
-    def within(self, group: Path) -> Self:
-        """Has it start in a cgroup, a directory of version 1."""
+    def within(self, group: Path, *user_change: str) -> Self:
+        """Has it start in a cgroup, by way of a program that then becomes another user."""
         self._group = group
+        self._user_change = list(user_change)
         return self
 
     @property
@@ -71,6 +73,7 @@ class ServiceProcess:
         enter = []
         if self._group is not None:
             enter = ["/bin/sh", "-c", 'echo 0 > "$0" && exec "$@"', f"{self._group}/cgroup.procs"]
+            enter += self._user_change
         self._child = subprocess.Popen(
             [*enter, python, *arguments, "--end-with-parent", str(os.getpid())],
             env={

@@ -53,7 +53,7 @@ class Child:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=sys.__stderr__,
                     pass_fds=(theirs.fileno(),),
-                    process_group=0,  # Ctrl-C is for the listening process, from the first moment
+                    start_new_session=True,  # Ctrl-C is for the listening process, from the first moment
                 )
             except BaseException:
                 ours.close()

@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from proctor_service.sandbox.linux.delegation import delegated, own_group, shares_cores
+
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"proctor-\d+-[0-9a-f]{8}")
 _YOUNG_SECONDS = 10.0  # the service of a younger group may not hold its lock yet
@@ -242,11 +244,12 @@ class Groups:
 def find() -> tuple[Hierarchy | None, str]:
     """Return the hierarchy in which this process may create groups, or None and the reason.
 
-    A v2 group with processes cannot have limited children, so v2 needs a delegated subtree:
-    systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a container.
+    v2 needs a delegated subtree: systemd's `Delegate=yes`, or a writable /sys/fs/cgroup in a
+    container. There this process may move into another group (`delegation.py`).
     """
     try:
-        lines = Path("/proc/self/cgroup").read_text().split()
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        second = own_group()
     except OSError as error:
         return None, str(error)
     own = {c: path for _, names, path in (x.split(":", 2) for x in lines) for c in names.split(",")}
@@ -260,11 +263,11 @@ def find() -> tuple[Hierarchy | None, str]:
         if cpu is not None and _probe(cpu) is None:
             return _usable(Hierarchy(1, {**directories, "cpu": cpu}))
         return _usable(Hierarchy(1, directories))
-    if (_ROOT / "cgroup.controllers").exists() and "" in own:
-        directory = _delegated(_ROOT / own[""].lstrip("/"))
+    if second is not None:
+        directory = delegated(second)
         if isinstance(directory, str):
             return None, directory
-        controllers = (*_CONTROLLERS, "cpu") if _shares_cores(directory) else _CONTROLLERS
+        controllers = (*_CONTROLLERS, "cpu") if shares_cores(directory) else _CONTROLLERS
         return _usable(Hierarchy(2, dict.fromkeys(controllers, directory)))
     return None, "no memory controller is mounted below /sys/fs/cgroup"
 
@@ -311,6 +314,10 @@ def _is_stale(directory: Path, young_seconds: float = _YOUNG_SECONDS) -> bool:
 
 def remove_tree(directory: Path) -> None:
     """Remove a group and its descendants, killing all remaining processes."""
+    kill = directory / "cgroup.kill"  # v2, since Linux 5.14: all descendants at once
+    if kill.exists():
+        with contextlib.suppress(OSError):
+            kill.write_text("1")
     for child in [*directory.glob("*/"), directory]:
         with contextlib.suppress(OSError):
             for pid in (child / "cgroup.procs").read_text().split():
@@ -337,31 +344,3 @@ def _probe(directory: Path) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def _shares_cores(directory: Path) -> bool:
-    """Return True if groups below a v2 directory can have weights; enable weights if possible."""
-    control = directory / "cgroup.subtree_control"
-    try:
-        if "cpu" not in control.read_text().split():
-            control.write_text("+cpu")
-    except OSError:
-        return False
-    return True
-
-
-def _delegated(own: Path) -> Path | str:
-    """Return the v2 directory for limited groups, or the reason for its absence."""
-    try:
-        available = (own / "cgroup.controllers").read_text().split()
-        if not {"memory", "pids"} <= set(available):
-            return f"{own} has no memory and pids controllers"
-        if {"memory", "pids"} <= set((own / "cgroup.subtree_control").read_text().split()):
-            return own
-        leaf = own / "proctor-service"
-        leaf.mkdir(exist_ok=True)
-        (leaf / "cgroup.procs").write_text(str(os.getpid()))
-        (own / "cgroup.subtree_control").write_text("+memory +pids")
-    except OSError as error:
-        return f"{own} is not delegated to this user: {error.strerror}"
-    return own

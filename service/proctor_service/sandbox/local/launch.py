@@ -312,7 +312,7 @@ def _cgroup_checks(hierarchy: cgroups.Hierarchy | None, why_not: str) -> list[Ch
                 f"{controller}_cgroup",
                 ok,
                 version if ok else f"{version}; instead: {instead}",
-                "run as root, or in a delegated cgroup (systemd: Delegate=yes)",
+                "run in a delegated cgroup (systemd: Delegate=yes), or with cgroup v1 as root",
                 guards=True,
             )
         )

@@ -280,6 +280,10 @@ class Pool(Users):
         """Wait until a slot becomes ready or dies, at most `seconds`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):  # asyncio.wait_for may swallow a cancellation
-                await waiter
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):  # asyncio.wait_for may swallow a cancellation
+                    await waiter
+        finally:
+            with contextlib.suppress(ValueError):  # was woken
+                self._waiters.remove(waiter)  # else `_grow` adds a slot for a caller that is gone

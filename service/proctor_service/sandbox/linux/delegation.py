@@ -1,0 +1,103 @@
+"""Delegation in cgroup v2: the group below which this process may create groups with limits.
+
+In v2 a group with processes has no children with limits; only the machine's root is exempt (see "No
+Internal Process Constraint" in the kernel's cgroup-v2.rst). The service therefore moves itself into
+a child of its group, the service group. Processes started later begin there, and share the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+_OWN = Path("/proc/self/cgroup")
+_SERVICE_GROUP = "proctor-service"
+_NEEDED = frozenset({"memory", "pids"})
+_TRIES = 10  # processes of a container may start others while they are moved
+
+
+def own_group(own: Path = _OWN, root: Path = _ROOT) -> Path | None:
+    """Return this process's v2 group; None where /sys/fs/cgroup is no v2 mount."""
+    if not (root / "cgroup.controllers").exists():
+        return None
+    for line in own.read_text().splitlines():
+        if line.startswith("0::"):
+            return root / line.removeprefix("0::").lstrip("/")
+    return None
+
+
+def enable_limits() -> None:
+    """Enable limits for the processes that this process starts; does nothing if unavailable.
+
+    Needed before judge processes start: none of them can move the process that started it.
+    """
+    with contextlib.suppress(OSError):
+        own = own_group()
+        if own is not None:
+            delegated(own)
+
+
+def delegated(own: Path, root: Path = _ROOT) -> Path | str:
+    """Return the v2 directory for groups with limits, or the reason for its absence.
+
+    `own`: this process's group. Moves this process into the service group if necessary.
+    """
+    directory = own.parent if own.name == _SERVICE_GROUP else own
+    try:
+        if not set((directory / "cgroup.controllers").read_text().split()) >= _NEEDED:
+            return f"{directory} has no memory and pids controllers"
+        control = directory / "cgroup.subtree_control"
+        if not set(control.read_text().split()) >= _NEEDED:
+            _enable(directory, control, is_container=directory == root)
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return (
+                f"{directory} has other processes, too: start the service in a group of its own "
+                "(systemd-run --scope -p Delegate=yes)"
+            )
+        return f"{directory} is not delegated to this user: {error.strerror}"
+    return directory
+
+
+def shares_cores(directory: Path) -> bool:
+    """Return True if groups below a v2 directory can have weights; enable weights if possible."""
+    control = directory / "cgroup.subtree_control"
+    try:
+        if "cpu" not in control.read_text().split():
+            control.write_text("+cpu")
+    except OSError:
+        return False
+    return True
+
+
+def _enable(directory: Path, control: Path, *, is_container: bool) -> None:
+    """Enable the controllers below a group, whose processes move away. Raises OSError."""
+    if not (directory / "cgroup.type").exists():  # the machine's root, which keeps its processes
+        control.write_text("+memory +pids")
+        return
+    group = directory / _SERVICE_GROUP
+    group.mkdir(exist_ok=True)
+    _move([os.getpid()], group)
+    if is_container:  # the group on top of a cgroup namespace has only the container's processes
+        for _ in range(_TRIES):
+            left = (directory / "cgroup.procs").read_text().split()
+            if not left:
+                break
+            _move(map(int, left), group)
+    try:
+        control.write_text("+memory +pids")
+    except OSError:
+        with contextlib.suppress(OSError):
+            _move([os.getpid()], directory)
+            group.rmdir()
+        raise
+
+
+def _move(pids: Iterable[int], group: Path) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            (group / "cgroup.procs").write_text(str(pid))
