@@ -57,6 +57,7 @@ EXCLUDES = {"redis": "redis-external", "postgresql": "postgresql-external"}
 UNSUITED = {
     "dev": {"prometheus-stack"},
     "aviato": {"environments", "environments-shared"},
+    "aviato-statefulset": {"environments", "environments-shared"},
 }
 """What an overlay cannot use: dev has no monitors, and sandboxes at Aviato have images."""
 
@@ -80,9 +81,9 @@ def render_with(
     copy = scratch / "deploy"
     if not copy.exists():
         shutil.copytree(DEPLOY, copy)
+    shutil.rmtree(copy / "overlays")
+    shutil.copytree(DEPLOY / "overlays", copy / "overlays")
     folder = copy / "overlays" / overlay
-    shutil.rmtree(folder)
-    shutil.copytree(DEPLOY / "overlays" / overlay, folder)
     written = yaml.safe_load((folder / "kustomization.yaml").read_text())
     written["components"] = [f"../../components/{name}" for name in components]
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(written))

@@ -12,7 +12,7 @@ WORKLOADS = ("Deployment", "StatefulSet")
 ADDRESS = re.compile(r"(?:dns|redis|postgresql)://(?:[^@/]*@)?([a-z0-9.-]+):(\d+)")
 NAMESPACE = "kubernetes.io/metadata.name"
 TOPOLOGIES = {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
-FIELDS = {"status.podIP", "metadata.name"}
+FIELDS = {"status.podIP", "metadata.name", "metadata.namespace"}
 
 
 @dataclass(frozen=True, order=True)

@@ -28,6 +28,7 @@ from deploy.references import Reference, dangling, given_by_the_user, pods, sele
 from deploy.schemas import VERSIONS, validate
 
 Renderings = dict[str, list[Json]]
+ALL_OVERLAYS = (*OVERLAYS, "aviato-statefulset")
 STORES = {"redis": "proctor-redis", "postgresql": "proctor-postgresql"}
 
 
@@ -36,7 +37,7 @@ def renderings(tmp_path_factory: pytest.TempPathFactory) -> Renderings:
     """Each overlay as it is, in each way to make sandboxes, with each component, and with all."""
     scratch = tmp_path_factory.mktemp("renderings")
     found = {}
-    for overlay in OVERLAYS:
+    for overlay in ALL_OVERLAYS:
         found[overlay] = render(DEPLOY / "overlays" / overlay)
         for name, components in additions_to(overlay).items():
             listed = (*way_of(overlay), *components)
@@ -56,9 +57,10 @@ def everything(renderings: Renderings) -> list[Json]:
 
 
 def test_every_component_is_rendered() -> None:
+    assert set(ALL_OVERLAYS) == {path.name for path in (DEPLOY / "overlays").iterdir()}
     known = {name for way in (*WAYS, *PLATFORM_WAYS) for name in way} | set(ADDITIONS)
     assert known == {path.name for path in (DEPLOY / "components").iterdir()}
-    for overlay in OVERLAYS:
+    for overlay in ALL_OVERLAYS:
         names = set(ADDITIONS) - set(UNSUITED.get(overlay, ()))
         assert names <= additions_to(overlay).keys()
         together = {n for k, v in additions_to(overlay).items() if k.startswith("all") for n in v}
@@ -172,15 +174,15 @@ def rules_of(objects: list[Json], pod: Json, way: str) -> Iterator[Json]:
         if pod in selected(
             policy["podSelector"], [{"kind": "Deployment", "spec": {"template": pod}}]
         ):
-            yield from policy.get(way, ())
+            rules: list[Json] = policy.get(way, [])
+            yield from rules
 
 
 def rule_names(rule: Json, peer: Json, port: str) -> bool:
     """Whether a rule names this pod of the namespace, with this port."""
     alone = [{"kind": "Deployment", "spec": {"template": peer}}]
-    peers = [
-        p["podSelector"] for p in rule.get("from") or rule.get("to") or () if "podSelector" in p
-    ]
+    named: list[Json] = rule.get("from") or rule.get("to") or []
+    peers = [each["podSelector"] for each in named if "podSelector" in each]
     return port in [p["port"] for p in rule["ports"]] and any(selected(p, alone) for p in peers)
 
 
@@ -214,6 +216,5 @@ def test_the_init_container_has_neither_tokens_nor_a_share_in_the_store(
     [mount] = [m for m in main["volumeMounts"] if m["name"] == "environments"]
     assert mount["readOnly"] is True
     shared = {v["name"]: v.get("value") for v in init["env"]}
-    assert shared.items() - {("UV_NO_CACHE", "1")} <= {
-        (v["name"], v.get("value")) for v in main["env"]
-    }
+    own = {("UV_NO_CACHE", "1"), ("PROCTOR_HOST", "127.0.0.1")}
+    assert shared.items() - own <= {(v["name"], v.get("value")) for v in main["env"]}
