@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from waits import WAIT_SECONDS
@@ -19,6 +20,7 @@ from waits import WAIT_SECONDS
 from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.journal import recorder as recorder_module
+from proctor_service.journal.connection import Child
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
@@ -267,3 +269,23 @@ def test_a_database_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
         await under.written(5)
 
     assert run(tmp_path / "folder" / "j.db", test).ids() == numbered(5)
+
+
+def test_any_failure_of_the_start_is_logged_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start, failures = Child.start, [ValueError("unexpected kwargs")]
+
+    async def failing(*arguments: Any) -> Child:
+        if failures:
+            raise failures.pop()
+        return await start(*arguments)
+
+    monkeypatch.setattr(Child, "start", failing)
+
+    async def test(under: Under) -> None:
+        under.record(0, 5)
+        await under.written(5)
+
+    assert run(tmp_path / "j.db", test).ids() == numbered(5)
+    assert "unexpected kwargs" in caplog.text

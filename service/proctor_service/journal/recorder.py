@@ -171,6 +171,8 @@ class Recorder:
                 await self._run()
             except OSError as error:
                 log.error("the journal's process cannot start", extra={"why": str(error)})
+            except Exception:  # rewards go on, and the log has the reason
+                log.exception("the journal's process failed")
             if self._closing:
                 return
             log.warning("the journal's process ended; it is started again")
