@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aviato_environments import service_with_environments
 from harness import Service, running_service
 
 from aviato_gateway.stand_in import StandIn, stand_in
@@ -45,18 +46,15 @@ def gateway() -> Iterator[StandIn]:
 
 @pytest.fixture(scope="module")
 def service(gateway: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    file = tmp_path_factory.mktemp("environments") / "environments.toml"
-    file.write_text(DEFINED)
-    settings = gateway.settings(
-        pool_size=2,
-        workers=0,
-        environments=file,
+    with service_with_environments(
+        gateway,
+        tmp_path_factory.mktemp("environments"),
+        DEFINED,
         environment_idle_seconds=0.5,
         languages={"fantasy": FANTASY},
         max_sandboxes=20,
         max_stateful_sandboxes=2,
-    )
-    with running_service(settings, judge=None) as service:
+    ) as service:
         yield service
     assert gateway.alive() == []
 

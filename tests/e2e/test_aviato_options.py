@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aviato_environments import service_with_environments
 from harness import Service, running_service
 
 from aviato_gateway.stand_in import StandIn, stand_in
@@ -55,16 +56,13 @@ def gateway() -> Iterator[StandIn]:
 
 @pytest.fixture(scope="module")
 def service(gateway: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    file = tmp_path_factory.mktemp("environments") / "environments.toml"
-    file.write_text(DEFINED)
-    settings = gateway.settings(
-        pool_size=2,
-        workers=0,
-        environments=file,
+    with service_with_environments(
+        gateway,
+        tmp_path_factory.mktemp("environments"),
+        DEFINED,
         aviato_cpu="2",
         aviato_options={"runtime_class": "kata", "egress": ["files.example.com"]},
-    )
-    with running_service(settings, judge=None) as service:
+    ) as service:
         yield service
     assert gateway.alive() == []
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from harness import exec_request
 
-from hostile.services import started_service
+from hostile.services import reserved_users, started_service
 from proctor_service.errors import StartError
 from proctor_service.settings import LEAST_OPEN_FILES, Settings
 
@@ -31,7 +31,8 @@ def judged(client: httpx.Client) -> list[str]:
 @pytest.mark.parametrize("ordinary", [False, True], ids=["as root", "as an ordinary user"])
 def test_with_few_open_files_there_are_fewer_sandboxes_and_all_work(ordinary: bool) -> None:
     with (
-        started_service(ordinary=ordinary, open_files=LEAST_OPEN_FILES) as service,
+        reserved_users() as users,
+        started_service(ordinary=ordinary, users=users, open_files=LEAST_OPEN_FILES) as service,
         service.client() as client,
     ):
         assert judged(client) == ["passed"] * 28
@@ -46,7 +47,8 @@ def test_with_few_open_files_there_are_fewer_sandboxes_and_all_work(ordinary: bo
 def test_below_one_slot_it_does_not_start_and_says_how_many_are_needed() -> None:
     with (
         pytest.raises(AssertionError, match=r"only 256 open files .* needs 320"),
-        started_service(ordinary=False, open_files=256),
+        reserved_users() as users,
+        started_service(ordinary=False, users=users, open_files=256),
     ):
         pass
 

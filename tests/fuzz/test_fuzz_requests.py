@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from fuzz_requests import (
+    HANG_SECONDS,
     Answered,
     Asked,
     Route,
@@ -32,7 +33,6 @@ from policy_server import Act, calls, policy_server, says
 from policy_server import Asked as AskedPolicy
 from pydantic import SecretStr
 from scripted_sandboxes import FakeBackend
-from waits import WAIT_SECONDS
 
 from proctor_service.settings import Settings
 
@@ -177,7 +177,7 @@ def test_afterwards_nothing_is_left_and_the_service_is_well(bench: Bench) -> Non
     )
     answer = bench.client.post(
         "/reward", json={"submissions": [{"completion": "x = 1"}], "grader": {"kind": "exec"}},
-        timeout=WAIT_SECONDS,
+        timeout=HANG_SECONDS,
     )  # fmt: skip
     assert answer.json()["summary"]["passed"] == 1
     assert bench.client.get("/readyz").status_code == 200

@@ -97,35 +97,21 @@ def _locked(path: Path) -> int | None:
 def started_service(
     *,
     ordinary: bool,
-    users: int | None = None,
+    users: int,
     open_files: int | None = None,
     state: Path | None = None,
     environments: Path | None = None,
 ) -> Iterator[Started]:
     """Runs one until the block ends. `ordinary`: as a user without any privilege.
 
-    `users`: the first of its reserved user ids; without it, they are reserved for the block.
+    `users`: the first of its user ids, from `reserved_users`.
     `open_files`: how many it may have open, if not as many as the tests. `state`: a directory that
     it gets as its user's state folder, with its journal; without one it keeps none. `environments`: file
     of its environments; it builds them beside the file first.
 
     Fails, and says what the machine lacks, when it does not come up.
     """
-    if users is None:
-        with (
-            reserved_users() as users,
-            started_service(
-                ordinary=ordinary,
-                users=users,
-                open_files=open_files,
-                state=state,
-                environments=environments,
-            ) as service,
-        ):
-            yield service
-        return
-    first = users
-    uids = range(first, first + USERS)
+    uids = range(users, users + USERS)
     command = [
         sys.executable,
         "-m",
@@ -137,7 +123,7 @@ def started_service(
     if open_files is not None:
         command = [sys.executable, "-c", _LIMITED, str(open_files), *command]
     if ordinary and os.geteuid() == 0:
-        command = [sys.executable, ordinary_user.__file__, str(first), *command]
+        command = [sys.executable, ordinary_user.__file__, str(users), *command]
     elif os.geteuid() != 0:
         uids = range(os.getuid(), os.getuid() + 1)
     others = frozenset(_processes_of(uids))
@@ -148,7 +134,7 @@ def started_service(
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PROCTOR_PORT": str(port),
-        "PROCTOR_SANDBOX_UID": str(first),
+        "PROCTOR_SANDBOX_UID": str(users),
         "PROCTOR_CACHE_ENTRIES": "0",
         "PROCTOR_WORKERS": os.environ.get("PROCTOR_WORKERS", "auto"),
         "PROCTOR_JOURNAL": "off",
@@ -156,10 +142,10 @@ def started_service(
     if environments is not None:
         environment["PROCTOR_ENVIRONMENTS"] = str(environments)
         environment["PROCTOR_ENVIRONMENTS_FOLDER"] = str(environments.parent / "store")
-        _build(command[: command.index("serve")], environment, environments, first)
+        _build(command[: command.index("serve")], environment, environments, users)
     if state is not None:
         if os.geteuid() == 0:
-            os.chown(state, first if ordinary else 0, -1)
+            os.chown(state, users if ordinary else 0, -1)
         del environment["PROCTOR_JOURNAL"]
         environment["XDG_STATE_HOME"] = str(state)
     with tempfile.TemporaryFile() as log, subprocess.Popen(

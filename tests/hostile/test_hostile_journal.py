@@ -15,7 +15,7 @@ from harness import exec_request
 from recorded_steps import recorded_steps
 
 from hostile.rooms import Room
-from hostile.services import Started, started_service
+from hostile.services import Started, reserved_users, started_service
 
 LIMITS = {"cpu_seconds": 20, "wall_seconds": 30, "memory_mb": 256}
 SEARCH = """
@@ -89,7 +89,8 @@ class Recorded:
 def recorded(request: pytest.FixtureRequest) -> Iterator[Recorded]:
     with (
         tempfile.TemporaryDirectory() as name,
-        started_service(ordinary=request.param, state=Path(name)) as service,
+        reserved_users() as users,
+        started_service(ordinary=request.param, users=users, state=Path(name)) as service,
     ):
         [path] = Path(name).glob("proctor/journal-127.0.0.1-*.db")
         with service.client() as client:

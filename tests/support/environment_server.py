@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 from adapter_calls import Case
+from waits import WAIT_SECONDS
 
 from proctor_client import Client
 
-WAIT_SECONDS = 300.0
 _TURNS = int(WAIT_SECONDS / 0.1)
 
 

@@ -19,10 +19,10 @@ from urllib.parse import quote_from_bytes
 from fuzz_json import bodies, mutated, odd_json
 from harness import Service
 from hypothesis import strategies as st
-from waits import WAIT_SECONDS
 
 from proctor_client.wire import ProblemBody
 
+HANG_SECONDS = 60.0
 """No answer within this time is a hang."""
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE", "PROPFIND")
@@ -246,7 +246,7 @@ class Sender:
 
     def _connect(self) -> socket.socket:
         if self._connection is None:
-            self._connection = socket.create_connection(self._address, WAIT_SECONDS)
+            self._connection = socket.create_connection(self._address, HANG_SECONDS)
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._connection
 

@@ -33,7 +33,6 @@ from proctor_service.serving import server as server_module
 from proctor_service.serving.lifecycle import AppState
 from proctor_service.settings import Settings
 
-"""For what must happen; a test that waits this long has failed."""
 _PAUSE_SECONDS = 0.005
 
 

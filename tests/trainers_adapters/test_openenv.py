@@ -13,13 +13,13 @@ import httpx
 import pytest
 from adapter_calls import DOWN, Case, cases
 from environment_server import (
-    WAIT_SECONDS,
     environment_server,
     solution,
     wait_for_no_sandbox,
     write_rows,
 )
 from openenv.core.generic_client import GenericEnvClient
+from waits import WAIT_SECONDS
 
 from proctor_client import Client
 from proctor_client.datasets.ground_truth import task_from_row

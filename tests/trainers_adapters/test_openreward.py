@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from adapter_calls import DOWN, Case, cases
 from environment_server import (
-    WAIT_SECONDS,
     environment_server,
     solution,
     wait_for_a_sandbox,
@@ -22,6 +21,7 @@ from environment_server import (
     write_rows,
 )
 from service_process import ServiceProcess
+from waits import WAIT_SECONDS
 
 from proctor_client import Client
 

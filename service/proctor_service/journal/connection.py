@@ -57,7 +57,9 @@ class Child:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=sys.__stderr__,
                     pass_fds=(theirs.fileno(),),
-                    start_new_session=True,  # Ctrl-C is for the listening process, from the first moment
+                    # Ctrl-C is for the listening process, from the first moment. uvloop starts
+                    # processes in a new session, but not in a new group of this one.
+                    start_new_session=True,
                 )
             except BaseException:
                 ours.close()

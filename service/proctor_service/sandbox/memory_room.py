@@ -39,7 +39,7 @@ def memory_room() -> MemoryRoom | None:
 
     None if the kernel gives neither.
     """
-    return min((*_available(), *_limits()), key=lambda room: room.megabytes, default=None)
+    return min((*_available(), *memory_limits()), key=lambda room: room.megabytes, default=None)
 
 
 def memory_check(settings: Settings, room: MemoryRoom | None) -> Check:
@@ -70,7 +70,8 @@ def _available() -> Iterator[MemoryRoom]:
                 return
 
 
-def _limits() -> Iterator[MemoryRoom]:
+def memory_limits() -> Iterator[MemoryRoom]:
+    """Yield the memory limits of the cgroups of this process and above."""
     for file in files_above("memory", _LIMIT_FILES):
         with contextlib.suppress(OSError, ValueError):  # `max` is no number
             limit_bytes = int(file.read_text())

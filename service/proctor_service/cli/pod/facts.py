@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from proctor_service.sandbox.memory_room import memory_limits
 from proctor_service.settings.cgroups_above import files_above
 
 # From linux/capability.h: what the component `capabilities` adds, for the reasons given there.
@@ -28,7 +29,6 @@ _ALL_IDS = 2**32 - 1
 _TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _LABELS = ("/proc/self/attr/apparmor/current", "/proc/self/attr/current")
 _SYSCTL = Path("/proc/sys")
-_LARGEST_LIMIT_BYTES = 1 << 60  # v1 writes "no limit" as a number slightly above
 _TRIAL = "proctor_service.sandbox.linux.trial"
 
 
@@ -109,12 +109,7 @@ def _label() -> str:
 
 
 def _memory_limit_mb() -> int | None:
-    limits = []
-    for path in files_above("memory", ("memory.limit_in_bytes", "memory.max")):
-        with contextlib.suppress(OSError, ValueError):  # `max` is no number
-            limits.append(int(path.read_text()))
-    found = [limit >> 20 for limit in limits if limit < _LARGEST_LIMIT_BYTES]
-    return min(found, default=None)
+    return min((room.megabytes for room in memory_limits()), default=None)
 
 
 def _kills_whole_pod() -> bool | None:

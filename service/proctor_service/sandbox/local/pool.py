@@ -22,10 +22,9 @@ from proctor_service.sandbox.interface import Limits
 from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.local.cgroups import Group
 from proctor_service.sandbox.local.slot import Slot
-from proctor_service.sandbox.local.spawn import Launch, Spawner
+from proctor_service.sandbox.local.spawn import START_SECONDS, Launch, Spawner
 
 _log = logging.getLogger(__name__)
-_START_SECONDS = 60.0
 _SURPLUS_SECONDS = 2.0
 _STILLBORN = 5  # failed spawns in a row after which leases fail at once,
 _TRY_AGAIN_SECONDS = 2.0  # for this time
@@ -93,7 +92,7 @@ class Pool(Users):
             raise StartError(f"no sandbox came up: {error}") from None
         for _ in range(self._warm_slots):
             self._add_slot()
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while len(self._ready) < self._warm_slots:
             if self._stillborn or time.monotonic() > deadline:
                 await self.close()
@@ -156,7 +155,7 @@ class Pool(Users):
                 raise SandboxUnavailable("the service is stopping")
             if self._gives_up():
                 raise SandboxUnavailable(f"forkservers die: {self._last_error}")
-            if time.monotonic() > max(begun, self._last_ready_at) + _START_SECONDS:
+            if time.monotonic() > max(begun, self._last_ready_at) + START_SECONDS:
                 raise NoSandboxInTime("no sandbox became ready in time")
             self._grow()
             await self._change(1.0)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from proctor_service.errors import StartError
 from proctor_service.sandbox.local.bundle import BOOT, start_message
 
-_START_SECONDS = 60.0
+START_SECONDS = 60.0
 _END_SECONDS = 5.0
 USERS = 4000
 """Number of user ids for all sandboxes of a service."""
@@ -113,7 +113,7 @@ class Spawner:
                 start_new_session=True,
             )
         assert self._process.stdin is not None
-        orders.settimeout(_START_SECONDS)
+        orders.settimeout(START_SECONDS)
         said = b""
         with contextlib.suppress(OSError):
             with self._process.stdin as pipe:
