@@ -57,6 +57,8 @@ def passed(tests: str, *, of: Path, service: Path, scratch: Path) -> int:
     return int(count)
 
 
+# The first version's tests of Ctrl-C need a process that does not ignore SIGINT.
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("tests", [CLIENT_TESTS, EXAMPLES])
 def test_the_first_client_with_this_service(tests: str, first: Path, tmp_path: Path) -> None:
     assert passed(tests, of=first, service=ROOT, scratch=tmp_path / "scratch") >= 10
