@@ -8,7 +8,6 @@ call at which this is known; what the policy does wrong is the output of its cal
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from pydantic import SecretStr
 
 from proctor_client import wire
 from proctor_client.datasets.columns import TaskOf
+from proctor_client.datasets.files import rows_of_file
 from proctor_client.datasets.ground_truth import task_from_row
 from proctor_trainers.addresses import Unreachable, check_service, client_for
 from proctor_trainers.trl.environment import Rules
@@ -161,7 +161,7 @@ def serve(
 
     parser = argparse.ArgumentParser(prog=f"python -m {program}")
     parser.add_argument(
-        "--dataset", type=Path, required=True, help="a file with a row of JSON in each line"
+        "--dataset", type=Path, required=True, help="JSON lines or one JSON array; .gz, too"
     )
     parser.add_argument(
         "--url", help="the service (default: PROCTOR_URL, or http://127.0.0.1:8080)"
@@ -177,11 +177,10 @@ def serve(
     )
     args = parser.parse_args(arguments)
     try:
-        lines = args.dataset.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
+        rows = [row for _, row in rows_of_file(args.dataset)]
         check_service(args.url)
         app = make_app(rows, args)
-    except (OSError, ValueError, Unreachable) as error:
+    except (ValueError, Unreachable) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     uvicorn.run(app, host=args.host, port=args.port, log_level="warning")
