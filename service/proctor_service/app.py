@@ -41,7 +41,7 @@ from proctor_service.api.sandboxes.routes import SandboxHandler, sandbox_routes
 from proctor_service.api.sandboxes.workplaces import workplaces
 from proctor_service.api.tokens import Tokens
 from proctor_service.cluster import Identity, Peers, Replicas, Spreader, base_url
-from proctor_service.errors import StartError
+from proctor_service.errors import StartError, StopError
 from proctor_service.evaluate import Evaluator, Judge, Outcome, outcome_bytes
 from proctor_service.observability.instrumented import (
     MeasuredApp,
@@ -357,7 +357,10 @@ def _warn_of_memory(settings: Settings) -> None:
 
 
 def serve(settings: Settings) -> None:
-    """Run the service until a stop signal. Raises StartError if the service cannot start."""
+    """Run the service until a stop signal.
+
+    Raises StartError if the service cannot start, StopError if a part of it failed to close.
+    """
     settings, no_journal = with_own_journal(settings, _seen_in_sandboxes)
     app = build_app(settings)
     fields = None
@@ -382,3 +385,5 @@ def serve(settings: Settings) -> None:
         raise StartError(f"cannot listen on {settings.host}:{settings.port}") from None
     if server.start_error is not None:
         raise server.start_error
+    if server.lifespan.shutdown_failed:
+        raise StopError("the service ended, but a part of it failed to close: see the log")

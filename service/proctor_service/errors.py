@@ -36,7 +36,8 @@
     │   ├── McpUnavailable      an MCP server of a rollout failed
     │   └── InvalidTask         the tests themselves are broken
     ├── HandedBack              a submission goes back to the queue; no request sees it
-    └── StartError              the configuration prevents the start of the service
+    ├── StartError              the configuration prevents the start of the service
+    └── StopError               a part of the service failed to close
 
 Verdicts are data, separate from these errors: a submission's effects on itself give a verdict. An
 error never becomes a reward of 0.0.
@@ -53,6 +54,10 @@ class ProctorServiceError(Exception):
 
 class StartError(ProctorServiceError):
     """The configuration prevents the start of the service; the message says how to fix it."""
+
+
+class StopError(ProctorServiceError):
+    """The service has ended, but a part of it failed to close; the log says why."""
 
 
 class HandedBack(ProctorServiceError):

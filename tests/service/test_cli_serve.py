@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socketserver
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from fastapi import FastAPI
 from harness import free_ports, running_service
 from pydantic import SecretStr
 from typer.testing import Result
+from waits import WAIT_SECONDS
 
 import proctor_service.app
 import proctor_service.sandbox.backends
@@ -263,6 +267,51 @@ def test_a_service_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -
     said = proctor("serve")
     assert said.exit_code == 2
     assert said.stderr == "proctor: no isolation here\n"
+
+
+UNCLOSABLE = """
+import os, signal, sys
+from harness import NoBackend
+import proctor_service.app
+from proctor_service.__main__ import main
+from proctor_service.journal.recorder import Recorder
+
+class Unclosable(NoBackend):
+    async def open(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+    async def close(self):
+        raise OSError("this sandbox stays")
+
+close = Recorder.close
+
+async def told(recorder):
+    await close(recorder)
+    print("the journal is closed", flush=True)
+
+Recorder.close = told
+proctor_service.app._backend = lambda settings, environments: Unclosable()
+sys.argv = ["proctor", "serve", "--port", "0"]
+main()
+"""
+
+
+def test_a_part_that_fails_to_close_keeps_no_other_open_and_is_told(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", UNCLOSABLE],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PROCTOR_JOURNAL": f"sqlite:///{tmp_path}/journal.db",
+        },
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stdout == "the journal is closed\n"
+    assert "OSError: this sandbox stays" in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last == "proctor: the service ended, but a part of it failed to close: see the log"
 
 
 def test_a_service_of_its_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

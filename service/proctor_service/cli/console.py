@@ -26,7 +26,7 @@ from rich.text import Text
 
 from proctor_client import ProctorError, UnauthorizedError
 from proctor_client.datasets.tasks import DatasetError
-from proctor_service.errors import StartError
+from proctor_service.errors import StartError, StopError
 from proctor_service.settings import Settings
 
 UNSOUND, TROUBLE, INTERRUPTED = 1, 2, 130
@@ -45,7 +45,7 @@ def friendly() -> Iterator[None]:
         _fail("stopped", INTERRUPTED)
     except UnauthorizedError as error:
         _fail(f"{error.message}\nset PROCTOR_TOKEN to a token that the service knows", TROUBLE)
-    except (Trouble, ProctorError, StartError, DatasetError) as error:
+    except (Trouble, ProctorError, StartError, StopError, DatasetError) as error:
         _fail(str(error), TROUBLE)
 
 

@@ -113,25 +113,26 @@ class AppState:
         log.info("drained")
 
     async def close(self) -> None:
-        """End every sandbox and close all parts, once."""
+        """End every sandbox and close all parts, once; the failure of one keeps no other open."""
         if self.closed:
             return
         self.closed = True
-        self.deadlines.close()
-        if self.spreader is not None:
-            await self.spreader.close()
-        await self.readiness.close()
-        await self.registry.close()
-        await self.backend.close()
-        await self.replicas.close()
-        await self.records.close()
-        if self.journal is not None:
-            await self.journal.close()
-        if self.store is not None:
-            await self.store.close()
-        if self.tracing is not None:
-            await self.tracing.close()
-        self.held.close()
+        async with contextlib.AsyncExitStack() as parts:  # the last one first
+            parts.callback(self.held.close)
+            if self.tracing is not None:
+                parts.push_async_callback(self.tracing.close)
+            if self.store is not None:
+                parts.push_async_callback(self.store.close)
+            if self.journal is not None:
+                parts.push_async_callback(self.journal.close)
+            parts.push_async_callback(self.records.close)
+            parts.push_async_callback(self.replicas.close)
+            parts.push_async_callback(self.backend.close)
+            parts.push_async_callback(self.registry.close)
+            parts.push_async_callback(self.readiness.close)
+            if self.spreader is not None:
+                parts.push_async_callback(self.spreader.close)
+            self.deadlines.close()
         log.info("closed")
 
     def _running(self) -> list[Job[Any]]:
