@@ -385,5 +385,5 @@ def serve(settings: Settings) -> None:
         raise StartError(f"cannot listen on {settings.host}:{settings.port}") from None
     if server.start_error is not None:
         raise server.start_error
-    if server.lifespan.shutdown_failed:
+    if server.close_failed:
         raise StopError("the service ended, but a part of it failed to close: see the log")

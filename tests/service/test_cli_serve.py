@@ -169,6 +169,7 @@ def test_a_service_says_which_variables_it_does_not_know(
 ) -> None:
     class Ends:
         start_error = None
+        close_failed = False
 
         def run(self) -> None:
             """Serves nobody."""

@@ -181,6 +181,7 @@ class Ends:
     """A server that serves nobody."""
 
     start_error = None
+    close_failed = False
 
     def run(self) -> None:
         """Ends at once."""

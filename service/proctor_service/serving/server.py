@@ -37,7 +37,8 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, parts: AppState) -> None:
         super().__init__(config)
         self.start_error: StartError | None = None
-        self._rooms = parts
+        self.close_failed = False
+        self._parts = parts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signals = 0
@@ -45,16 +46,16 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the app state, then listen."""
         try:
-            await self._rooms.open()
+            await self._parts.open()
         except StartError as error:
             self.start_error = error
             self.should_exit = True
-            await self._rooms.close()
+            await self._parts.close()
             return
         await super().startup(sockets)
-        if self.started and self._rooms.journal is not None:
+        if self.started and self._parts.journal is not None:
             port = self.servers[0].sockets[0].getsockname()[1]
-            log.info("console: %s/console", browser_url(self._rooms.settings, port))
+            log.info("console: %s/console", browser_url(self._parts.settings, port))
 
     async def main_loop(self) -> None:
         """Serve until a stop signal."""
@@ -83,6 +84,7 @@ class Server(uvicorn.Server):
             # Clients that have just connected still get the 503, and may try another replica.
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
+        self.close_failed = self.lifespan.shutdown_failed
 
     def _begin_drain(self) -> None:
         log.info("stopping; a second signal ends it at once")
@@ -90,7 +92,7 @@ class Server(uvicorn.Server):
 
     async def _drain(self) -> None:
         try:
-            await self._rooms.drain()
+            await self._parts.drain()
         finally:
             self.should_exit = True
 
