@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import yaml
+from waits import WAIT_SECONDS
 
 from deploy.manifests import DEPLOY, Json
 
@@ -43,7 +44,7 @@ class PrometheusServer:
     """Asks a running Prometheus."""
 
     def __init__(self, url: str, log: Path) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self._client = httpx.Client(base_url=url, timeout=WAIT_SECONDS, trust_env=False)
         self._log = log
 
     def query(self, expression: str) -> list[Json]:

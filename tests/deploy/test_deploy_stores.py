@@ -200,7 +200,7 @@ def asked(url: str, key: str, *sources: str, **fields: Any) -> httpx.Response:
 def judged_here(url: str) -> float:
     """How many submissions this replica has judged."""
     headers = {"Authorization": f"Bearer {TOKENS['trainer']}"}
-    text = httpx.get(f"{url}/metrics", headers=headers, trust_env=False).text
+    text = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=WAIT_SECONDS).text
     return sum(float(n) for n in re.findall(r"^proctor_rewards_total\{.*\} (\S+)$", text, re.M))
 
 
@@ -213,7 +213,9 @@ def test_the_pod_judges_keeps_restarts_and_drains(cluster: Cluster) -> None:
         plain = asked(url, "plain", "import json", environment="plain").json()["results"]
         assert [(r["verdict"], r["environment"]) for r in plain] == [("passed", "plain")]
         workers = httpx.get(
-            f"{url}/metrics", headers={"Authorization": f"Bearer {TOKENS['trainer']}"}
+            f"{url}/metrics",
+            headers={"Authorization": f"Bearer {TOKENS['trainer']}"},
+            timeout=WAIT_SECONDS,
         ).text
         assert "proctor_workers 2.0" in workers
         with proctor.sandbox() as sandbox:

@@ -401,8 +401,8 @@ def test_ctrl_c_reaches_the_listening_process_alone(tmp_path: Path) -> None:
     """A process that imports its modules meanwhile would end with a traceback."""
     journal = f"sqlite:///{tmp_path}/journal.db"
     with ServiceProcess(**{**WORKERS, "PROCTOR_JOURNAL": journal}) as service:
-        jobs = f"{service.url}/jobs"
-        until(lambda: httpx.get(jobs, trust_env=False).status_code == 200, "there is no journal")
+        with client(service) as asking:
+            until(lambda: asking.get("/jobs").status_code == 200, "there is no journal")
         numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
         assert {pid for pid in numbers if _group_of(pid) == service.pid} == {service.pid}
 

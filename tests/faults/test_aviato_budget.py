@@ -105,7 +105,7 @@ def spent(replicas: list[Process], what: str) -> dict[str, float]:
     """What all replicas have counted, by job."""
     found = dict.fromkeys(("", *JOBS), 0.0)
     for replica in replicas:
-        text = httpx.get(f"{replica.url}/metrics", trust_env=False, timeout=30).text
+        text = httpx.get(f"{replica.url}/metrics", trust_env=False, timeout=WAIT_SECONDS).text
         name = f"proctor_job_sandbox_{what}_total"
         for job, value in re.findall(rf'^{name}{{job="(\w*)".*}} (\S+)$', text, re.MULTILINE):
             found[job] = found.get(job, 0.0) + float(value)

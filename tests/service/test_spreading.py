@@ -257,7 +257,9 @@ def test_a_peer_that_is_killed_loses_nothing() -> None:
     assert sorted(gate.entered) == sorted(sources())
 
 
-def test_a_peer_that_drains_hands_back_what_waits_there() -> None:
+def test_a_peer_that_drains_hands_back_what_waits_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However late the peer is asked, it gets more than its slot takes.
+    monkeypatch.setattr(FairQueue, "tickets_per_second", property(lambda queue: 20.0))
     gate, there = Gate(), Gate()
     body = exec_request(*sources())
     with fleet(2, judges=[gate, there], slots=1) as (first, peer), asked(first, body) as answer:

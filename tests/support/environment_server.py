@@ -34,7 +34,7 @@ def environment_server(module: str, service: str, rows: Path, *options: str) -> 
             for _ in range(_TURNS):
                 assert child.poll() is None, "the server ended"
                 try:
-                    if httpx.get(f"{url}/health").status_code == 200:
+                    if httpx.get(f"{url}/health", timeout=WAIT_SECONDS).status_code == 200:
                         break
                 except httpx.TransportError:
                     threading.Event().wait(0.1)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from adapter_calls import DOWN, cases
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
@@ -35,7 +36,9 @@ def task(completion: Any, metadata: Any) -> dict[str, Any]:
 def post(batcher: RewardBatcher, *bodies: dict[str, Any]) -> list[httpx.Response]:
     async def run() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app(batcher=batcher))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gym") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://gym", timeout=WAIT_SECONDS
+        ) as client:
             seeded = await client.post("/seed_session", json=bodies[0])
             assert (seeded.status_code, seeded.json()) == (200, {})
             calls = (client.post("/verify", json=body) for body in bodies)

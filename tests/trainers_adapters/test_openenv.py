@@ -95,7 +95,7 @@ def test_a_session_that_ends_stops_its_sandbox(episodes: str, url: str) -> None:
 def test_it_speaks_http(episodes: str) -> None:
     begun = httpx.post(f"{episodes}/reset", json={"index": 1}, timeout=WAIT_SECONDS)
     assert begun.status_code == 200
-    assert httpx.get(f"{episodes}/schema").status_code == 200
+    assert httpx.get(f"{episodes}/schema", timeout=WAIT_SECONDS).status_code == 200
 
 
 def test_a_service_that_goes_down_gives_no_reward(told: list[Case]) -> None:
