@@ -275,10 +275,13 @@ import os, signal, sys
 from harness import NoBackend
 import proctor_service.app
 from proctor_service.__main__ import main
+from proctor_service.errors import StartError
 from proctor_service.journal.recorder import Recorder
 
 class Unclosable(NoBackend):
     async def open(self):
+        if "{opens}" == "fails":
+            raise StartError("no isolation here")
         os.kill(os.getpid(), signal.SIGTERM)
     async def close(self):
         raise OSError("this sandbox stays")
@@ -290,15 +293,24 @@ async def told(recorder):
     print("the journal is closed", flush=True)
 
 Recorder.close = told
-proctor_service.app._backend = lambda settings, environments: Unclosable()
 sys.argv = ["proctor", "serve", "--port", "0"]
+proctor_service.app._backend = lambda settings, environments: Unclosable()
 main()
 """
 
 
-def test_a_part_that_fails_to_close_keeps_no_other_open_and_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("opens", "said"),
+    [
+        ("opens", "the service ended, but a part of it failed to close: see the log"),
+        ("fails", "no isolation here"),
+    ],
+)
+def test_a_part_that_fails_to_close_keeps_no_other_open_and_is_told(
+    opens: str, said: str, tmp_path: Path
+) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", UNCLOSABLE],
+        [sys.executable, "-c", UNCLOSABLE.format(opens=opens)],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
@@ -311,8 +323,7 @@ def test_a_part_that_fails_to_close_keeps_no_other_open_and_is_told(tmp_path: Pa
     assert ended.returncode == 2, ended.stderr
     assert ended.stdout == "the journal is closed\n"
     assert "OSError: this sandbox stays" in ended.stderr
-    last = ended.stderr.splitlines()[-1]
-    assert last == "proctor: the service ended, but a part of it failed to close: see the log"
+    assert ended.stderr.splitlines()[-1] == f"proctor: {said}"
 
 
 def test_a_service_of_its_own_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,10 @@ class Server(uvicorn.Server):
         except StartError as error:
             self.start_error = error
             self.should_exit = True
-            await self._parts.close()
+            try:
+                await self._parts.close()
+            except Exception:  # the reason of the start's failure is what a user needs
+                log.exception("a part of the service failed to close")
             return
         await super().startup(sockets)
         if self.started and self._parts.journal is not None:
