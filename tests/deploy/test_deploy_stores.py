@@ -199,9 +199,13 @@ def asked(url: str, key: str, *sources: str, **fields: Any) -> httpx.Response:
 
 def judged_here(url: str) -> float:
     """How many submissions this replica has judged."""
+    counts = re.findall(r"^proctor_rewards_total\{.*\} (\S+)$", metrics_of(url), re.M)
+    return sum(float(count) for count in counts)
+
+
+def metrics_of(url: str) -> str:
     headers = {"Authorization": f"Bearer {TOKENS['trainer']}"}
-    text = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=WAIT_SECONDS).text
-    return sum(float(n) for n in re.findall(r"^proctor_rewards_total\{.*\} (\S+)$", text, re.M))
+    return httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=WAIT_SECONDS).text
 
 
 def test_the_pod_judges_keeps_restarts_and_drains(cluster: Cluster) -> None:
@@ -212,12 +216,7 @@ def test_the_pod_judges_keeps_restarts_and_drains(cluster: Cluster) -> None:
         assert {tuple(r["degraded"]) for r in answer["results"]} == {tuple(EXPECTED_DEGRADED)}
         plain = asked(url, "plain", "import json", environment="plain").json()["results"]
         assert [(r["verdict"], r["environment"]) for r in plain] == [("passed", "plain")]
-        workers = httpx.get(
-            f"{url}/metrics",
-            headers={"Authorization": f"Bearer {TOKENS['trainer']}"},
-            timeout=WAIT_SECONDS,
-        ).text
-        assert "proctor_workers 2.0" in workers
+        assert "proctor_workers 2.0" in metrics_of(url)
         with proctor.sandbox() as sandbox:
             sandbox.exec(code="open('kept', 'w').write('kept')")
             assert sandbox.exec(code="print(open('kept').read())").stdout == "kept\n"

@@ -1,8 +1,9 @@
 """What a machine holds, seen from outside of every sandbox: before and after hostile programs.
 
-Processes, mounts, cgroups, files, descriptors, sockets, System V objects and memory. What other
-programs of the machine do meanwhile is left out: whatever is a sandbox's has a user id or a
-parent of which nothing else is.
+Processes, mounts, cgroups, files, descriptors, sockets, System V objects and memory. Processes and
+files of other programs are left out: whatever is a sandbox's has a user id or a parent of which
+nothing else is. Mounts, named sockets and System V objects are those of the whole machine: a
+browser or a PostgreSQL that starts or ends meanwhile is taken for a sandbox.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def holdings(service: Started) -> Holdings:
         guarded=tuple(_digest(path) for path in _GUARDED),
         listed=tuple(_names(Path(path)) for path in _LISTED if Path(path).is_dir()),
         settings=tuple(Path(f"/proc/sys/{name}").read_text() for name in _SETTINGS),
-        system_v=tuple(_system_v(service)),
+        system_v=tuple(Path(f"/proc/sysvipc/{name}").read_text() for name in ("shm", "sem", "msg")),
         sockets=_sockets(service),
         descriptors=len(list(Path(f"/proc/{service.pid}/fd").iterdir())),
     )
@@ -226,15 +227,11 @@ def _digest(path: str) -> str:
 
 
 def _sockets(service: Started) -> frozenset[str]:
-    """Sockets of the service and its sandboxes in the machine's own network namespace.
-
-    A named one ends with the last process that has it open.
-    """
-    opened = {inode for pid in _everything_of(service) for inode in _inodes_of_sockets(pid)}
+    """Sockets with a name, or of a sandbox's user, in the machine's own network namespace."""
     names = {
         " ".join(words[7:])
         for words in map(str.split, Path("/proc/net/unix").read_text().splitlines()[1:])
-        if len(words) > 7 and words[7].startswith("@") and words[6] in opened
+        if len(words) > 7 and words[7].startswith("@")
     }
     for kind in ("tcp", "tcp6", "udp", "udp6", "raw", "raw6"):
         path = Path(f"/proc/net/{kind}")
@@ -244,44 +241,6 @@ def _sockets(service: Started) -> frozenset[str]:
             if listens and int(words[7]) in service.uids:
                 names.add(f"{kind} {words[1]}")
     return frozenset(names)
-
-
-def _everything_of(service: Started) -> set[int]:
-    """The service's processes, those below it, and those of its sandboxes' users."""
-    found, above = set(owned(service)), [service.pid]
-    while above:
-        pid = above.pop()
-        found.add(pid)
-        above += children(pid)
-    return found
-
-
-def _inodes_of_sockets(pid: int) -> Iterator[str]:
-    for descriptor in _descriptors(pid):
-        try:
-            target = str(descriptor.readlink())
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            yield target.removeprefix("socket:[").removesuffix("]")
-
-
-def _descriptors(pid: int) -> list[Path]:
-    try:
-        return list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return []
-
-
-def _system_v(service: Started) -> Iterator[str]:
-    """System V objects of the sandboxes' users in the machine's own namespace."""
-    for kind in ("shm", "sem", "msg"):
-        heads, *lines = map(str.split, Path(f"/proc/sysvipc/{kind}").read_text().splitlines())
-        for line in lines:
-            fields = dict(zip(heads, line, strict=True))
-            users = (int(fields["uid"]), int(fields["cuid"]))
-            if any(user in service.uids or user in IMAGES for user in users):
-                yield f"{kind} {' '.join(line)}"
 
 
 def _owned_below(place: str, uids: range) -> Iterator[str]:

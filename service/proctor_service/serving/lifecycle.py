@@ -14,7 +14,7 @@ import contextlib
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proctor_service.api.compat import CompatHandler
 from proctor_service.api.health import Readiness
@@ -42,6 +42,10 @@ log = logging.getLogger(__name__)
 
 ANSWERING_SECONDS = 2.0
 """Part of `grace_seconds` reserved for ending sandboxes and sending the last answers."""
+
+
+class _Part(Protocol):
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -117,22 +121,23 @@ class AppState:
         if self.closed:
             return
         self.closed = True
-        async with contextlib.AsyncExitStack() as parts:  # the last one first
-            parts.callback(self.held.close)
-            if self.tracing is not None:
-                parts.push_async_callback(self.tracing.close)
-            if self.store is not None:
-                parts.push_async_callback(self.store.close)
-            if self.journal is not None:
-                parts.push_async_callback(self.journal.close)
-            parts.push_async_callback(self.records.close)
-            parts.push_async_callback(self.replicas.close)
-            parts.push_async_callback(self.backend.close)
-            parts.push_async_callback(self.registry.close)
-            parts.push_async_callback(self.readiness.close)
-            if self.spreader is not None:
-                parts.push_async_callback(self.spreader.close)
-            self.deadlines.close()
+        parts: list[_Part | None] = [
+            self.spreader,
+            self.readiness,
+            self.registry,
+            self.backend,
+            self.replicas,
+            self.records,
+            self.journal,
+            self.store,
+            self.tracing,
+        ]
+        async with contextlib.AsyncExitStack() as closing:  # it calls the last one first
+            closing.callback(self.held.close)
+            for part in reversed(parts):
+                if part is not None:
+                    closing.push_async_callback(part.close)
+            closing.callback(self.deadlines.close)
         log.info("closed")
 
     def _running(self) -> list[Job[Any]]:

@@ -37,11 +37,15 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, parts: AppState) -> None:
         super().__init__(config)
         self.start_error: StartError | None = None
-        self.close_failed = False
         self._parts = parts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signals = 0
+
+    @property
+    def close_failed(self) -> bool:
+        """True if a part of the app failed to close; known after `run`."""
+        return bool(self.lifespan.shutdown_failed)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the app state, then listen."""
@@ -87,7 +91,6 @@ class Server(uvicorn.Server):
             # Clients that have just connected still get the 503, and may try another replica.
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
-        self.close_failed = self.lifespan.shutdown_failed
 
     def _begin_drain(self) -> None:
         log.info("stopping; a second signal ends it at once")
