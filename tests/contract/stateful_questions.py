@@ -163,7 +163,7 @@ async def a_timeout_ends_a_command_and_not_the_sandbox(rooms: Rooms) -> None:
 
 
 async def without_a_timeout_the_limits_hold(rooms: Rooms) -> None:
-    async with rooms.open_stateful(cpu_seconds=0.5, wall_seconds=0.5) as sandbox:
+    async with rooms.open_stateful(cpu_seconds=2, wall_seconds=2) as sandbox:
         assert (await sh(sandbox, "while :; do :; done")).ending == "cpu_limit"
         assert (await sh(sandbox, "sleep 60")).ending == "wall_limit"
         assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"

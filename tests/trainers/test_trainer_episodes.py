@@ -24,6 +24,7 @@ LINES = "\n\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n"
         ("lines.jsonl.gz", gzip.compress(LINES.encode())),
         ("array.json", json.dumps(ROWS, indent=1).encode()),
     ],
+    ids=("lines", "compressed", "array"),  # what gzip writes has the time in it
 )
 def test_a_data_set_is_read_in_each_form_of_a_file(
     name: str, content: bytes, tmp_path: Path
