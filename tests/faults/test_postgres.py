@@ -118,6 +118,18 @@ def test_answers_are_those_of_sqlite(postgres: PostgresServer, tmp_path: Path) -
     assert len(found[0]["pages"][0]) == 399
 
 
+def test_a_journal_beyond_its_size_loses_the_oldest_records_alone(postgres: PostgresServer) -> None:
+    """The files of the database stay as large, however many records are removed."""
+    for store, reader in stores(postgres.url):
+        store.write([some(number) for number in range(500)])
+        rounds = [store.has_outgrown(1.0) and store.prune_oldest(0.02) for _ in range(20)]
+        assert [bool(removed) for removed in rounds] == [True] + [False] * 19
+        assert count(reader) == 490
+        store.write([some(number) for number in range(500, 1000)])
+        assert store.has_outgrown(1.0)
+        assert not store.has_outgrown(1e12)
+
+
 def test_a_question_ends_after_its_time(postgres: PostgresServer) -> None:
     for store, _ in stores(postgres.url):
         store.write([some(1)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import marshal
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -15,16 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DataError, OperationalError
 from waits import WAIT_SECONDS
 
 from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
+from proctor_service.journal import process
 from proctor_service.journal import recorder as recorder_module
 from proctor_service.journal.connection import Child
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
+from proctor_service.workers.connection import NOTE
 
 WRITING = (sys.executable, *recorder_module.MODULE)
 PRUNING = (
@@ -225,6 +230,39 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
 
     ids = run(tmp_path / "j.db", test).ids()
     assert (ids[0], ids[-1]) == ("ev_0", "ev_1000")
+
+
+class PickyStore:
+    """A store that takes no group with a certain record, and is down for the fourth attempt."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.taken: list[str] = []
+
+    def write(self, records: list[str]) -> None:
+        """Take the records, or none of them."""
+        self.attempts += 1
+        if self.attempts == 4:
+            raise OperationalError("INSERT", {}, Exception("down"))
+        if "bad" in records:
+            raise DataError("INSERT", {}, Exception("bad"))
+        self.taken += records
+
+
+def test_a_record_that_the_database_does_not_take_costs_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "PAUSES_SECONDS", (0.0,))
+    store = PickyStore()
+    end, other = socket.socketpair()
+    with end, other:
+        writer = process.Writer(store, end, 1e6, 1e12)  # type: ignore[arg-type]
+        records = ["a", "bad", "b", "c"]
+        writer.take((NOTE, "record", (n, marshal.dumps(each))) for n, each in enumerate(records))
+        writer._write(None)
+        said = other.recv(1 << 16)
+    assert store.taken == ["a", "b", "c"]
+    assert said.count(b"dropped") == 1
 
 
 def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:

@@ -286,6 +286,17 @@ def test_the_oldest_part_goes_when_there_is_too_much(under: Under) -> None:
     assert under.ids()[0] == "ev_99"
 
 
+def test_the_oldest_part_of_rollouts_goes_where_there_is_nothing_else(under: Under) -> None:
+    task = Task("task-1", ({"role": "user", "content": "go"},), GRADER, {})
+    for number in range(50):
+        plan = Plan(f"ro_{number}", task, None, LIMITS, "all", "auto", "t", "job", 0.0)  # type: ignore[arg-type]
+        played = Trajectory(messages_and_choices=(), reward=1.0, verdict="passed")
+        under.store.write([under.entries.rollout(plan, played)])
+    assert under.store.prune_oldest(0.1) == 5
+    assert under.reader.rollout("t", "ro_4") is None
+    assert under.reader.rollout("t", "ro_5") is not None
+
+
 def test_a_rollout_with_its_evaluations(under: Under) -> None:
     task = Task("task-1", ({"role": "user", "content": HOSTILE},), GRADER, {})
     plan = Plan("ro_1", task, None, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)  # type: ignore[arg-type]

@@ -96,45 +96,41 @@ class Writer:
         return self._first_at + seconds - time.monotonic()
 
     def _write(self, deadline: float | None) -> None:
-        """Write all waiting records; try again until it works, or until the deadline."""
-        tries = 0
+        """Write all waiting records; try again until it works, or until the deadline.
+
+        Of a group that the database does not take, the records are written one by one, and those
+        that it does not take are dropped.
+        """
+        tries = singly = 0
         while self._waiting:
-            group = self._waiting[:MOST_TOGETHER]
+            group = self._waiting[: 1 if singly else MOST_TOGETHER]
             try:
                 self._store.write([marshal.loads(record) for _, record in group])
-            except (SQLAlchemyError, OSError) as error:
-                if isinstance(error, DataError | IntegrityError):
-                    self._write_singly(group)
-                else:
-                    if not tries:
-                        log.warning(
-                            "the journal cannot be written", extra={"why": short_error(error)}
-                        )
-                        self._report("down", short_error(error))
-                    pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
-                    tries += 1
-                    if deadline is not None and time.monotonic() + pause > deadline:
-                        return
-                    time.sleep(pause)
-                    continue
-            tries = 0
-            del self._waiting[: len(group)]
-            self._report("written", group[-1][0])
-
-    def _write_singly(self, group: Sequence[tuple[int, bytes]]) -> None:
-        """Write records one by one, and drop those that the database does not take."""
-        for _, record in group:
-            try:
-                self._store.write([marshal.loads(record)])
             except (DataError, IntegrityError) as error:
+                if len(group) > 1:
+                    singly = len(group)
+                    continue
                 log.warning("a record of the journal is dropped", extra={"why": short_error(error)})
                 self._report("dropped", 1)
+            except (SQLAlchemyError, OSError) as error:
+                if not tries:
+                    log.warning("the journal cannot be written", extra={"why": short_error(error)})
+                    self._report("down", short_error(error))
+                pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
+                tries += 1
+                if deadline is not None and time.monotonic() + pause > deadline:
+                    return
+                time.sleep(pause)
+                continue
+            tries, singly = 0, max(0, singly - 1)
+            del self._waiting[: len(group)]
+            self._report("written", group[-1][0])
 
     def _prune(self) -> None:
         self._pruned_at = time.monotonic()
         try:
             removed = self._store.prune(time.time() - self._age_seconds)
-            if self._store.size_bytes() > self._size_bytes:
+            if self._store.has_outgrown(self._size_bytes):
                 removed += self._store.prune_oldest(PRUNED_PART)
             if removed:
                 self._store.prune_texts()

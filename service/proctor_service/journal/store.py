@@ -27,7 +27,7 @@ from proctor_service.journal.counts import COUNTED, Changes
 from proctor_service.journal.database import connect
 from proctor_service.journal.entry import Record
 from proctor_service.journal.rows import Batch, clean, words_of
-from proctor_service.journal.schema import evaluations, labels, rollouts, texts
+from proctor_service.journal.schema import evaluations, labels, metadata, rollouts, texts
 from proctor_service.journal.texts import Texts, unpacked
 
 Row = dict[str, Any]
@@ -36,6 +36,10 @@ PRUNED_AT_ONCE = 500
 WRITTEN_WITHIN_SECONDS = 60.0
 """A writer knows texts as stored until its transaction ends, which takes less."""
 _OF_PRUNED = ("number", "completion", "tags", "signals")
+_SIZE_IN_POSTGRESQL = text(
+    "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0)"
+    " FROM unnest(CAST(:names AS text[])) AS name"
+)
 
 
 class Store:
@@ -52,6 +56,7 @@ class Store:
         self._with_words = with_words
         self._is_sqlite = url.get_backend_name() == "sqlite"
         self._known = Texts()
+        self._last_size_bytes = 0
 
     def open(self) -> None:
         """Create the database or bring it up to date. Raises SQLAlchemyError and OSError."""
@@ -176,15 +181,26 @@ class Store:
 
     # ------------------------------------------------------------ bounds
 
+    def has_outgrown(self, most_bytes: float) -> bool:
+        """Return True if the database is larger than this, and the oldest records are to go.
+
+        The files of PostgreSQL stay as large as they are, with room for new rows in place of the
+        removed ones: there it is True only if they have grown since the last call.
+        """
+        size, last = self.size_bytes(), self._last_size_bytes
+        self._last_size_bytes = size
+        return size > most_bytes and (self._is_sqlite or size > last)
+
     def size_bytes(self) -> int:
-        """Return the size of the database on disk."""
+        """Return the size of the journal on disk, without the free pages of a file of SQLite."""
         with self._engine.connect() as connection:
             if self._is_sqlite:
                 pages = connection.execute(text("PRAGMA page_count")).scalar_one()
                 free = connection.execute(text("PRAGMA freelist_count")).scalar_one()
                 size = connection.execute(text("PRAGMA page_size")).scalar_one()
                 return int((pages - free) * size)
-            found = connection.execute(text("SELECT pg_database_size(current_database())"))
+            names = [*metadata.tables, "words"]
+            found = connection.execute(_SIZE_IN_POSTGRESQL, {"names": names})
             return int(found.scalar_one())
 
     def prune(self, before: float, most: int = PRUNED_AT_ONCE) -> int:
@@ -192,10 +208,13 @@ class Store:
 
         Returns how many were removed. Texts that nothing uses any more go with them.
         """
+        return self._prune(before, before, most)
+
+    def _prune(self, evaluations_before: float, rollouts_before: float, most: int) -> int:
         with self._begin() as connection:
             oldest = (
                 select(evaluations.c.number)
-                .where(evaluations.c.at < before)
+                .where(evaluations.c.at < evaluations_before)
                 .order_by(evaluations.c.at)
                 .limit(most)
             )
@@ -213,7 +232,7 @@ class Store:
             changes.write(connection)
             old_rollouts = (
                 select(rollouts.c.number)
-                .where(rollouts.c.at < before)
+                .where(rollouts.c.at < rollouts_before)
                 .order_by(rollouts.c.number)
                 .limit(most)
             )
@@ -221,17 +240,11 @@ class Store:
             return len(old) + max(gone.rowcount, 0)
 
     def prune_oldest(self, part: float) -> int:
-        """Remove this part of all evaluations and rollouts, the oldest; return how many."""
+        """Remove this part of the evaluations and of the rollouts, the oldest; return how many."""
         with self._engine.connect() as connection:
-            count = connection.execute(select(func.count()).select_from(evaluations)).scalar_one()
-            row = (
-                select(evaluations.c.at)
-                .order_by(evaluations.c.at)
-                .offset(max(1, int(count * part)))
-                .limit(1)
-            )
-            before = connection.execute(row).scalar()
-        return 0 if before is None else self.prune(before)
+            evaluations_before = _end_of_oldest(connection, evaluations, part)
+            rollouts_before = _end_of_oldest(connection, rollouts, part)
+        return self._prune(evaluations_before, rollouts_before, PRUNED_AT_ONCE)
 
     def prune_texts(self) -> None:
         """Remove the texts whose last record is gone.
@@ -262,6 +275,13 @@ class Store:
                         "t": words_of(unpacked(found).decode("utf-8", "surrogatepass")),
                     },
                 )
+
+
+def _end_of_oldest(connection: Connection, table: Table, part: float) -> float:
+    """Return the time before which this part of a table's records were made; 0 for no record."""
+    count = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    row = select(table.c.at).order_by(table.c.at).offset(max(1, int(count * part))).limit(1)
+    return connection.execute(row).scalar() or 0.0
 
 
 def _forget_labels(connection: Connection, old: Iterable[Any]) -> None:

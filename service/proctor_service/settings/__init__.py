@@ -195,7 +195,7 @@ class Settings(BaseSettings):
     journal_days: PositiveFloat = 30.0
     """Older records are removed."""
     journal_mb: PositiveInt = 10_240
-    """Size of the database beyond which the oldest records are removed."""
+    """Beyond this size the oldest records are removed; PostgreSQL keeps their room for new ones."""
 
     otlp_endpoint: str = ""
     """Where traces go over OTLP/HTTP: `http://collector:4318`; none by default."""
