@@ -170,6 +170,10 @@ def test_verdicts_without_the_full_reward(
         (WRITES.format("nan"), "the reward nan is not from 0 to 1"),
         (WRITES.format("much"), "reward.txt: could not convert"),
         ('echo \'{"a": 1, "b": 1}\' > /logs/verifier/reward.json', "no value is named reward"),
+        (
+            f"echo '{{\"reward\": 1{'0' * 400}}}' > /logs/verifier/reward.json",
+            "'reward' is no finite number",
+        ),
     ],
 )
 def test_a_verifier_that_gives_no_reward_anyway_is_an_error(

@@ -230,13 +230,20 @@ def reward_of(data: bytes, *, is_json: bool) -> tuple[float, str]:
         raise ValueError("it is nested too deeply") from None
     values = found if isinstance(found, dict) else {"reward": found}
     for name, value in values.items():
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not _is_finite(value):
             raise ValueError(f"{name[:100]!r} is no finite number")
     if "reward" not in values and len(values) != 1:
         raise ValueError(f"no value is named reward, only: {', '.join(values)[:200]}")
     reward = values["reward"] if "reward" in values else next(iter(values.values()))
     several = "" if len(values) == 1 else f"rewards: {json.dumps(values)}"[:2000]
     return _in_range(float(reward)), several
+
+
+def _is_finite(value: object) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # an int beyond the range of floats
+        return False
 
 
 def _in_range(value: float) -> float:
