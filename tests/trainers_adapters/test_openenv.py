@@ -122,6 +122,14 @@ def test_a_row_that_cannot_be_judged_begins_no_episode() -> None:
         env.step(ToolAction(tool="bash"))
 
 
+def test_an_index_comes_before_a_seed(told: list[Case]) -> None:
+    down = Client(DOWN)
+    rows = [{"prompt": name, "tests": told[0].tests} for name in ("first", "second")]
+    env = ProctorEnvironment(rows, Episodes(Workplaces(down, down, Order()), Rules()))
+    assert env.reset().prompt == env.reset(index=0, seed=1).prompt == "first"
+    assert env.reset(seed=1).prompt == env.reset(index=1, seed=0).prompt == "second"
+
+
 def test_the_last_call_of_an_episode_ends_it(url: str, told: list[Case]) -> None:
     client = Client(url)
     workplaces = Workplaces(client, client, Order())

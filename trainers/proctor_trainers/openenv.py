@@ -85,7 +85,8 @@ class ProctorEnvironment(Environment):  # type: ignore[misc]
         if not row:
             if not self._rows:
                 raise ValueError("the server has no data set, and the call no row")
-            row = dict(self._rows[(index or seed or 0) % len(self._rows)])
+            place = next((given for given in (index, seed) if given is not None), 0)
+            row = dict(self._rows[place % len(self._rows)])
         self._episode_id = episode_id or str(uuid.uuid4())
         self._episode.begin(row)
         return ToolObservation(prompt=row.get("prompt"))
