@@ -6,6 +6,7 @@
     │   ├── MalformedRequest    400  the bytes are not a valid HTTP request
     │   ├── AmbiguousKey        400  several Idempotency-Key headers
     │   ├── HeadTooSlow         408  the request's head came too slowly
+    │   ├── BodyTooSlow         408  no byte of the request's body came for a long time
     │   ├── TooLarge            413
     │   ├── HeadTooLarge        431
     │   ├── BatchTooLarge       413  more items than the capacity of the empty queue
@@ -24,8 +25,9 @@
     │   └── Draining            503  the service is stopping
     ├── Failure                 an accepted item has no verdict: `error`, no reward
     │   ├── SandboxUnavailable  no sandbox was available, so the program did not run
-    │   │   └── NoSandboxInTime     all sandboxes are in use, or the machine is slow
-    │   │       └── BudgetExceeded  the sandboxes or the money of the budget are used up
+    │   │   ├── NoSandboxInTime     all sandboxes are in use, or the machine is slow
+    │   │   │   └── BudgetExceeded  the sandboxes or the money of the budget are used up
+    │   │   └── EnvironmentUnavailable  those of an environment do not start
     │   ├── SandboxLost         the sandbox was lost under a running submission
     │   ├── JudgeFailed         a bug or a limit of the service
     │   ├── DeadlinePassed

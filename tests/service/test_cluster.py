@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
+from proctor_service.api import body
 from proctor_service.cluster import FORWARDED, Identity, forwarding
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
@@ -92,6 +93,19 @@ def test_files_go_through_whole_and_under_their_own_name(
         files.clear()
         names.append(name)
     assert names[0] == names[1]
+
+
+def test_a_body_that_stops_on_its_way_to_another_is_a_408(
+    replicas: list[Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = replicas[0].create()
+    monkeypatch.setattr(body, "SILENT_SECONDS", 0.25)
+    host, port = replicas[1].url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), WAIT_SECONDS) as raw:
+        head = f"PUT /sandboxes/{sandbox}/files/x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+        raw.sendall(head.encode() + b"half")
+        with raw.makefile("rb") as answer:
+            assert answer.readline().startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_file_is_read_through_another(replicas: list[Replica]) -> None:

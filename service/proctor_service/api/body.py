@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ from proctor_client.wire import (
 from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 SLICED_BODY_BYTES = 512 * 1024
 MOST_ERRORS = 5
@@ -82,7 +83,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
     chunks = aiter(request.stream())
     try:
-        while (chunk := await _next(chunks)) is not None:
+        while (chunk := await part_of_body(anext(chunks, None))) is not None:
             if len(body) + len(chunk) > most:
                 body = bytearray()
                 await _discard(request, most * DISCARDED_TIMES)
@@ -93,11 +94,11 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     return body
 
 
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
-    """Return the next bytes of a body, or None at the end. Raises BodyTooSlow."""
+async def part_of_body(coming: Awaitable[T]) -> T:
+    """Return what comes next of a body. Raises BodyTooSlow after SILENT_SECONDS."""
     try:
         async with asyncio.timeout(SILENT_SECONDS):
-            return await anext(chunks, None)
+            return await coming
     except TimeoutError:
         message = f"no byte of the request's body came for {SILENT_SECONDS:g} s"
         raise BodyTooSlow(message) from None

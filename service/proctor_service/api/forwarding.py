@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from proctor_service.api.body import part_of_body
 from proctor_service.api.problems import within_stream
 from proctor_service.api.responses import NDJSON, encode, json_response, while_connected
 from proctor_service.cluster import FORWARDED, Question, Replicas
@@ -140,10 +141,10 @@ class _Upload:
         self.read = asyncio.Event()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body. Raises ClientDisconnect."""
+        """Yield the body. Raises ClientDisconnect and BodyTooSlow."""
         more = True
         while more:
-            message = await self._receive()
+            message = await part_of_body(self._receive())
             if message["type"] == "http.disconnect":
                 raise ClientDisconnect
             more = message.get("more_body", False)
