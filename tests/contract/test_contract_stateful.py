@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
-from proctor_service.errors import FileRefused, SandboxLost
+from proctor_service.errors import FileRefused, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Command
-from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.local import LocalBackend, stateful
+from proctor_service.sandbox.local.execution import Execution
+from proctor_service.sandbox.local.pool import Place
 from proctor_service.settings import Settings
 
 
@@ -105,6 +109,68 @@ def test_a_full_disk_refuses_files_and_harms_nothing_else() -> None:
             await sh(sandbox, "head -c 20000000 /dev/zero > full")
             assert len(await sandbox.snapshot()) > 7 << 20
 
+    ask(question)
+
+
+def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stateful, "_FILE_SECONDS", 0.3)
+    monkeypatch.setattr(stateful, "SECONDS_PER_MB", 0.0)
+
+    async def question(rooms: Rooms) -> None:
+        async with rooms.open_stateful() as sandbox:
+            with monkeypatch.context() as silent:
+                silent.setattr(Execution, "_feed", lambda self: None)
+                with pytest.raises(SandboxLost):
+                    await sandbox.restore(b"archive")
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def open_files() -> int:
+    """Count the open descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_command_without_a_descriptor_for_its_pipes_leaves_none_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def question(rooms: Rooms) -> None:
+        async with rooms.open_stateful() as sandbox:
+            await sh(sandbox, "true")
+            before = open_files()
+            with monkeypatch.context() as without:
+                without.setattr(os, "dup", full)
+                for _ in range(3):
+                    with pytest.raises(SandboxUnavailable, match="Too many open files"):
+                        await sh(sandbox, "true")
+            assert open_files() == before
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    ask(question)
+
+
+def test_a_group_that_cannot_be_made_delays_a_sandbox_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new_place = LocalBackend._new_place
+    failures = [OSError(errno.ENOSPC, "No space left on device")] * 3
+
+    def full_for_now(backend: LocalBackend) -> Place | None:
+        if failures:
+            raise failures.pop()
+        return new_place(backend)
+
+    async def question(rooms: Rooms) -> None:
+        async with rooms.open_stateful() as sandbox:
+            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+    monkeypatch.setattr(LocalBackend, "_new_place", full_for_now)
     ask(question)
 
 

@@ -158,9 +158,7 @@ def test_what_a_sandbox_is_asked_for() -> None:
 
 
 def test_a_call_is_given_up_long_after_the_limit_inside() -> None:
-    plan = make_plan(settings())
-    assert plan.call_seconds(LIMITS) > LIMITS.cpu_seconds + LIMITS.wall_seconds + 20
-    assert plan.call_seconds(LIMITS, timeout_seconds=5) > 5 + 20
+    assert make_plan(settings()).call_seconds(5) > 5 + 20
 
 
 def said_by(program: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from proctor_service.errors import FileMissing, FileRefused
+from proctor_service.errors import FileMissing, FileRefused, SandboxLost
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
 from proctor_service.sandbox.interface import Ended, Limits
 
 _ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
 _ARCHIVE_BYTES = 16 << 20
+SECONDS_PER_MB = 0.05
+"""CPU time, and time of waiting, that an operation has for each megabyte of the sandbox's disk."""
 
 
 class FileOperations(ABC):
@@ -22,7 +24,10 @@ class FileOperations(ABC):
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
     ) -> Ended:
-        """Run the operation `kind` of `guest/session/file_operations.py`."""
+        """Run the operation `kind` of `guest/session/file_operations.py`.
+
+        Its CPU time has the ending `cpu_limit`, its time of waiting `wall_limit`.
+        """
 
     async def write_file(self, path: str, data: bytes) -> None:
         """See `StatefulSandbox.write_file`."""
@@ -38,6 +43,7 @@ class FileOperations(ABC):
         most = self._limits.disk_mb << 20
         room = int(most * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
         ended = await self._file_operation("save", [most], room)
+        _check_waiting(ended)
         return _check(ended, "the sandbox's files do not fit an archive of their size")
 
     async def restore(
@@ -45,7 +51,19 @@ class FileOperations(ABC):
     ) -> None:
         """See `StatefulSandbox.restore`."""
         what: list[object] = [len(archive), list(kept), list(left_out)]
-        _check(await self._file_operation("take_over", what, stdin=archive), "")
+        ended = await self._file_operation("take_over", what, stdin=archive)
+        _check_waiting(ended)
+        _check(ended, "")
+
+
+def _check_waiting(ended: Ended) -> None:
+    """Raise SandboxLost for an operation that waited too long, while no other process ran.
+
+    It waited for the machine or for the service: unlike the use of CPU time, no act of the
+    sandbox's programs can cause that.
+    """
+    if ended.ending == "wall_limit":
+        raise SandboxLost("the sandbox's files could not be transferred in time")
 
 
 def _check(ended: Ended, too_long: str) -> bytes:

@@ -63,7 +63,7 @@ class Execution(Lines):
             async with asyncio.timeout(seconds):
                 return await self._hello
         except TimeoutError:
-            raise SandboxUnavailable("timeout: the warden did not answer") from None
+            raise SandboxUnavailable("timeout: the supervisor did not answer") from None
 
     def begin(
         self,
@@ -194,7 +194,7 @@ class Execution(Lines):
             # Before `begin`, no program has run.
             self._fail(failure_of(error, "start" if self._limits is None else "run"))
             return
-        why = f"the warden ended with code {result.returncode} and without a report"
+        why = f"the supervisor ended with code {result.returncode} and without a report"
         tail = result.stderr.strip()[-300:]
         self._fail(SandboxLost(f"no_report: {why}: {tail}" if tail else f"no_report: {why}"))
 
@@ -203,7 +203,7 @@ class Execution(Lines):
         for frame in frames:
             self._understand(frame[:1], binascii.a2b_base64(frame[1:]))
         if len(self._rest) > _FRAME_BYTES:
-            raise ValueError("not a warden's frame")
+            raise ValueError("not a frame of the supervisor")
         self._wake()
 
     def _understand(self, kind: str, data: bytes) -> None:

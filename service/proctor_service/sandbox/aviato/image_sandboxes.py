@@ -165,7 +165,7 @@ class ImageSandboxes(Users):
                     f"sb_{remote.id}",
                     limits,
                     plan.flood_bytes,
-                    partial(self._again, remote, uid, limits),
+                    partial(self._again, remote, uid),
                 )
                 self._kept += 1
                 watch = asyncio.create_task(self._watch(remote, sandbox))
@@ -182,7 +182,7 @@ class ImageSandboxes(Users):
         Raises SandboxUnavailable.
         """
         pool = self._pool
-        seconds = self._plan.call_seconds(limits)
+        seconds = self._plan.call_seconds(limits.cpu_seconds + limits.wall_seconds)
         failure = SandboxUnavailable("unhealthy")
         for _ in range(_TRIES):
             remote = await pool.lease(self._plan.shape(limits))
@@ -198,11 +198,9 @@ class ImageSandboxes(Users):
         raise failure
 
     @contextlib.asynccontextmanager
-    async def _again(
-        self, remote: Remote, uid: int, limits: Limits, timeout_seconds: float | None
-    ) -> AsyncIterator[Execution]:
-        seconds = self._plan.call_seconds(limits, timeout_seconds)
-        execution = await self._supervisor(remote, uid, False, seconds)
+    async def _again(self, remote: Remote, uid: int, seconds: float) -> AsyncIterator[Execution]:
+        call_seconds = self._plan.call_seconds(seconds)
+        execution = await self._supervisor(remote, uid, False, call_seconds)
         try:
             yield execution
         finally:

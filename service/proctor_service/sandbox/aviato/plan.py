@@ -161,12 +161,9 @@ class Plan:
     def _order(self, shape: Shape, tags: tuple[str, ...], lifetime_seconds: float) -> Order:
         return Order(self.image, shape, tags, lifetime_seconds, self.cpu, self.options)
 
-    def call_seconds(self, limits: Limits, timeout_seconds: float | None = None) -> float:
-        """Return the timeout of an SDK call, much longer than the limits enforced inside."""
-        inside = limits.cpu_seconds + limits.wall_seconds
-        if timeout_seconds is not None:
-            inside = timeout_seconds
-        return inside * _STARVED + _MARGIN_SECONDS
+    def call_seconds(self, seconds: float) -> float:
+        """Return the timeout of an SDK call, much longer than the time that is enforced inside."""
+        return seconds * _STARVED + _MARGIN_SECONDS
 
     def _tags(self, more: Sequence[str] = ()) -> tuple[str, ...]:
         asked = [_clean(tag) for tag in more if not tag.startswith(_OWN)]

@@ -17,27 +17,27 @@ from typing import Any, TypeVar
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.aviato.execution import Execution
-from proctor_service.sandbox.file_operations import FileOperations
+from proctor_service.sandbox.file_operations import SECONDS_PER_MB, FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
 _KILL_SECONDS = 5.0
-_ERRAND_SECONDS = 60.0
+_FILE_SECONDS = 60.0
 _UNTIMED_SECONDS = 1e8
 _MOST_ENVIRONMENT_BYTES = 1 << 16
 
 T = TypeVar("T")
-Open = Callable[[float | None], AbstractAsyncContextManager[Execution]]
-"""Start a supervisor for a command with this timeout. Raises SandboxUnavailable."""
+Open = Callable[[float], AbstractAsyncContextManager[Execution]]
+"""Start a supervisor for a command that has this time. Raises SandboxUnavailable."""
 
 
 class AviatoStatefulSandbox(FileOperations):
     """Implements `sandbox.interface.StatefulSandbox`."""
 
-    def __init__(self, name: str, limits: Limits, flood_bytes: int, open_warden: Open) -> None:
+    def __init__(self, name: str, limits: Limits, flood_bytes: int, open_supervisor: Open) -> None:
         self.id = name
         self._limits = limits
         self._flood_bytes = flood_bytes
-        self._open = open_warden
+        self._open = open_supervisor
         self._environment: dict[str, str | None] = {}
         self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
@@ -72,9 +72,14 @@ class AviatoStatefulSandbox(FileOperations):
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
     ) -> Ended:
-        kept = max(64, -(-keep_bytes // 1024))
-        limits = replace(self._limits, output_kb=kept, cpu_seconds=_UNTIMED_SECONDS)
-        return await self._run(kind, what, stdin, limits, _ERRAND_SECONDS, None)
+        seconds = _FILE_SECONDS + SECONDS_PER_MB * self._limits.disk_mb
+        limits = replace(
+            self._limits,
+            cpu_seconds=seconds,
+            wall_seconds=seconds,
+            output_kb=max(64, -(-keep_bytes // 1024)),
+        )
+        return await self._run(kind, what, stdin, limits, None, None)
 
     # ------------------------------------------------------------ runs
 
@@ -88,7 +93,8 @@ class AviatoStatefulSandbox(FileOperations):
         hear: Hear | None,
     ) -> Ended:
         async with contextlib.AsyncExitStack() as stack:
-            execution = await self._unless_over(self._supervisor(stack, timeout))
+            seconds = limits.cpu_seconds + limits.wall_seconds if timeout is None else timeout
+            execution = await self._unless_over(self._supervisor(stack, seconds))
             flood = max(self._flood_bytes, 2 * limits.output_kb << 10)
             still = kind == "save"  # other processes stop while the files are read
             execution.begin(limits, flood, timeout_seconds=timeout, hear=hear, still=still)
@@ -102,11 +108,9 @@ class AviatoStatefulSandbox(FileOperations):
                 self._take_environment(execution.said())
             return ended
 
-    async def _supervisor(
-        self, stack: contextlib.AsyncExitStack, timeout: float | None
-    ) -> Execution:
+    async def _supervisor(self, stack: contextlib.AsyncExitStack, seconds: float) -> Execution:
         try:
-            return await stack.enter_async_context(self._open(timeout))
+            return await stack.enter_async_context(self._open(seconds))
         except SandboxUnavailable as failure:
             raise SandboxLost(failure.message) from failure
 

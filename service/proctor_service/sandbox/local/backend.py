@@ -64,6 +64,8 @@ class LocalBackend:
         self._closing = False
         self._made = 0
         self._tell_asleep: Callable[[int, int], None] | None = None
+        self._told_asleep = 0
+        self._has_room = False  # there is memory for long runners beside the slots
 
     @property
     def traits(self) -> Traits:
@@ -280,27 +282,32 @@ class LocalBackend:
             task.add_done_callback(self._ending.discard)
 
     async def _sweep(self) -> None:
-        told = 0
-        has_room = False
+        """Enforce the limits until `close`, also after a failure: nothing else enforces them."""
         for sweep in itertools.count():
             await asyncio.sleep(_SWEEP_SECONDS)
-            await self._monitor.measure()
-            pace = Pace()
-            for kept in list(self._kept.values()):
-                kept.check_memory()
-                if sweep % _SWEEPS_PER_SECOND == 0:
-                    kept.check_background()
-                await pace.rest()
-            yielding, lent = self._monitor.rest()
-            long_runners = self._monitor.set_long_runners_aside(self._plan.cores)
-            if long_runners and sweep % _SWEEPS_PER_SECOND == 0:
-                has_room = available_memory_mb() > self._plan.memory_mb
-            if has_room:
-                yielding += min(long_runners, _MOST_LONG_RUNNERS)
-            if (yielding or told) and self._tell_asleep is not None:
-                self._tell_asleep(yielding, lent)
-                told = yielding
-            for pool in self._pools.values():
-                pool.shrink()
-            if sweep % _SWEEPS_PER_SECOND == 0:
-                self._drop_idle()
+            try:
+                await self._sweep_once(is_whole_second=sweep % _SWEEPS_PER_SECOND == 0)
+            except Exception:
+                _log.exception("a sweep over the sandboxes failed")
+
+    async def _sweep_once(self, *, is_whole_second: bool) -> None:
+        await self._monitor.measure()
+        pace = Pace()
+        for kept in list(self._kept.values()):
+            kept.check_memory()
+            if is_whole_second:
+                kept.check_background()
+            await pace.rest()
+        yielding, lent = self._monitor.rest()
+        long_runners = self._monitor.set_long_runners_aside(self._plan.cores)
+        if long_runners and is_whole_second:
+            self._has_room = available_memory_mb() > self._plan.memory_mb
+        if self._has_room:
+            yielding += min(long_runners, _MOST_LONG_RUNNERS)
+        if (yielding or self._told_asleep) and self._tell_asleep is not None:
+            self._tell_asleep(yielding, lent)
+            self._told_asleep = yielding
+        for pool in self._pools.values():
+            pool.shrink()
+        if is_whole_second:
+            self._drop_idle()

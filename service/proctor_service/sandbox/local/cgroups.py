@@ -175,19 +175,21 @@ class Group:
             return self._memory_events()[1] > self._events_before[1]
         # Read the peak: the dedicated counter memory.failcnt stays 0 on some kernels.
         most = self._limit_bytes - _LIMIT_SLACK_BYTES
-        return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
+        with self._lock:
+            return self._peak >= 0 and int(os.pread(self._peak, 64, 0)) >= most
 
     def forget_kills(self) -> None:
         """Forget past kills for memory, so that the next ending does not depend on them."""
         self._events_before = self._memory_events()
         if self._v1 and self.at_memory_limit():
-            with contextlib.suppress(OSError):
+            with self._lock, contextlib.suppress(OSError):
                 os.pwrite(self._peak, b"0", 0)
 
     def _memory_events(self) -> tuple[int, int]:
         """Return the number of kills for memory, and (v2) of times at the limit."""
-        descriptor = self._open.get("memory")
-        words = [] if descriptor is None else os.pread(descriptor, 1024, 0).split()
+        with self._lock:
+            descriptor = self._open.get("memory")
+            words = [] if descriptor is None else os.pread(descriptor, 1024, 0).split()
         counts = dict(zip(words[::2], words[1::2], strict=False))
         return int(counts.get(b"oom_kill", 0)), int(counts.get(b"oom", 0))
 

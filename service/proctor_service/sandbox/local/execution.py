@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from functools import partial
@@ -20,26 +21,27 @@ Report = tuple[int, float, int]
 
 
 class Pipes:
-    """Pipes of a command: the service's ends, and the ends for the sandbox."""
+    """Pipes of a command: the service's ends, and `theirs`, the ends for the sandbox.
+
+    `theirs`: the command's stdin, stdout, stderr, and copies of the service's two output ends; their
+    sender closes them. Raises OSError, with all closed, when no descriptor is left.
+    """
 
     def __init__(self) -> None:
-        self.stdin_read, self.stdin = os.pipe2(os.O_CLOEXEC)
-        self.stdout, self.stdout_write = os.pipe2(os.O_CLOEXEC)
-        self.stderr, self.stderr_write = os.pipe2(os.O_CLOEXEC)
+        with contextlib.ExitStack() as on_failure:
+
+            def opened(*descriptors: int) -> tuple[int, ...]:
+                for descriptor in descriptors:
+                    on_failure.callback(os.close, descriptor)
+                return descriptors
+
+            stdin_read, self.stdin = opened(*os.pipe2(os.O_CLOEXEC))
+            self.stdout, stdout_write = opened(*os.pipe2(os.O_CLOEXEC))
+            self.stderr, stderr_write = opened(*os.pipe2(os.O_CLOEXEC))
+            copies = *opened(os.dup(self.stdout)), *opened(os.dup(self.stderr))
+            on_failure.pop_all()
+        self.theirs = [stdin_read, stdout_write, stderr_write, *copies]
         os.set_blocking(self.stdin, False)
-
-    def theirs(self) -> list[int]:
-        """Return the command's stdin, stdout, stderr, and copies of the service's two output ends.
-
-        The sender of these descriptors closes them.
-        """
-        return [
-            self.stdin_read,
-            self.stdout_write,
-            self.stderr_write,
-            os.dup(self.stdout),
-            os.dup(self.stderr),
-        ]
 
 
 class Execution:

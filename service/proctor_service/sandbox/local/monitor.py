@@ -9,8 +9,9 @@ processes. The monitor only reports; the sandbox enforces its limits. Sampling m
 long, so a thread samples them, with pauses and less often.
 
 A program with more than 0.25 s of CPU time is a long runner. Long runners leave the cores to
-programs that have just begun. Among long runners the oldest have priority, as many as there are
-cores; the rest is set aside. Limits are unaffected: waiting for a core never counts.
+programs that have just begun. Among long runners those with the least CPU time have priority, in
+steps of 10 s, and within a step the oldest: as many as there are cores; the rest is set aside.
+Limits are unaffected: waiting for a core never counts.
 """
 
 from __future__ import annotations

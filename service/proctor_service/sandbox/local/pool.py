@@ -42,7 +42,7 @@ class Pool(Users):
     """Slots with the same launch.
 
     `warm_slots`: slots beside those of stateful sandboxes that the pool keeps. `new_place`: returns
-    the place of another slot, or None while all are in use.
+    the place of another slot, or None while all are in use; raises OSError.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Pool(Users):
         except StartError as error:
             await self.close()
             raise StartError(f"no sandbox came up: {error}") from None
-        for _ in range(self._warm_slots):
-            self._add_slot()
         deadline = time.monotonic() + START_SECONDS
         while len(self._ready) < self._warm_slots:
             if self._stillborn or time.monotonic() > deadline:
                 await self.close()
                 raise StartError(f"no sandbox came up: {self._last_error or 'it took too long'}")
+            for _ in range(self._warm_slots - len(self._slots)):
+                self._add_slot()
             await self._change(0.5)
 
     async def close(self) -> None:
@@ -203,7 +203,11 @@ class Pool(Users):
         if not self._spawner.ready:
             self._start_spawning()
             return
-        place = self._new_place()
+        try:
+            place = self._new_place()
+        except OSError as error:  # no cgroup can be made
+            self._last_error = str(error)
+            return  # waiting callers try again
         if place is None:
             return
         try:
@@ -213,7 +217,7 @@ class Pool(Users):
         except OSError as error:
             self._last_error = str(error)
             place.group.close()
-            return  # waiting callers try again
+            return
         self._slots.append(slot)
 
     def _start_spawning(self) -> None:

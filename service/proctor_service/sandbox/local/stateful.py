@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from proctor_service.errors import SandboxEnded, SandboxLost
-from proctor_service.sandbox.file_operations import FileOperations
+from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
+from proctor_service.sandbox.file_operations import SECONDS_PER_MB, FileOperations
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
@@ -35,8 +35,7 @@ log = logging.getLogger(__name__)
 
 _UNTIMED_SECONDS = 1e8
 _DESCRIPTORS = 8192  # limit for the session process, which needs three for each running command
-_ERRAND_SECONDS = 10.0
-_ERRAND_SECONDS_PER_MB = 0.05  # per megabyte of disk, for all files
+_FILE_SECONDS = 10.0
 _MARGIN_SECONDS = 5  # CPU time allowed for background processes over all periods between commands
 _KILL_SECONDS = 10.0  # after this time without an answer, the whole sandbox is killed
 
@@ -126,16 +125,27 @@ class LocalStatefulSandbox(FileOperations):
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
     ) -> Ended:
-        limits = replace(self._limits, output_kb=max(64, -(-keep_bytes // 1024)))
+        seconds = _FILE_SECONDS + SECONDS_PER_MB * self._limits.disk_mb
+        limits = replace(
+            self._limits,
+            cpu_seconds=seconds,
+            wall_seconds=seconds,
+            output_kb=max(64, -(-keep_bytes // 1024)),
+        )
         return await self._run(
             kind,
             what,
             lambda number, channel: Execution(
-                number, limits, channel, stdin, max(self._flood_bytes, keep_bytes + 1),
-                _ERRAND_SECONDS + _ERRAND_SECONDS_PER_MB * limits.disk_mb, None,
+                number,
+                limits,
+                channel,
+                stdin,
+                max(self._flood_bytes, keep_bytes + 1),
+                None,
+                None,
                 self._sandbox.poller,
             ),
-        )  # fmt: skip
+        )
 
     # ------------------------------------------------------------ runs
 
@@ -149,12 +159,15 @@ class LocalStatefulSandbox(FileOperations):
             self._sandbox.on_lost(SHORT_OF_MEMORY)
             raise await self._over()
         number = next(self._numbers)
-        pipes = Pipes()
+        try:
+            pipes = Pipes()
+        except OSError as error:
+            raise SandboxUnavailable(f"a command has no pipes: {error}") from error
         execution = make(number, pipes)
         execution.kills_before = self._sandbox.group.out_of_memory_kills()
         self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
-        self._sandbox.send(order, pipes.theirs())
+        self._sandbox.send(order, pipes.theirs)
         try:
             report = await execution.reported
         except asyncio.CancelledError:
