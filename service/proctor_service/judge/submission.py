@@ -40,6 +40,26 @@ class Submission:
     environment: str = DEFAULT
 
 
+SOLUTION = "solution.py"
+_KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
+
+
+def needs_solution(grader: Grader) -> bool:
+    """Return False for a grader that judges a working directory without a solution.py, too."""
+    return grader.kind not in _KINDS_WITHOUT_SOLUTION
+
+
+def source_of(solution: bytes, grader: Grader) -> str:
+    """Return the source in a solution.py; what is no UTF-8 is a syntax error in Python, too.
+
+    An empty source leaves the file unchanged, for a grader that judges the working directory.
+    """
+    try:
+        return solution.decode()
+    except UnicodeDecodeError:
+        return solution.decode("utf-8", "surrogateescape") if needs_solution(grader) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """A verdict and its evidence. `evaluate.py` turns the judgement into a reward."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from proctor_service.evaluate import NoCode
 from proctor_service.judge.extract import extract
 from proctor_service.judge.recognition import parsed
-from proctor_service.judge.submission import Submission
+from proctor_service.judge.submission import SOLUTION, Submission, needs_solution, source_of
 from proctor_service.rollout.trajectory import Plan
-
-SOLUTION = "solution.py"
-KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
-"""Graders that judge the working directory, with or without a solution.py."""
 
 
 def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
@@ -48,22 +44,14 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
     The endpoint /sandboxes/{id}/grade treats files in the same way.
     """
     grader = plan.task.grader
-    without = grader.kind in KINDS_WITHOUT_SOLUTION
-    if solution is None and not without:
+    if solution is None and needs_solution(grader):
         return of_code(plan, None)
     # The archive already contains the task's files, in their final state.
-    source = _text(solution or b"", without)
     return Submission(
-        source, grader, plan.limits, plan.scoring, state=archive, environment=plan.environment
+        source_of(solution or b"", grader),
+        grader,
+        plan.limits,
+        plan.scoring,
+        state=archive,
+        environment=plan.environment,
     )
-
-
-def _text(solution: bytes, without: bool) -> str:
-    """Decode the solution; invalid UTF-8 is invalid Python too.
-
-    An empty source leaves the file in the archive as is.
-    """
-    try:
-        return solution.decode()
-    except UnicodeDecodeError:
-        return "" if without else solution.decode("utf-8", "surrogateescape")

@@ -20,7 +20,7 @@ from typing import Protocol
 from proctor_client.wire import Tool
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.submission import Submission
+from proctor_service.judge.submission import SOLUTION, Submission
 from proctor_service.rollout import answers
 from proctor_service.rollout.observation import Observation, observe, text_of
 from proctor_service.rollout.reply import ToolCall, clean
@@ -276,7 +276,7 @@ class Toolbox:
 
 async def _solution(workplace: Workplace) -> bytes | None:
     try:
-        return await workplace.read_file(answers.SOLUTION)
+        return await workplace.read_file(SOLUTION)
     except (FileMissing, FileRefused):
         return None
 

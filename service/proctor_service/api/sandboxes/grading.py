@@ -17,14 +17,17 @@ from proctor_service.api.rewards.items import Machine
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import Item, NoCode, Origin
-from proctor_service.judge.submission import Submission, test_count
+from proctor_service.judge.submission import (
+    SOLUTION,
+    Submission,
+    needs_solution,
+    source_of,
+    test_count,
+)
 from proctor_service.sandbox.interface import Limits
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.sessions import Registry, Session
 
-SOLUTION = "solution.py"
-KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
-"""Graders that judge the files in the working directory, with or without a solution.py."""
 GRADING_SECONDS = 600.0
 """Deadline of a waiting grading; after that the result has the error `deadline`, as in /reward."""
 
@@ -86,23 +89,17 @@ class Gradings:
         """Return a submission from the sandbox's files, with its solution.py if any."""
         where = (session.tenant, session.id)
         solution = b""
-        optional = asked.grader.kind in KINDS_WITHOUT_SOLUTION
         try:
             solution = await self._registry.read_file(*where, SOLUTION)
         except (FileMissing, FileRefused) as refusal:
-            if not optional:
+            if needs_solution(asked.grader):
                 return _nothing_to_judge(asked, session, refusal.message)
         try:
             state = await self._registry.snapshot(*where)
         except FileRefused as refusal:
             return _nothing_to_judge(asked, session, refusal.message)
-        try:
-            source = solution.decode()
-        except UnicodeDecodeError:
-            # A syntax error in Python; an empty source leaves the file unchanged for its grader.
-            source = "" if optional else solution.decode("utf-8", "surrogateescape")
         return Submission(
-            source,
+            source_of(solution, asked.grader),
             asked.grader,
             limits,
             asked.scoring,
