@@ -1,6 +1,6 @@
 """Shared store of the replicas in Redis: hash fields by name, and only the first value counts.
 
-Without Redis every replica works alone. So `load` and `settle` raise no errors if Redis is down,
+Without Redis every replica works alone. So `load` and `store_first` raise no errors if Redis is down,
 slow or full: the store pauses for 5 s, reports the failure in the log and the metrics, and answers
 without shared data. Write access to this Redis allows forged rewards, so only the service may have
 access.

@@ -88,11 +88,6 @@ class Handover:
         self._changed()
         return True
 
-    def taken_since(self, handed: Handed) -> float | None:
-        """Return when an item was taken (clock of the queue), or None if it is no longer away."""
-        found = self._given.get(handed)
-        return None if found is None else found[0]
-
     def _end(self, handed: Handed, ended: Callable[[Handed], None], _: object) -> None:
         del self._given[handed]
         self.away -= 1

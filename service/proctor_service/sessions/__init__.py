@@ -1,8 +1,8 @@
 """Stateful sandboxes: ownership, lifetime, commands and files.
 
-`Registry` finds sessions by tenant, id and tags, and runs each command under a slot lease. `Kept`
-is the session of a single sandbox. The package is independent of HTTP and of concrete backends.
-`close` ends every sandbox.
+`Registry` finds sessions by tenant, id and tags, and runs each command under a slot lease.
+`Session` is a single sandbox with its owner. The package is independent of HTTP and of concrete
+backends. `close` ends every sandbox.
 """
 
 from proctor_service.sessions.registry import Bounds, Execution, Registry

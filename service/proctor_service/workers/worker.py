@@ -238,7 +238,7 @@ class Worker:
         try:
             message = await answer
         except asyncio.CancelledError:
-            if number in self._requests:
+            if self._connection is not None and number in self._requests:
                 self._connection.send(CANCEL, number)
             raise
         finally:
