@@ -117,7 +117,7 @@ def attempts(processes: Sequence[Process]) -> Counter[str]:
     found: Counter[str] = Counter()
     for process in processes:
         here, sources = set(), {}
-        for line in process.said.splitlines():
+        for line in process.said.rpartition("\n")[0].splitlines():  # the last may not be whole
             if not line.startswith("{"):
                 continue
             said = json.loads(line)
