@@ -239,3 +239,21 @@ def test_what_is_nested_too_deeply_to_be_analysed_is_judged_as_plain_python_does
     assert analysed(test).level == "shared"
     with pytest.raises(InvalidTask, match="nested too deeply"):
         analysed(test, integrity="separated")
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "assert f(1) == [*{'a', 'b'}]",
+        "assert f(1) == ''.join({'a', 'b'})",
+        "assert f(1) == dict(zip({'a', 'b'}, [1, 2]))",
+        "assert f('abc'.encode('punycode')) == 1",
+    ],
+)
+def test_a_constant_that_differs_between_processes_is_none(test: str) -> None:
+    assert analysed(test).level == "values", analysed(test).reason
+
+
+@pytest.mark.parametrize("test", ["assert f(sorted({3, 1})) == 1", "assert f(len({'a'})) == 1"])
+def test_a_constant_without_the_order_of_a_set_is_one(test: str) -> None:
+    assert analysed(test).level == "calls", analysed(test).reason

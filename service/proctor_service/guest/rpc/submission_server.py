@@ -277,6 +277,7 @@ def local_function(side: Any, reference: Any, info: dict[str, Any]) -> Any:
     function = _with_parameters(call, info.get("p"), bool(info.get("async")))
     function.__name__ = function.__qualname__ = str(info.get("name"))
     function.__module__ = "__main__"
+    function.__doc__ = info.get("doc")
     return function
 
 

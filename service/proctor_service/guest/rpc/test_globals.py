@@ -97,8 +97,16 @@ def _statements(source: str) -> list[ast.stmt]:
 class Tools:
     """The object ``__proctor__``: transformed test code marks own objects and comparisons by it."""
 
-    def __init__(self, side: Any) -> None:
+    def __init__(self, side: Any, namespace: Namespace) -> None:
         self._side = side
+        self._namespace = namespace
+
+    def name(self, name: str) -> Any:
+        """Return a global for the body of a class, which asks only for real items of globals."""
+        try:
+            return self._namespace[name]
+        except KeyError:
+            raise NameError(f"name {name!r} is not defined") from None
 
     def own(self, value: Any) -> Any:
         """Return an own handle for a class call's result, or for a name bound to such a result."""

@@ -83,7 +83,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
     while type(plain) is types.MethodType:
         plain, bound = plain.__func__, bound + 1
     if type(plain) is not types.FunctionType:
-        return {"name": "function", "p": None, "async": False}
+        return {"name": "function", "p": None, "async": False, "doc": None}
     code = plain.__code__
     names, count = code.co_varnames, code.co_argcount
     least = count - len(plain.__defaults__ or ())
@@ -101,6 +101,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
         parameters.append([rest[0], 4, True])
     return {
         "name": plain.__name__,
+        "doc": plain.__doc__ if type(plain.__doc__) is str else None,
         "p": parameters[bound:] if bound <= count else None,
         "async": bool(code.co_flags & _CO_COROUTINE),
     }

@@ -66,7 +66,7 @@ class TestRunner:
         self._side = TestEndpoint(channel, self._environment)
         names = frozenset(job.get("names") or ())
         self._namespace = Namespace(self._side, names, self._imports)
-        self._namespace["__proctor__"] = Tools(self._side)
+        self._namespace["__proctor__"] = Tools(self._side, self._namespace)
         self._cases = unittest_runs.Cases(
             self._namespace, lambda case: case.__module__ == "__main__"
         )

@@ -17,7 +17,13 @@ from typing import Any
 from proctor_service.codec.tables import fill_set
 from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import Calls, is_mutable
-from proctor_service.judge.analysis.literals import TYPES, NotConstant, NotPlannable, why_costly
+from proctor_service.judge.analysis.literals import (
+    TYPES,
+    NotConstant,
+    NotPlannable,
+    has_set,
+    why_costly,
+)
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
@@ -186,6 +192,8 @@ class Formulas:
             found = [_core(part(results)) for part in parts]
             if function in _ORDERING and any(isinstance(v, set | frozenset) for v in found):
                 raise NotDecidable("the order of a set")
+            if function is str and any(map(has_set, found)):
+                raise NotDecidable("the order of a set")
             more = {name: part(results) for name, part in named}
             _check_cost(function, found, more)
             return function(*found, **more)
@@ -282,10 +290,13 @@ def _item(value: Any, index: Any) -> Any:
 
 
 def _contains(container: Any, item: Any) -> bool:
-    """Return True if a container holds an item. Raises NotDecidable for a costly search.
+    """Return True if a container holds an item.
 
-    Python finds an int in a range at once, and compares every other item with each number.
+    Raises NotDecidable for a container of another process, such as a generator, and for a costly
+    search: Python finds an int in a range at once, and compares every other item with each number.
     """
+    if type(container) not in (*_CORE, range):
+        raise NotDecidable(type(container).__name__)
     if type(container) is range and type(item) not in (int, bool):
         raise NotDecidable("a search in a range")
     return item in container

@@ -40,6 +40,10 @@ TYPES: dict[str, type] = {
 }
 _ITERATORS = (reversed, zip, enumerate)
 _CONSTANTS = {"math": {name: getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}}
+_ORDERED = (list, tuple, str, dict, sum, zip, enumerate, bytes, bytearray)
+"""Their results depend on the order of a set, which differs between processes for texts."""
+_ENCODINGS = frozenset(["utf-8", "utf8", "UTF-8", "ascii", "latin-1", "latin1"])
+"""Others may be slow: the time of punycode grows with the square of the length."""
 _TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
 _NUMBERS = (int, float, complex, bool)
 
@@ -143,6 +147,7 @@ class _Evaluator:
         for node in nodes:
             if isinstance(node, ast.Starred):
                 several = self.value(node.value)
+                _check_order(several)
                 _check_length(several)
                 items.extend(several)
             else:
@@ -199,6 +204,8 @@ class _Evaluator:
             raise NotConstant(node.func.id)
         arguments = self._items(node.args)
         for each in arguments:
+            if function in _ORDERED:
+                _check_order(each)
             _check_length(each)
         if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
             raise NotConstant("not a constant")
@@ -213,6 +220,10 @@ class _Evaluator:
             raise NotConstant("not a constant")
         if len(target) * sum(1 for each in arguments for _ in each or ()) > _MOST_CHARACTERS:
             raise NotConstant("too large")
+        if func.attr == "encode" and not _ENCODINGS.issuperset(arguments):
+            raise NotConstant("an encoding")
+        for each in arguments:
+            _check_order(each)
         return self._bounded(getattr(target, func.attr)(*arguments))
 
     def _attribute(self, node: ast.Attribute) -> Any:
@@ -245,6 +256,15 @@ _HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
 }
 
 
+def has_set(value: Any) -> bool:
+    """Return True for a set, and a container with a set: the order of its items is unknown."""
+    if isinstance(value, dict):
+        return any(map(has_set, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_set, value))
+    return isinstance(value, set | frozenset)
+
+
 def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
     """Return why a call of a built-in does much work for few arguments, or None.
 
@@ -255,6 +275,11 @@ def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
     if function is round and any(isinstance(n, int) and abs(n) > _MOST_DIGITS for n in more):
         return "many digits"
     return None
+
+
+def _check_order(value: Any) -> None:
+    if has_set(value):
+        raise NotConstant("the order of a set")
 
 
 def _check_length(value: Any) -> None:

@@ -7,10 +7,11 @@ see the first reason found.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 
 from proctor_service.guest.rpc import environment
-from proctor_service.judge.analysis.names import is_standard
+from proctor_service.judge.analysis.names import RUNNING, is_standard
 from proctor_service.judge.analysis.suite import Suite, is_name
 from proctor_service.judge.analysis.values import Objects
 
@@ -23,11 +24,13 @@ _COMPARING = frozenset(
         "ItemsEqual"
     )
 )
-_OPERATING = frozenset(_words("sorted sum min max abs round divmod pow set frozenset"))
+_OPERATING = frozenset(_words("sorted sum min max abs round divmod pow set frozenset hash"))
 _OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
-_OPERATING_MODULES = frozenset(["heapq", "bisect", "operator", "functools", "statistics"])
+_OPERATING_MODULES = frozenset(
+    ["heapq", "bisect", "operator", "functools", "statistics", "dataclasses"]
+)
+_COMBINING = ("copy", "deepcopy", "reduce", "heappush")
 _INSPECTING = frozenset(_words("vars dir issubclass hasattr getattr setattr delattr"))
-_RUNNING = frozenset(["eval", "exec", "compile"])
 _BUILTINS = {
     "open": "opens a file",
     "globals": "reads globals()",
@@ -79,7 +82,8 @@ _STATEFUL = {  # names with state, of otherwise harmless modules
     "io": ["open", "FileIO", "open_code"],
     "asyncio": _words(
         "Queue Event Lock Semaphore BoundedSemaphore Condition wait_for timeout Future "
-        "create_subprocess_exec create_subprocess_shell open_connection start_server"
+        "create_subprocess_exec create_subprocess_shell open_connection start_server "
+        "iscoroutinefunction"
     ),
     "time": ["tzset"],
     "copy": ["replace"],
@@ -166,6 +170,13 @@ def _of_class(node: ast.ClassDef, objects: Objects) -> Iterator[str]:
     for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
         if any(objects.is_submission(part) for part in ast.walk(base)):
             yield f"derives the class {node.name} from the submission's"
+    for statement in node.body:  # a function in a class is bound to the class's objects
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            nodes = [part for each in statement.decorator_list for part in ast.walk(each)]
+        else:
+            nodes = [statement.value] if isinstance(statement, ast.Assign) else []
+        if any(map(objects.is_submission, nodes)):
+            yield f"makes a method of the class {node.name} with the submission's"
 
 
 def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
@@ -198,7 +209,7 @@ def _of_function(
         return
     if name in _OPERATING and made and not (name in ("sorted", "min", "max") and _has_key(node)):
         yield f"compares objects of the submission's: {name}"
-    elif name in ("copy", "deepcopy", "reduce", "heappush") and made:
+    elif name in (*_COMBINING, "asdict", "astuple", "replace") and made:
         yield f"copies or combines objects of the submission's: {name}"
     elif name == "type" and len(node.args) == 1 and (made or objects.is_submission(node.args[0])):
         yield "asks for the class of an object: type"
@@ -216,7 +227,7 @@ def _of_function(
         yield from (
             ["imports a module by its name"] if module is None else _reasons_of_module(module, None)
         )
-    elif name in _RUNNING and not all(isinstance(each, ast.Constant) for each in node.args[:1]):
+    elif name in RUNNING and not _is_without_names(node.args[:1]):
         yield f"runs text as code: {name}"
 
 
@@ -261,6 +272,21 @@ def _of_name(node: ast.Name, objects: Objects, modules: dict[str, str]) -> Itera
     own = node.id in modules or objects.is_submission(node)
     if node.id in _BUILTINS and isinstance(node.ctx, ast.Load) and not own:
         yield _BUILTINS[node.id]
+
+
+def _is_without_names(texts: Sequence[ast.expr]) -> bool:
+    """Tell whether a text to run is a constant that needs built-in names alone."""
+    for each in texts:
+        if not (isinstance(each, ast.Constant) and isinstance(each.value, str)):
+            return False
+        try:
+            nodes = list(ast.walk(ast.parse(each.value)))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue  # running it raises an error
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        if not all(hasattr(builtins, name) for name in names):
+            return False
+    return True
 
 
 def _is_none(node: ast.expr) -> bool:

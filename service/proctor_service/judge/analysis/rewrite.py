@@ -7,6 +7,7 @@ expressions. The test sandbox gives test code one object, `__proctor__`:
     make(f, ...)             call of a class: the result stays an object, for any base class
     compare(op, hold(), a, b)   comparison or sum: `b` sees the arguments of `a` as before the call
     apply(g, copies, hold(), a, b)   the same for arguments of assertEqual, `zip`, `math.isclose`
+    name("f")                the submission's `f` in the body of a class, which bypasses the globals
     expecting("SystemExit")  only inside this block may the submission raise the exception
 
 The submission may change a container argument. In `f(xs) == sorted(xs)` the right operand must see
@@ -234,6 +235,14 @@ class _Rewriter(ast.NodeTransformer):
             "compare", ast.Constant(type(node.op).__name__), _helper("hold"), node.left, node.right
         )
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Mark the submission's names: the body of a class asks only the real items of globals."""
+        self.generic_visit(node)
+        names = _NamesInClass(self._objects, _bound_in(node.body))
+        node.body = [names.visit(each) for each in node.body]
+        self.changed |= names.changed
+        return node
+
     def _expecting(self, node: Any, names: list[str]) -> Any:
         """Visit a statement, and mark its body as expecting control-flow exceptions."""
         self.generic_visit(node)
@@ -264,6 +273,61 @@ class _Rewriter(ast.NodeTransformer):
         return self._expecting(node, names)
 
     visit_With = visit_AsyncWith = _visit_with
+
+
+class _NamesInClass(ast.NodeTransformer):
+    """Marks the names in a class's body, but not in the bodies of functions in it."""
+
+    def __init__(self, objects: Objects, bound: set[str]) -> None:
+        self._objects = objects
+        self._bound = bound
+        self.changed = False
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        loads = isinstance(node.ctx, ast.Load) and node.id not in self._bound
+        if not (loads and self._objects.is_submission(node)):
+            return node
+        self.changed = True
+        return _helper("name", ast.Constant(node.id))
+
+    def visit_FunctionDef(self, node: Any) -> ast.AST:
+        """Visit what runs with the class's body: decorators, defaults and annotations."""
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        node.args = self.visit(node.args)
+        node.returns = node.returns and self.visit(node.returns)
+        return node  # type: ignore[no-any-return]
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        node.args = self.visit(node.args)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Visit what runs with the outer class's body; the inner body was visited before."""
+        node.decorator_list = [self.visit(each) for each in node.decorator_list]
+        node.bases = [self.visit(each) for each in node.bases]
+        node.keywords = [self.visit(each) for each in node.keywords]
+        return node
+
+    def _visit_comprehension(self, node: Any) -> ast.AST:
+        """Visit the first iterable: the rest is a function of its own."""
+        node.generators[0].iter = self.visit(node.generators[0].iter)
+        return node  # type: ignore[no-any-return]
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
+
+
+def _bound_in(body: list[ast.stmt]) -> set[str]:
+    """Return the names that statements bind; those of inner functions, too."""
+    found = set()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                found.add(node.id)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(node.name)
+    return found
 
 
 def _names_of_control(node: ast.expr) -> list[str]:
