@@ -39,6 +39,13 @@ SUITES: dict[str, tuple[str, str, str, str]] = {
     "a test case with a class attribute": (DOUBLE, "", "+ text",
         "import unittest\nclass T(unittest.TestCase):\n    found = f('ab')\n"
         "    def test_a(self):\n        self.assertEqual(self.found, 'ba')\n"),
+    "a test case with the tested class": (
+        "class Stack(list):\n    def last(self):\n        return self[-1] {wrong}",
+        "",
+        "+ 1",
+        "import unittest\nclass T(unittest.TestCase):\n    tested = Stack\n"
+        "    def test_a(self):\n        self.assertEqual(self.tested([1, 2]).last(), 2)\n",
+    ),
     "the docstring of a wrapped function": (RETRY, "", " + 1",
         "@retry(1)\ndef t(x):\n    'doc'\n    return x\nassert (t.__doc__, t(1)) == ('doc', 1)"),
     "a search in a generator": ("def f():\n    yield 1\n    yield {wrong}", "2", "3",

@@ -175,7 +175,7 @@ def _of_class(node: ast.ClassDef, objects: Objects) -> Iterator[str]:
             nodes = [part for each in statement.decorator_list for part in ast.walk(each)]
         else:
             nodes = [statement.value] if isinstance(statement, ast.Assign) else []
-        if any(map(objects.is_submission, nodes)):
+        if any(objects.is_submission(each) and not objects.is_class(each) for each in nodes):
             yield f"makes a method of the class {node.name} with the submission's"
 
 
