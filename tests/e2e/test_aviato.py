@@ -19,6 +19,7 @@ from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, StandIn, has_other_users, stand_in
 from e2e.test_corpora import corpus, judge, mbpp, rows
+from fault_rig.programs import wait_until
 from proctor_service.errors import StartError
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -157,6 +158,13 @@ def test_a_killed_services_sandboxes_are_stopped_by_the_next(gateway: StandIn) -
     assert gateway.alive("proctor-instance-mortal") == []
 
 
+def busy_slots(url: str) -> float:
+    """Return the number of evaluations that run."""
+    text = httpx.get(f"{url}/metrics", timeout=WAIT_SECONDS, trust_env=False).text
+    [count] = re.findall(r"^proctor_slots_busy (\S+)$", text, re.MULTILINE)
+    return float(count)
+
+
 def test_a_service_that_is_told_to_stop_drains_and_leaves_nothing(gateway: StandIn) -> None:
     with ServiceProcess(**environment(gateway, "polite")) as service:
         body = {"submissions": [{"completion": RIGHT, "grader": GRADER}] * 8, "cache": False}
@@ -166,7 +174,8 @@ def test_a_service_that_is_told_to_stop_drains_and_leaves_nothing(gateway: Stand
         )
         thread = threading.Thread(target=lambda: found.append(post()))
         thread.start()
-        gateway.order("until_running", 1)
+        # Not the first command at the gateway: the service's own comes before the request.
+        wait_until(lambda: bool(found) or busy_slots(service.url) > 0, "nothing is judged")
         service.close()
         thread.join()
     results = found[0].json()["results"]
