@@ -46,6 +46,14 @@ SUITES: dict[str, tuple[str, str, str, str]] = {
         "import unittest\nclass T(unittest.TestCase):\n    tested = Stack\n"
         "    def test_a(self):\n        self.assertEqual(self.tested([1, 2]).last(), 2)\n",
     ),
+    "a variable for the function in a class": (
+        DOUBLE,
+        "",
+        "+ text",
+        "def t():\n    g = f\n    class A:\n        found = g('ab')\n"
+        "        def m(self):\n            f = 1\n            return f\n"
+        "        more = f('cd')\n    return A\nassert (t().found, t().more) == ('ba', 'dc')",
+    ),
     "the docstring of a wrapped function": (RETRY, "", " + 1",
         "@retry(1)\ndef t(x):\n    'doc'\n    return x\nassert (t.__doc__, t(1)) == ('doc', 1)"),
     "a search in a generator": ("def f():\n    yield 1\n    yield {wrong}", "2", "3",

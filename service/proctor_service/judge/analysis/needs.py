@@ -29,7 +29,7 @@ _OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
 _OPERATING_MODULES = frozenset(
     ["heapq", "bisect", "operator", "functools", "statistics", "dataclasses"]
 )
-_COMBINING = ("copy", "deepcopy", "reduce", "heappush")
+_COMBINING = frozenset(_words("copy deepcopy reduce heappush asdict astuple replace"))
 _INSPECTING = frozenset(_words("vars dir issubclass hasattr getattr setattr delattr"))
 _BUILTINS = {
     "open": "opens a file",
@@ -209,7 +209,7 @@ def _of_function(
         return
     if name in _OPERATING and made and not (name in ("sorted", "min", "max") and _has_key(node)):
         yield f"compares objects of the submission's: {name}"
-    elif name in (*_COMBINING, "asdict", "astuple", "replace") and made:
+    elif name in _COMBINING and made:
         yield f"copies or combines objects of the submission's: {name}"
     elif name == "type" and len(node.args) == 1 and (made or objects.is_submission(node.args[0])):
         yield "asks for the class of an object: type"

@@ -238,7 +238,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         """Mark the submission's names: the body of a class asks only the real items of globals."""
         self.generic_visit(node)
-        names = _NamesInClass(self._objects, _bound_in(node.body))
+        names = _NamesInClass(self._objects)
         node.body = [names.visit(each) for each in node.body]
         self.changed |= names.changed
         return node
@@ -276,58 +276,42 @@ class _Rewriter(ast.NodeTransformer):
 
 
 class _NamesInClass(ast.NodeTransformer):
-    """Marks the names in a class's body, but not in the bodies of functions in it."""
+    """Marks the names in a class's body, but not in the bodies of functions and classes in it."""
 
-    def __init__(self, objects: Objects, bound: set[str]) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._bound = bound
         self.changed = False
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        loads = isinstance(node.ctx, ast.Load) and node.id not in self._bound
-        if not (loads and self._objects.is_submission(node)):
+        if not (isinstance(node.ctx, ast.Load) and self._objects.is_global(node)):
             return node
         self.changed = True
         return _helper("name", ast.Constant(node.id))
 
-    def visit_FunctionDef(self, node: Any) -> ast.AST:
-        """Visit what runs with the class's body: decorators, defaults and annotations."""
-        node.decorator_list = [self.visit(each) for each in node.decorator_list]
-        node.args = self.visit(node.args)
-        node.returns = node.returns and self.visit(node.returns)
-        return node  # type: ignore[no-any-return]
+    def visit_FunctionDef(self, node: ast.AST) -> ast.AST:
+        return self._visit_fields(node, "decorator_list", "args", "returns")
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        node.args = self.visit(node.args)
-        return node
+        return self._visit_fields(node, "args")
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """Visit what runs with the outer class's body; the inner body was visited before."""
-        node.decorator_list = [self.visit(each) for each in node.decorator_list]
-        node.bases = [self.visit(each) for each in node.bases]
-        node.keywords = [self.visit(each) for each in node.keywords]
-        return node
+        return self._visit_fields(node, "decorator_list", "bases", "keywords")
 
-    def _visit_comprehension(self, node: Any) -> ast.AST:
+    def _visit_comprehension(self, node: Any) -> Any:
         """Visit the first iterable: the rest is a function of its own."""
-        node.generators[0].iter = self.visit(node.generators[0].iter)
-        return node  # type: ignore[no-any-return]
+        self._visit_fields(node.generators[0], "iter")
+        return node
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
 
-
-def _bound_in(body: list[ast.stmt]) -> set[str]:
-    """Return the names that statements bind; those of inner functions, too."""
-    found = set()
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                found.add(node.id)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                found.add(node.name)
-    return found
+    def _visit_fields(self, node: ast.AST, *names: str) -> ast.AST:
+        for name in names:
+            part = getattr(node, name)
+            found = [self.visit(each) for each in part] if isinstance(part, list) else None
+            setattr(node, name, part and (found or self.visit(part)))
+        return node
 
 
 def _names_of_control(node: ast.expr) -> list[str]:

@@ -75,6 +75,10 @@ class Objects:
         """Tell whether an expression is a global name of the submission."""
         return bool(self._origins(node))
 
+    def is_global(self, node: ast.Name) -> bool:
+        """Tell whether a name is the submission's, and no variable that stands for such a name."""
+        return self._bindings(node) is None and node.id in self.names.submission
+
     def is_builtin(self, node: ast.Name) -> bool:
         """Tell whether a name means Python's own built-in."""
         bound = self._bindings(node) is not None
