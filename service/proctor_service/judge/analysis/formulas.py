@@ -21,7 +21,7 @@ from proctor_service.judge.analysis.literals import (
     TYPES,
     NotConstant,
     NotPlannable,
-    has_set,
+    depends_on_order,
     why_costly,
 )
 
@@ -57,7 +57,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "set": _set_of,
     "frozenset": lambda *items: frozenset(_set_of(*items)),
 }
-_ORDERING = (tuple, list, str, sum, min, max)  # depend on the order of a set
 MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
     for name in ("isclose", "fabs", "floor", "ceil", "sqrt", "isnan", "isinf", "isfinite", "trunc")
@@ -190,9 +189,7 @@ class Formulas:
 
         def applied(results: Callable[[int], Any]) -> Any:
             found = [_core(part(results)) for part in parts]
-            if function in _ORDERING and any(isinstance(v, set | frozenset) for v in found):
-                raise NotDecidable("the order of a set")
-            if function is str and any(map(has_set, found)):
+            if depends_on_order(function, found):
                 raise NotDecidable("the order of a set")
             more = {name: part(results) for name, part in named}
             _check_cost(function, found, more)

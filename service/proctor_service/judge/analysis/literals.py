@@ -40,8 +40,7 @@ TYPES: dict[str, type] = {
 }
 _ITERATORS = (reversed, zip, enumerate)
 _CONSTANTS = {"math": {name: getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}}
-_ORDERED = (list, tuple, str, dict, sum, zip, enumerate, bytes, bytearray)
-"""Their results depend on the order of a set, which differs between processes for texts."""
+_ORDERED = (list, tuple, dict, sum, min, max, zip, enumerate, bytes, bytearray)
 _ENCODINGS = frozenset(["utf-8", "utf8", "UTF-8", "ascii", "latin-1", "latin1"])
 """Others may be slow: the time of punycode grows with the square of the length."""
 _TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
@@ -147,7 +146,8 @@ class _Evaluator:
         for node in nodes:
             if isinstance(node, ast.Starred):
                 several = self.value(node.value)
-                _check_order(several)
+                if is_set(several):
+                    raise NotConstant("the order of a set")
                 _check_length(several)
                 items.extend(several)
             else:
@@ -204,9 +204,9 @@ class _Evaluator:
             raise NotConstant(node.func.id)
         arguments = self._items(node.args)
         for each in arguments:
-            if function in _ORDERED:
-                _check_order(each)
             _check_length(each)
+        if depends_on_order(function, arguments):
+            raise NotConstant("the order of a set")
         if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
             raise NotConstant("not a constant")
         why = why_costly(function, [*arguments[1:], *keywords.values()])
@@ -222,8 +222,8 @@ class _Evaluator:
             raise NotConstant("too large")
         if func.attr == "encode" and not _ENCODINGS.issuperset(arguments):
             raise NotConstant("an encoding")
-        for each in arguments:
-            _check_order(each)
+        if any(map(is_set, arguments)):
+            raise NotConstant("the order of a set")
         return self._bounded(getattr(target, func.attr)(*arguments))
 
     def _attribute(self, node: ast.Attribute) -> Any:
@@ -256,13 +256,25 @@ _HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
 }
 
 
-def has_set(value: Any) -> bool:
-    """Return True for a set, and a container with a set: the order of its items is unknown."""
-    if isinstance(value, dict):
-        return any(map(has_set, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(has_set, value))
+def is_set(value: Any) -> bool:
+    """Tell whether a value is a set, whose order differs between processes."""
     return isinstance(value, set | frozenset)
+
+
+def depends_on_order(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+    """Tell whether a built-in's result depends on the order of a set, for `str` at any depth."""
+    if function is not str:
+        return function in _ORDERED and any(map(is_set, arguments))
+    parts = list(arguments)
+    while parts:
+        part = parts.pop()
+        if is_set(part):
+            return True
+        if isinstance(part, list | tuple | dict):
+            parts += part
+        if isinstance(part, dict):
+            parts += part.values()
+    return False
 
 
 def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
@@ -275,11 +287,6 @@ def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:
     if function is round and any(isinstance(n, int) and abs(n) > _MOST_DIGITS for n in more):
         return "many digits"
     return None
-
-
-def _check_order(value: Any) -> None:
-    if has_set(value):
-        raise NotConstant("the order of a set")
 
 
 def _check_length(value: Any) -> None:
