@@ -15,6 +15,7 @@ import pytest
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, SandboxLost, SandboxUnavailable
+from proctor_service.sandbox import file_operations
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Command
 from proctor_service.sandbox.local import LocalBackend, stateful
@@ -116,7 +117,7 @@ def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stateful, "_FILE_SECONDS", 0.3)
-    monkeypatch.setattr(stateful, "SECONDS_PER_MB", 0.0)
+    monkeypatch.setattr(file_operations, "_SECONDS_PER_MB", 0.0)
 
     async def question(rooms: Rooms) -> None:
         async with rooms.open_stateful() as sandbox:

@@ -95,7 +95,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
 
 
 async def part_of_body(coming: Awaitable[T]) -> T:
-    """Return what comes next of a body. Raises BodyTooSlow after SILENT_SECONDS."""
+    """Return the next part of a body. Raises BodyTooSlow after SILENT_SECONDS."""
     try:
         async with asyncio.timeout(SILENT_SECONDS):
             return await coming

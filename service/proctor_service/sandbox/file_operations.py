@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proctor_service.errors import FileMissing, FileRefused, SandboxLost
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
@@ -11,8 +12,18 @@ from proctor_service.sandbox.interface import Ended, Limits
 
 _ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
 _ARCHIVE_BYTES = 16 << 20
-SECONDS_PER_MB = 0.05
-"""CPU time, and time of waiting, that an operation has for each megabyte of the sandbox's disk."""
+_SECONDS_PER_MB = 0.05
+
+
+def limits_of_operation(sandbox: Limits, seconds: float, keep_bytes: int) -> Limits:
+    """Return the limits of an operation in a sandbox with these limits.
+
+    It has `seconds`, and more for a large disk, of CPU time and as much of waiting. Its output is
+    stored up to `keep_bytes`.
+    """
+    seconds += _SECONDS_PER_MB * sandbox.disk_mb
+    output_kb = max(64, -(-keep_bytes // 1024))
+    return replace(sandbox, cpu_seconds=seconds, wall_seconds=seconds, output_kb=output_kb)
 
 
 class FileOperations(ABC):

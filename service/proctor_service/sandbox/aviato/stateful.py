@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.aviato.execution import Execution
-from proctor_service.sandbox.file_operations import SECONDS_PER_MB, FileOperations
+from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Hear, Limits, Usage
 
 _KILL_SECONDS = 5.0
@@ -72,13 +72,7 @@ class AviatoStatefulSandbox(FileOperations):
     async def _file_operation(
         self, kind: str, what: list[object], keep_bytes: int = 0, stdin: bytes = b""
     ) -> Ended:
-        seconds = _FILE_SECONDS + SECONDS_PER_MB * self._limits.disk_mb
-        limits = replace(
-            self._limits,
-            cpu_seconds=seconds,
-            wall_seconds=seconds,
-            output_kb=max(64, -(-keep_bytes // 1024)),
-        )
+        limits = limits_of_operation(self._limits, _FILE_SECONDS, keep_bytes)
         return await self._run(kind, what, stdin, limits, None, None)
 
     # ------------------------------------------------------------ runs
