@@ -45,10 +45,10 @@ def local(service: Service) -> LocalBackend:
     return backend
 
 
-def first_processes(backend: LocalBackend) -> list[int]:
-    """Of the sandboxes that are lent."""
+def first_processes(slots: list[int]) -> list[int]:
+    """Of the sandboxes of these fork servers."""
     found: list[int] = []
-    for slot in backend.busy_slots():
+    for slot in slots:
         with contextlib.suppress(OSError):
             found += map(int, Path(f"/proc/{slot}/task/{slot}/children").read_text().split())
     return found
@@ -86,9 +86,9 @@ def killing(kinds: list[Callable[[], list[int]]]) -> Iterator[list[int]]:
 def test_kills_from_outside_cost_no_reward_and_none_is_wrong(service: Service) -> None:
     backend = local(service)
     kinds = [
-        lambda: first_processes(backend),
+        lambda: first_processes(backend.busy_slots()),
         backend.busy_slots,
-        lambda: first_processes(backend),
+        lambda: first_processes(backend.waiting_slots()),
         lambda: [backend.zygote()],
     ]
     wanted = {RIGHT: "passed", WRONG: "failed", LEAVES: "early_exit"}
@@ -103,13 +103,28 @@ def test_kills_from_outside_cost_no_reward_and_none_is_wrong(service: Service) -
     assert [result["verdict"] for result in results] == [wanted[source] for source in sources]
 
 
+def test_waiting_sandboxes_that_are_killed_are_replaced(service: Service) -> None:
+    backend = local(service)
+    waiting = backend.waiting_slots()
+    assert waiting
+    for pid in first_processes(waiting):
+        kill(pid)
+    items = [{"completion": RIGHT.format(number), "grader": ASSERTS} for number in range(20)]
+    assert {result["verdict"] for result in judge(service, *items)} == {"passed"}
+    left = int(WAIT_SECONDS / 0.05)
+    while len(backend.waiting_slots()) < len(waiting):
+        left -= 1
+        assert left > 0, backend.census()
+        threading.Event().wait(0.05)
+
+
 def test_a_first_process_that_is_always_killed_is_lost_and_no_verdict(service: Service) -> None:
     backend = local(service)
     over = threading.Event()
 
     def work() -> None:
         while not over.wait(0.05):
-            for pid in first_processes(backend):
+            for pid in first_processes(backend.busy_slots()):
                 kill(pid)
 
     thread = threading.Thread(target=work)

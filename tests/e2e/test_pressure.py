@@ -73,6 +73,19 @@ def test_right_programs_with_short_lived_children_are_no_timeout_either(service:
     assert [result["verdict"] for result in results] == ["passed"] * len(items)
 
 
+def test_right_programs_that_print_much_are_no_timeout_while_the_service_reads_late(
+    service: Service,
+) -> None:
+    source = "line = 'x' * 1000\nfor _ in range(20_000): print(line)\n"
+    items = [
+        {"completion": f"{source}# {number}", "grader": EXEC, "limits": SHORT_IDLE}
+        for number in range(4)
+    ]
+    with hogs(6 * (os.cpu_count() or 1)):
+        results = judge(service, *items, deadline_seconds=900)
+    assert [result["verdict"] for result in results] == ["passed"] * len(items)
+
+
 def test_idlers_are_timeouts_while_others_hold_every_core(service: Service) -> None:
     items = [{"completion": text, "grader": EXEC, "limits": SHORT_IDLE} for text in IDLERS]
     with hogs(2 * (os.cpu_count() or 1)):

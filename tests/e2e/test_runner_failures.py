@@ -45,6 +45,9 @@ BREAKS = {
     "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
     "pytest, start": ("guest/same_process/comparison_policy", "speak_of", PYTEST),
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
+    "tests, objects": ("guest/rpc/test_runner", "judge_tests", {
+        "kind": "asserts", "tests": [f"x = f(1)\nassert x == 2, '{WORD}'"]
+    }),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
 
@@ -106,11 +109,22 @@ def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) 
                 judge(SOURCE, "assert f(1) == 2")
 
 
+@pytest.mark.parametrize("function", ["place", "_exit_code_of", "_made_since"])
 def test_a_compiler_s_runner_that_fails_is_our_error(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    function: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with broken_service(tmp_path, "guest/command", "place") as service:
-        is_our_error(service, caplog, grader=stdio(("", "")), item={"language": "bash"})
+    always = function != "place"
+    with broken_service(tmp_path, "guest/command", function, always=always) as service:
+        item = {"completion": f"int main(void) {{ return 0; }} // {WORD}", "language": "c"}
+        is_our_error(service, caplog, grader=stdio(("", "")), item=item)
+
+
+def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler() -> None:
+    with running_service(Settings(), judge=None) as service:
+        item = {"completion": "int main(void) { return 0; }", "language": "c"}
+        limits = {"limits": {"processes": 1}}
+        [result] = ask(service, {**item, **limits}, grader=stdio(("", "")))
+        assert result["verdict"] == "passed", result
 
 
 def test_a_pytest_that_cannot_be_imported_is_our_error(

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
 
 from proctor_service.sandbox.local.idle import IdleClock, Sample, ThreadTimes
+from proctor_service.sandbox.local.monitor import Absence
 
 Times = tuple[float, float, str]
 """Seconds run, seconds waited for a core, and the state."""
@@ -80,3 +84,35 @@ def test_a_thread_that_ended_while_it_waited_leaves_time_that_nobody_can_tell() 
     ]
     assert sum(part.idle_seconds for part in parts) == 1.0
     assert sum(part.unseen_seconds for part in parts) == 2.0
+
+
+def test_waits_for_a_service_that_itself_waits_for_a_core_are_not_idle() -> None:
+    samples = [
+        replace(sample(s, (0.1, 0.0, "S")), exchanges=s, service_seconds=0.9 * s)
+        for s in range(1, 101)
+    ]
+    assert idle_seconds(samples) == pytest.approx(9.9)
+
+
+def test_a_service_that_waits_for_a_core_excuses_no_program_that_asks_it_for_nothing() -> None:
+    samples = [
+        replace(sample(s, (0.1, 0.0, "S")), exchanges=7, service_seconds=0.9 * s)
+        for s in range(1, 101)
+    ]
+    assert idle_seconds(samples) > 98
+
+
+def test_the_time_of_a_stopped_service_is_not_idle() -> None:
+    stopped = replace(sample(60, (0.1, 0.0, "S")), away_seconds=58.0)
+    after = replace(sample(61, (0.1, 0.0, "S")), away_seconds=58.0)
+    assert idle_seconds([sample(1, (0.1, 0.0, "S")), stopped, after]) == pytest.approx(2.9)
+
+
+def test_only_pauses_that_are_neither_work_nor_the_monitor_s_own_count_as_absence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absence = Absence()
+    for now, active_seconds in ((0.0, 0.0), (0.5, 0.01), (10.5, 10.0), (70.5, 10.1)):
+        monkeypatch.setattr("time.monotonic", lambda now=now: now)
+        absence.note_presence(active_seconds)
+    assert absence.seconds == pytest.approx(58.9)

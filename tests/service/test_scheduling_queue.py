@@ -8,7 +8,7 @@ import pytest
 from event_loop import FAR, Clock, run, settle
 
 from proctor_service.errors import Busy, Cancelled, DeadlinePassed, Draining
-from proctor_service.scheduling.deadlines import Deadlines
+from proctor_service.scheduling.deadlines import AT_ONCE, Deadlines, Limit, set_results
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.slot_time import SlotTime
 
@@ -221,5 +221,18 @@ def test_draining_fails_those_who_wait_and_lets_finish_what_runs() -> None:
         with pytest.raises(Cancelled):
             async with queue.admit("t", "j", FAR):
                 pytest.fail("admitted while draining")
+
+    run(test)
+
+
+def test_a_deadline_that_passes_just_after_the_work_cancels_nothing() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        limit = Limit()
+        set_results(
+            [*(loop.create_future() for _ in range(AT_ONCE)), limit], DeadlinePassed("late")
+        )
+        limit.close()  # the work ends between two slices of the sweep
+        await settle()
 
     run(test)

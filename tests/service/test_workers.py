@@ -36,6 +36,7 @@ from proctor_service.scheduling.deadlines import Deadlines
 from proctor_service.scheduling.queue import FairQueue
 from proctor_service.scheduling.result_cache import Cache
 from proctor_service.settings import Settings
+from proctor_service.workers import worker as worker_module
 from proctor_service.workers.pool import Pool
 from proctor_service.workers.values import Graders, WorkerFault
 
@@ -161,6 +162,27 @@ def test_a_process_killed_by_somebody_else_accuses_no_submission(tmp_path: Path)
         assert under.causes == ["killed"]
         with pytest.raises(SandboxLost):
             await under.judge("killed")
+
+    run(test)
+
+
+def test_a_process_is_watched_further_after_a_shortage_of_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = [OSError(errno.EMFILE, "too many open files") for _ in range(4)]
+    whole = worker_module.memory_mb
+
+    def memory_mb(pid: int) -> float:
+        if failures:
+            raise failures.pop()
+        return whole(pid)
+
+    monkeypatch.setattr(worker_module, "memory_mb", memory_mb)
+
+    async def test(under: Under) -> None:
+        assert (await under.judge("burn 60")).verdict == "output_limit"
+        assert under.causes == ["stalled", "stalled"]
+        assert not failures
 
     run(test)
 

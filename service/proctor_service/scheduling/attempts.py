@@ -57,5 +57,6 @@ async def attempted(
             raise
         raise DeadlinePassed(f"the deadline passed while it {doing}") from None
     finally:
+        limit.close()  # a sweep that has begun may still hold it
         if deadline is not None:
             deadlines.forget(limit, deadline)

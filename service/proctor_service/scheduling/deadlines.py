@@ -57,10 +57,15 @@ class Limit:
         self._task = task
         self._cancelling = task.cancelling()
         self._is_over = False
+        self._is_closed = False
 
     def done(self) -> bool:
-        """Return True if the deadline has passed."""
-        return self._is_over
+        """Return True if the deadline has passed, or the work has ended."""
+        return self._is_over or self._is_closed
+
+    def close(self) -> None:
+        """Let the deadline pass without effect from now on: the work has ended."""
+        self._is_closed = True
 
     def set_result(self, result: Any, /) -> None:
         """Cancel the task."""

@@ -329,8 +329,10 @@ class Worker:
             try:
                 now = (cpu_seconds(self.pid), time.monotonic())
                 memory = memory_mb(self.pid)
-            except OSError:  # it has ended
-                return
+            except OSError:
+                if self._ended.is_set():
+                    return
+                continue  # the service is short of descriptors
             if memory > self._start.settings.worker_memory_mb:
                 self.kill("grown")
             elif self._pinged is None:

@@ -27,6 +27,7 @@ from proctor_service.judge.run import (
     opening,
     python_message,
     room_for,
+    text_of,
 )
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import Raised, understand
@@ -35,6 +36,8 @@ from proctor_service.sandbox.interface import Ended, Job, Sandbox, Sandboxes
 log = logging.getLogger(__name__)
 
 _REPORT = b"!"  # prefix of an out-of-band message: the tests continue without a reply
+_FAILURES = (b'["broken",', b'["unfit",')
+"""Beginnings of our runner's last line. Once the submission has been asked, it may be the cause."""
 
 
 @dataclass(slots=True)
@@ -129,6 +132,9 @@ async def _converse(submission: Sandbox, tests: Sandbox, job: Job) -> _Reports:
     try:
         while not reports.done and (line := await tests.receive()) is not None:
             if not line.startswith(_REPORT):
+                if not reports.relayed and line.startswith(_FAILURES):
+                    reports.broken = text_of(line)
+                    break
                 reports.relayed = True
                 submission.send(line + b"\n")
                 await submission.drain()

@@ -25,7 +25,15 @@ from proctor_service.errors import JudgeFailed
 from proctor_service.guest.command import MAX_MADE_BYTES
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.separate_tests import Arranged, Parts, arranged, without_tests
-from proctor_service.judge.run import Run, message, python_message, run, text_of, with_files
+from proctor_service.judge.run import (
+    Run,
+    RunnerFailed,
+    message,
+    python_message,
+    run,
+    text_of,
+    with_files,
+)
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.text import first_difference, same_output
 from proctor_service.judge.verdict import understand
@@ -35,6 +43,7 @@ from proctor_service.settings.languages import Language
 NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
+_COMPILER_PROCESSES = 64  # at once, at least
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
@@ -247,11 +256,16 @@ async def compiled(
 ) -> Program | Judgement:
     """Return a program with the files that a compiler made, or the judgement of a failed compilation.
 
-    `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler.
+    `tool`: name of the compiler in messages. Raises JudgeFailed without the compiler, and
+    RunnerFailed.
     """
     job = message("compile", argv=argv, files=dict(files))
     limits, state = submission.limits, submission.state
+    # The limit is meant for the program: a compiler is several processes, with threads.
+    limits = replace(limits, processes=max(limits.processes, _COMPILER_PROCESSES))
     ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
+    if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
+        raise RunnerFailed(f"while compiling:\n{ran.fault}")
     made, ran = ran.ended.stdout, _without_stdout(ran)
     if NOT_STARTED in ran.lines:
         raise JudgeFailed(f"the sandbox has no {tool or argv[0]}")

@@ -18,6 +18,7 @@ from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 
 _CHUNK = 1 << 16
+_MUCH_BYTES = _CHUNK // 2  # a full pipe has at least so much, and its writer waits
 _UNREAD_BYTES = 64 << 20  # the encoding limits values to less
 _UNREAD_LINES = 100_000
 _UNSENT_BYTES = 1 << 20  # above this, a sender waits in `drain`
@@ -92,6 +93,7 @@ class Channel(Lines, ABC):
         # With the family and type, Python needs not ask the kernel for them.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, descriptor)
         self._socket.setblocking(False)
+        self.late_transfers = 0  # the program may have waited for this side
         self._hung_up = False
         self._unsent: deque[tuple[memoryview, list[int]]] = deque()
 
@@ -142,6 +144,7 @@ class Channel(Lines, ABC):
         except OSError:
             data = b""
         there_may_be_more = bool(data)
+        self.late_transfers += len(data) >= _MUCH_BYTES
         if not self.greeted and data:
             self.greeted = data.startswith(self._greeting)
             data = data[len(self._greeting) :] if self.greeted else data
@@ -164,6 +167,7 @@ class Channel(Lines, ABC):
         while self._unsent:
             view, given = self._unsent[0]
             count = self._write(view, given)
+            self.late_transfers += 1
             self._unsent_bytes -= count
             self._wake()
             if count < len(view):
@@ -212,6 +216,7 @@ class Stream:
         self.stored = bytearray()
         self.room = 0
         self.total = 0
+        self.late_transfers = 0  # the program may have waited for the read
         self.open = True
         self._on_data = on_data
         self._poller = poller
@@ -236,6 +241,7 @@ class Stream:
         self.stored += kept
         self.room -= len(kept)
         self.total += len(data)
+        self.late_transfers += len(data) >= _MUCH_BYTES
         self._on_data(kept)
         return True
 

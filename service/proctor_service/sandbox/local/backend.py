@@ -196,6 +196,10 @@ class LocalBackend:
         """Return the PIDs of all fork servers with a leased sandbox, for fault injection."""
         return [slot.pid for slot in self._all_slots() if slot.state == "leased"]
 
+    def waiting_slots(self) -> list[int]:
+        """Return the PIDs of all fork servers with a waiting sandbox, for fault injection."""
+        return [slot.pid for slot in self._all_slots() if slot.state == "ready"]
+
     def zygote(self, environment: str = DEFAULT) -> int:
         """Return the PID of an environment's zygote, for fault injection."""
         return self._pools[environment].zygote

@@ -84,12 +84,18 @@ class Execution:
             stream.listen()
         self._stdin = pipes.stdin
         self._unfed = memoryview(stdin)
+        self._late_feeds = 0
         self._feed()
 
     @property
     def abandoned(self) -> bool:
         """True if the caller was cancelled."""
         return self.reported.cancelled()
+
+    @property
+    def exchanges(self) -> int:
+        """Number of transfers so far in which the command may have waited for the service."""
+        return self._late_feeds + self.out.late_transfers + self.err.late_transfers
 
     def on_measurement(self, measurement: Measurement, share: float) -> None:
         """Add the time of a sample. `share`: this command's part among concurrent commands.
@@ -180,6 +186,7 @@ class Execution:
             while self._unfed:
                 self._unfed = self._unfed[os.write(self._stdin, self._unfed) :]
         except BlockingIOError:
+            self._late_feeds += 1
             self._loop.add_writer(self._stdin, self._feed)
             return
         except OSError:

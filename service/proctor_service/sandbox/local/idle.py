@@ -50,7 +50,8 @@ class Sample:
     `cpu_seconds`: total of the sandbox. `throttled_seconds`: total of the service's cgroup under a
     CPU quota. `service_seconds`: run time plus run-queue wait of the service's own thread.
     `rested_seconds`: total time in which the peer had to speak next, up to `begun` and up to
-    `done`. `turns`: number of ended turns.
+    `done`. `exchanges`: number of ended turns, and of transfers in which the program may have
+    waited for the service. `away_seconds`: total time in which the service was stopped.
     """
 
     begun: float
@@ -60,7 +61,8 @@ class Sample:
     throttled_seconds: float = 0.0
     service_seconds: float = 0.0
     rested_seconds: tuple[float, float] = (0.0, 0.0)
-    turns: int = 0
+    exchanges: int = 0
+    away_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class _Mark:
     throttled: float
     service: float
     rested: tuple[float, float]
-    turns: int
+    exchanges: int
+    away: float
 
 
 class IdleClock:
@@ -123,7 +126,8 @@ class IdleClock:
             throttled=start.throttled_seconds,
             service=start.service_seconds,
             rested=start.rested_seconds,
-            turns=start.turns,
+            exchanges=start.exchanges,
+            away=start.away_seconds,
         )
         self._marks = [first]
 
@@ -171,7 +175,8 @@ class IdleClock:
             sample.throttled_seconds,
             sample.service_seconds,
             sample.rested_seconds,
-            sample.turns,
+            sample.exchanges,
+            sample.away_seconds,
         )
 
     def _stretch(
@@ -186,10 +191,11 @@ class IdleClock:
         if not self._is_counted:
             unseen = max(0.0, seconds - idle - max(used, now.seen - first.seen))
         asleep = end is now and idle > 0.95 * seconds > 0.0
-        idle = max(0.0, idle - (end.rested[1] - first.rested[0]))
-        # The time at which a line was written is unknown: the service, possibly waiting for a core
-        # itself, reads the line later.
-        late = min(idle, end.service - first.service) if end.turns > first.turns else 0.0
+        idle = max(0.0, idle - (end.rested[1] - first.rested[0]) - (end.away - first.away))
+        # The time at which a line or much output was written is unknown: the service, possibly
+        # waiting for a core itself, reads it later.
+        has_waited = end.exchanges > first.exchanges
+        late = min(idle, end.service - first.service) if has_waited else 0.0
         idle -= late
         doubtful = min(idle, now.doubtful - first.doubtful)
         idle -= doubtful

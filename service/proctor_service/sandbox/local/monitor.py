@@ -3,8 +3,9 @@
 Time counts as idle if the sandbox neither runs, nor waits for a core, nor is throttled by a CPU
 quota: the run queue of a busy machine causes no timeout (see `idle.py`). Of a wait inside the
 kernel (state D) a part counts: an overloaded machine causes these waits, but hostile code can cause
-them, too. In a conversation of two sandboxes, each is idle only in its own turns, and delays of the
-service count for neither. Without cgroups, each sample sums CPU time and memory over the sandbox's
+them, too. In a conversation of two sandboxes, each is idle only in its own turns. Delays of the
+service do not count: neither in a conversation, nor for a program whose output it reads late, nor
+while the service itself is stopped. Without cgroups, each sample sums CPU time and memory over the sandbox's
 processes. The monitor only reports; the sandbox enforces its limits. Sampling many processes takes
 long, so a thread samples them, with pauses and less often.
 
@@ -36,10 +37,12 @@ from proctor_service.settings.cgroups_above import files_above
 _MOMENT_SECONDS = 0.04  # a sandbox ending sooner is never sampled
 _FEW_THREADS = 32  # limit for sampling on the event loop, which takes about 2 ms
 _SLICE_SECONDS = 0.004  # time on the event loop after which a pause is due
-_REST = 3  # length of the pause, as a multiple of the work before
+_REST = 3  # length of the pause, as a multiple of the work before,
+_LONGEST_REST_SECONDS = 0.5  # and at most
 _TURN_SECONDS = 10.0  # of CPU time
 _THROTTLED_UNITS = {b"throttled_usec": 1e-6, b"throttled_time": 1e-9}  # v2, v1
 _MOST_BYTES = 4096
+_LONGEST_PAUSE_SECONDS = 1.0  # a longer one is not the monitor's own: the service was stopped
 _LOOKS_PER_LOOK_ASIDE = 8  # rounds per sample of a sandbox set aside, which hardly runs
 
 
@@ -67,6 +70,10 @@ class Monitored(Protocol):
         """Turn clock of a sandbox with a peer, else None."""
 
     @property
+    def exchanges(self) -> int:
+        """Number of transfers so far in which the program may have waited for the service."""
+
+    @property
     def is_counted(self) -> bool:
         """True if a cgroup counts the CPU time."""
 
@@ -90,12 +97,38 @@ class Pace:
     def __init__(self) -> None:
         self._since = time.monotonic()
 
-    async def rest(self) -> None:
-        """Sleep if the work since the last pause took long; call between two pieces of work."""
+    async def rest(self) -> bool:
+        """Sleep if the work since the last pause took long; call between two pieces of work.
+
+        Return True after a sleep.
+        """
         spent_seconds = time.monotonic() - self._since
-        if spent_seconds > _SLICE_SECONDS:
-            await asyncio.sleep(spent_seconds * _REST)
-            self._since = time.monotonic()
+        if spent_seconds <= _SLICE_SECONDS:
+            return False
+        await asyncio.sleep(min(spent_seconds * _REST, _LONGEST_REST_SECONDS))
+        self._since = time.monotonic()
+        return True
+
+
+class Absence:
+    """Time in which this process was stopped, or its container frozen, as one total.
+
+    The event loop's thread then neither ran nor waited for a core, for longer than any pause of the
+    monitor. A program that waits for the service, or is frozen as well, must not be called idle.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._at: float | None = None
+        self._active_seconds = 0.0
+
+    def note_presence(self, active_seconds: float) -> None:
+        """Call at least every second; `active_seconds`: run time and run-queue wait of the thread."""
+        now = time.monotonic()
+        if self._at is not None:
+            pause = now - self._at - (active_seconds - self._active_seconds)
+            self.seconds += max(0.0, pause - _LONGEST_PAUSE_SECONDS)
+        self._at, self._active_seconds = now, active_seconds
 
 
 class Throttling:
@@ -141,7 +174,12 @@ class _Reading:
 
 
 def _read(
-    sandbox: Monitored, pid: int, service: int, throttling: Throttling, most_threads: int | None
+    sandbox: Monitored,
+    pid: int,
+    service: int,
+    throttling: Throttling,
+    away_seconds: float,
+    most_threads: int | None,
 ) -> _Reading | None:
     """Take a sample; None with more than `most_threads`. `service`: the event loop's thread."""
     begun = time.monotonic()
@@ -161,7 +199,8 @@ def _read(
         throttled_seconds=throttling.seconds(),
         service_seconds=service_seconds,
         rested_seconds=(rested, rested),
-        turns=0 if turns is None else turns.ended,
+        exchanges=sandbox.exchanges + (0 if turns is None else turns.ended),
+        away_seconds=away_seconds,
     )
     return _Reading(list(processes), sample)
 
@@ -184,12 +223,14 @@ class Monitor:
         self.reads = Reads()
         self._throttling = Throttling()
         self._seen: dict[Monitored, Seen] = {}
-        self._running: dict[Monitored, float] = {}  # with the throttled seconds at the start
+        # With the throttled seconds and those of absence at the start.
+        self._running: dict[Monitored, tuple[float, float]] = {}
+        self._absence = Absence()
         self._looks = 0
 
     def add(self, sandbox: Monitored) -> None:
         """Start monitoring a sandbox."""
-        self._running[sandbox] = self._throttling.seconds()
+        self._running[sandbox] = self._throttling.seconds(), self._absence.seconds
 
     def remove(self, sandbox: Monitored) -> None:
         """Stop monitoring a sandbox."""
@@ -233,8 +274,10 @@ class Monitor:
         pace = Pace()
         service = threading.get_native_id()
         self._looks += 1
+        self._absence.note_presence(procfs.scheduled_seconds(service))
         for sandbox in list(self._running):
-            await pace.rest()
+            if await pace.rest():
+                self._absence.note_presence(procfs.scheduled_seconds(service))
             if sandbox not in self._running or sandbox.is_idle:
                 continue
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
@@ -246,22 +289,25 @@ class Monitor:
                 self._seen[sandbox] = self._begin(sandbox, service)
             elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
                 continue
-            reading = _read(sandbox, pid, service, self._throttling, _FEW_THREADS)
+            away_seconds = self._absence.seconds
+            reading = _read(sandbox, pid, service, self._throttling, away_seconds, _FEW_THREADS)
             if reading is not None:
                 self._report(sandbox, self._seen[sandbox], reading)
             else:
                 self.reads.start(
                     sandbox,
                     "look",
-                    partial(_read, sandbox, pid, service, self._throttling, None),
+                    partial(_read, sandbox, pid, service, self._throttling, away_seconds, None),
                     partial(self._report, sandbox, self._seen[sandbox]),
                 )
 
     def _begin(self, sandbox: Monitored, service: int) -> Seen:
         at = sandbox.started_at
         seconds = procfs.scheduled_seconds(service)
-        throttled = self._running[sandbox]
-        start = Sample(at, at, {}, throttled_seconds=throttled, service_seconds=seconds)
+        throttled, away = self._running[sandbox]
+        start = Sample(
+            at, at, {}, throttled_seconds=throttled, service_seconds=seconds, away_seconds=away
+        )
         return Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
 
     def _report(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:

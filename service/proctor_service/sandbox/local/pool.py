@@ -252,7 +252,8 @@ class Pool(Users):
         if slot.state == "ready":
             self._stillborn = 0
             self._last_ready_at = time.monotonic()
-            self._ready.append(slot)
+            if slot not in self._ready:  # else its waiting sandbox had ended
+                self._ready.append(slot)
             self._wake(1)
         else:
             self._bury(slot)

@@ -131,6 +131,11 @@ class LocalSandbox(Channel):
         return summed if counted is None else counted
 
     @property
+    def exchanges(self) -> int:
+        """Number of transfers so far in which the program may have waited for the service."""
+        return self.late_transfers + sum(stream.late_transfers for stream in self._streams)
+
+    @property
     def is_counted(self) -> bool:
         """True if a cgroup counts the CPU time."""
         return self.group.counts_cpu

@@ -3,7 +3,8 @@
     starting ──▶ ready ──▶ leased ──▶ recycling ──▶ ready …        (any) ──▶ dead
 
 In state `ready`, a fresh, locked-down and idle sandbox waits in the slot, so a lease is cheap. The
-fork server forks the next sandbox as soon as the last is gone. When a fork server dies, its sandbox
+fork server forks the next sandbox as soon as the last is gone; if a waiting sandbox ends, for
+example because the machine runs out of memory, after a pause. When a fork server dies, its sandbox
 dies too, and the pool replaces the slot.
 """
 
@@ -27,6 +28,7 @@ from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.sandbox.local.spawn import Launch, Spawner
 
 _END_SECONDS = 5.0
+_PAUSE_SECONDS = 0.1  # what ended a waiting sandbox may end the next one as well
 _PER_SANDBOX = 4  # its channel, stdout, stderr and a pidfd
 
 State = Literal["starting", "ready", "leased", "recycling", "dead"]
@@ -61,6 +63,7 @@ class Slot:
         self._received = bytearray()
         self._descriptors: list[int] = []
         self._unsent = bytearray()
+        self._pause: asyncio.TimerHandle | None = None
         self.pid = 0
         self._pidfd = -1
         self._control, theirs = socket.socketpair()
@@ -178,14 +181,21 @@ class Slot:
         elif self.sandbox is not None:
             sandbox, self.sandbox = self.sandbox, None
             self.group.set_weight(AWAKE)  # the next sandbox is being forked
+            if self.state == "ready":  # no lease has ordered the next one
+                self._pause = self._loop.call_later(_PAUSE_SECONDS, self._order_another)
             if self.state != "dead":
                 self.state = "recycling"
             status, cpu_microseconds, max_rss_kb = map(int, rest.split())
             sandbox.on_exit(status, cpu_microseconds / 1e6, max_rss_kb)
 
+    def _order_another(self) -> None:
+        self._send(b"fork %d\n" % self.disk_mb)
+
     def _die(self, why: str) -> None:
         if self.state == "dead":
             return
+        if self._pause is not None:
+            self._pause.cancel()
         self._loop.remove_reader(self._control.fileno())
         self._loop.remove_writer(self._control.fileno())
         self._control.close()

@@ -57,6 +57,7 @@ class LocalStatefulSandbox(FileOperations):
         self._flood_bytes = sandbox.launch.flood_bytes
         self._numbers = itertools.count(1)
         self._running: dict[int, Execution] = {}
+        self._past_exchanges = 0  # of commands that have ended
         self._listener: asyncio.Task[None] | None = None
         self._commands = 0
         self._cpu_base = 0.0
@@ -195,6 +196,7 @@ class LocalStatefulSandbox(FileOperations):
     def _finish(self, execution: Execution) -> None:
         if self._running.pop(execution.number, None) is None:
             return
+        self._past_exchanges += execution.exchanges
         execution.close()
         self._sandbox.send(json.dumps(["settled", execution.number]).encode() + b"\n")
         if not self._running:
@@ -277,6 +279,12 @@ class LocalStatefulSandbox(FileOperations):
         if limit is None:
             return None
         return replace(limit, megabytes=self._limits.memory_mb, ours=self.host_pid())
+
+    @property
+    def exchanges(self) -> int:
+        """Number of transfers so far in which a command may have waited for the service."""
+        of_running = sum(execution.exchanges for execution in self._running.values())
+        return self._past_exchanges + of_running
 
     @property
     def is_counted(self) -> bool:
