@@ -29,7 +29,7 @@ PYTEST = {
 }
 GRADERS: dict[str, dict[str, Any]] = {
     "asserts": {"kind": "asserts", "tests": ["assert f(1) == 2"]},
-    "objects": {"kind": "asserts", "tests": ["x = f(1)\nassert x == 2"]},
+    "objects": {"kind": "asserts", "tests": ["for x in (1,):\n    assert f(x) == 2"]},
     "calls": calls(([1], 2)),
     "stdio": stdio(("", "")),
     "exec": {"kind": "exec"},
@@ -45,9 +45,6 @@ BREAKS = {
     "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
     "pytest, start": ("guest/same_process/comparison_policy", "speak_of", PYTEST),
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
-    "tests, objects": ("guest/rpc/test_runner", "judge_tests", {
-        "kind": "asserts", "tests": [f"x = f(1)\nassert x == 2, '{WORD}'"]
-    }),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
 
@@ -77,6 +74,17 @@ def test_a_runner_that_fails_at_the_start_is_our_error(
     module, function, grader = BREAKS[name]
     with broken_service(tmp_path, module, function, always=function in ALWAYS) as service:
         is_our_error(service, caplog, grader=grader)
+
+
+def test_a_test_sandbox_that_fails_before_its_first_question_is_our_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tests = [f"word = '{WORD}'\nfor x in (1,):\n    assert f(x) == 2"]
+    with broken_service(tmp_path, "guest/rpc/test_runner", "judge_tests") as service:
+        [result] = ask(service, {"completion": SOURCE}, grader={"kind": "asserts", "tests": tests})
+    assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
+    assert TEXT not in str(result["error"])
+    assert TEXT in caplog.text
 
 
 def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> None:
