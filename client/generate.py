@@ -36,6 +36,7 @@ NAMES = {
     "shielded": "unshielded",
     "sleep_async": "sleep",
     "Tasks": "Threads",
+    "within_async": "within",
 }
 WORDS = {
     "`aclose()`": "`close()`",

@@ -33,6 +33,7 @@ from proctor_client._runtime import Clock
 from proctor_client.errors import (
     ProctorConnectionError,
     ProctorError,
+    ProctorTimeoutError,
     ProtocolError,
     from_answer,
     from_problem,
@@ -44,6 +45,7 @@ T = TypeVar("T")
 FIRST_WINDOW_SECONDS = 1.0
 LONGEST_WINDOW_SECONDS = 15.0
 LONGEST_RETRY_AFTER_SECONDS = 60.0
+LEAST_SECONDS = 0.1
 SOUND_STATUSES = (200, 201, 204)
 REQUEST_ID = "proctor-request-id"
 """Header repeated by every answer. `X-Request-Id` is unsuitable: proxies replace its value."""
@@ -57,8 +59,12 @@ class Policy:
     """Timeouts and retry limits of a client.
 
     `max_attempts` bounds the attempts of one call; `retry_budget_seconds` bounds the sum of the
-    waits between them. A call ends for good after its answer time plus that budget. With the
-    defaults, the seven waits add up to 45 to 60 s, which is longer than a restart of the service.
+    waits between them. A call ends for good after its answer time plus that budget; the time for
+    which the caller holds an item of a stream does not count. In threads, a read in progress at
+    that time still ends by its own limit, at most the answer time: httpx fixes the limit of all
+    reads of an answer when the request is sent. Streams of output and of trajectories are not
+    resumed, and last as long as their data arrives. With the defaults, the seven waits add up to 45
+    to 60 s, which is longer than a restart of the service.
     """
 
     max_attempts: int = 8
@@ -107,7 +113,12 @@ class Send:
 
 @dataclass(frozen=True)
 class Read:
-    """Step: read on in the answer. The reply is a chunk of any length, or None at the end."""
+    """Step: read on in the answer. The reply is a chunk of any length, or None at the end.
+
+    An event loop's driver gives up after `left_seconds`; None: after the request's own limit.
+    """
+
+    left_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,28 @@ class Patience:
 
     def attempt_seconds(self) -> float:
         """Return the maximum wait of the next attempt for its answer, in seconds."""
-        return min(self._call.answer_seconds, self._end - self._clock.monotonic())
+        return min(self._call.answer_seconds, self.left_seconds())
+
+    def left_seconds(self) -> float:
+        """Return the time until the end of the call. After the end, it is short but positive.
+
+        A sleep may last longer than asked for, and sockets accept no timeout of zero or less.
+        """
+        return max(LEAST_SECONDS, self._end - self._clock.monotonic())
+
+    def check_end(self) -> None:
+        """Raise ProctorTimeoutError after the end of the call, although data still arrives."""
+        if self._clock.monotonic() >= self._end:
+            seconds = self._call.answer_seconds + self._policy.retry_budget_seconds
+            raise ProctorTimeoutError(
+                f"{self._policy.url}: the answer is still incomplete after {seconds:g} s"
+            )
+
+    def emit(self, item: wire.Result) -> Generator[Emit[wire.Result | wire.Summary], Reply, None]:
+        """Emit a result. The time for which the caller holds the result does not count."""
+        begun = self._clock.monotonic()
+        yield Emit(item)
+        self._end += self._clock.monotonic() - begun
 
     def note_progress(self) -> None:
         """Restart the retry limits after new data: the next failure counts as a new outage."""
@@ -302,11 +334,12 @@ def _read_results(
 ) -> Generator[Read | Emit[wire.Result | wire.Summary], Reply, ProctorError | wire.Summary]:
     """Emit the new results of one connection, and collect results returned unjudged in `back`.
 
-    Returns the error that ended the connection, or the summary.
+    Returns the error that ended the connection, or the summary. Raises ProctorTimeoutError at the
+    end of the call: a service that was restarted begins the batch's deadline anew.
     """
     lines = Lines()
     while True:
-        chunk = yield Read()
+        chunk = yield Read(patience.left_seconds())
         if isinstance(chunk, ProctorError):
             return chunk
         assert not isinstance(chunk, Answer)
@@ -318,7 +351,7 @@ def _read_results(
                 check_complete(seen | back.keys(), count)
                 # Reading to the end keeps the connection for the next call, and the service sees no
                 # disconnect. The reply to this step does not matter.
-                yield Read()
+                yield Read(patience.left_seconds())
                 return item
             check_index(item, count)
             if item.index in seen:
@@ -328,9 +361,10 @@ def _read_results(
                 continue
             seen.add(item.index)
             patience.note_progress()
-            yield Emit(item)
+            yield from patience.emit(item)
         if chunk is None:
             return _ended_early(policy, retryable=True)
+        patience.check_end()
 
 
 def _send(call: Call, policy: Policy, patience: Patience, *, streams: bool) -> Send:

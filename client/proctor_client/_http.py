@@ -36,10 +36,15 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def is_name_or_tls(error: BaseException) -> bool:
-    """Return True if a name was not resolved or TLS failed, unless the peer only disconnected."""
+    """Return True if a name does not exist or TLS failed, which no retry mends.
+
+    False for a resolver that gives no answer at the moment, and if the peer only disconnected.
+    """
     gone = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
     return any(
-        isinstance(each, socket.gaierror | ssl.SSLError) and not isinstance(each, gone)
+        isinstance(each, socket.gaierror | ssl.SSLError)
+        and not isinstance(each, gone)
+        and not (isinstance(each, socket.gaierror) and each.errno == socket.EAI_AGAIN)
         for each in _chain(error)
     )
 

@@ -100,6 +100,17 @@ def unshielded(work: Callable[[], T]) -> T:
     return work()
 
 
+async def within_async(seconds: float | None, work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `work()`. Raises TimeoutError after `seconds`; None: never."""
+    async with asyncio.timeout(seconds):
+        return await work()
+
+
+def within(seconds: float | None, work: Callable[[], T]) -> T:
+    """Return the result of `work()`: a thread's read ends only by the socket's own timeout."""
+    return work()
+
+
 async def for_each_async(work: Callable[[T], Awaitable[object]], items: Sequence[T]) -> None:
     """Do the work for each item at once, and raise the first error."""
     await asyncio.gather(*(work(each) for each in items))

@@ -315,8 +315,8 @@ def from_transport(
 ) -> ProctorError:
     """Return the exception for a transport error, as one line with the URL, chained to `cause`.
 
-    `known` is true if the service has answered at this address before. Otherwise, an unresolvable
-    name and a failed TLS handshake are configuration errors, and are not retryable.
+    `known` is true if the service has answered at this address before. Otherwise, a name that does
+    not exist and a failed TLS handshake are configuration errors, and are not retryable.
     """
     error: ProctorError
     said = " ".join(f"{type(cause).__name__}: {cause}".removesuffix(": ").split())

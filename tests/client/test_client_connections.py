@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -26,6 +26,7 @@ from proctor_client import (
     ClientClosedError,
     ProctorConnectionError,
     ProctorError,
+    ProctorTimeoutError,
     wire,
 )
 from proctor_client.errors import from_transport
@@ -182,6 +183,65 @@ def test_a_name_that_is_none_raises_at_once(kind: Kind, monkeypatch: pytest.Monk
 
 
 @both_kinds
+def test_a_resolver_that_fails_for_a_moment_is_asked_again(
+    kind: Kind, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")]
+    port = httpx.URL(loopback.url).port
+
+    def resolve(*_: Any, **__: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    monkeypatch.setenv("NO_PROXY", "proctor.test")
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    loopback.start(JUDGED)
+    assert in_either(kind, f"http://proctor.test:{port}", loopback.clock, ["reward"]) == [WHOLE]
+    assert len(loopback.clock.sleeps) == 1
+
+
+@both_kinds
+def test_a_resolver_that_never_answers_raises_after_the_retries(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unavailable)
+    clock = FakeClock()
+    [error] = in_either(kind, "http://proctor.test:8080", clock, ["reward"])
+    assert isinstance(error, ProctorConnectionError)
+    assert error.__notes__ == ["Gave up after 8 attempts."]
+
+
+class SilentStream(httpx.AsyncByteStream):
+    """The body of an answer of which nothing arrives."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+
+def test_a_loop_does_not_read_beyond_the_end_of_a_call() -> None:
+    clock = FakeClock()
+
+    def late(request: httpx.Request) -> httpx.Response:
+        clock.now += 690.0  # the answer time and the budget of the retries
+        return httpx.Response(200, stream=SilentStream())
+
+    async def call() -> None:
+        transport = httpx.MockTransport(late)
+        async with AsyncClient("http://proctor.test", transport=transport, clock=clock) as client:
+            async for _ in client.reward_stream(SUBMISSIONS):
+                pass
+
+    with pytest.raises(ProctorTimeoutError, match=r"http://proctor\.test: no data until the call"):
+        asyncio.run(call())
+    assert clock.sleeps == []
+
+
+@both_kinds
 def test_tls_at_a_port_without_raises_at_once(kind: Kind) -> None:
     with running_service() as service:
         clock = FakeClock()
@@ -197,6 +257,7 @@ def test_tls_at_a_port_without_raises_at_once(kind: Kind) -> None:
     ("cause", "is_mistake"),
     [
         (socket.gaierror(socket.EAI_NONAME, "unknown"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "no answer"), False),
         (ssl.SSLCertVerificationError("expired"), True),
         (ssl.SSLEOFError("the other end is gone"), False),
         (ConnectionRefusedError(), False),

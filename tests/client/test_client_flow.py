@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -215,6 +215,20 @@ def test_no_attempt_may_wait_longer_than_what_is_left() -> None:
     assert (second.connect_seconds, second.read_seconds) == (5.5, 5.5)
 
 
+def test_an_attempt_after_an_overslept_wait_still_has_some_time() -> None:
+    clock = FakeClock(fixed_chance=0.5)
+    flow = answer_flow(GET, bytes.decode, Policy(retry_budget_seconds=20.0), clock)
+    next(flow)
+    clock.now += 44.0
+    assert isinstance(flow.send(errors.ProctorTimeoutError("slow", retryable=True)), Sleep)
+    clock.now += 7.0  # instead of half a second; the call ended a second ago
+    last = flow.send(None)
+    assert isinstance(last, Send)
+    assert 0 < last.connect_seconds <= last.read_seconds < 1
+    with pytest.raises(errors.ProctorTimeoutError):
+        flow.send(errors.ProctorTimeoutError("slow", retryable=True))
+
+
 def test_the_time_of_a_call_ends() -> None:
     clock = FakeClock(fixed_chance=0.5)
     flow = answer_flow(GET, bytes.decode, Policy(), clock)
@@ -245,6 +259,19 @@ def summary(count: int) -> bytes:
 
 
 OPEN = Answer(200, {}, b"")
+
+
+def noting(flow: Flow[Any], found: list[int]) -> Flow[Any]:
+    """The same flow; `found` gets the index of each result."""
+    reply: Reply = None
+    try:
+        while True:
+            step = flow.send(reply)
+            if isinstance(step, Emit):
+                found.append(step.item.index)
+            reply = yield step
+    except StopIteration:
+        return
 
 
 def stream(
@@ -298,6 +325,63 @@ def test_a_stream_without_progress_gives_up() -> None:
     replies: list[Reply] = [OPEN, line(0), down(), OPEN, line(0), down(), OPEN, line(0), down()]
     with pytest.raises(errors.ProctorConnectionError):
         stream(replies, 2, FakeClock(), Policy(max_attempts=2))
+
+
+def test_a_stream_ends_with_the_time_of_its_call_although_results_still_arrive() -> None:
+    """A service that was restarted gives the batch a new deadline: 630 s and 60 s are over."""
+    clock = FakeClock()
+
+    def replies() -> Iterator[Reply]:
+        yield OPEN
+        yield line(0)
+        clock.now += 300.0
+        yield down()
+        yield OPEN
+        yield line(0)
+        for index in range(1, 5):
+            clock.now += 100.0
+            yield line(index)
+
+    found: list[int] = []
+    with pytest.raises(errors.ProctorTimeoutError, match="incomplete after 690 s") as caught:
+        drive(noting(stream_flow(POST, 9, Policy(), clock), found), replies(), clock)
+    assert not caught.value.retryable
+    assert found == [0, 1, 2, 3, 4]  # what arrived with the last data counts
+    assert clock.now == 700.0
+
+
+def test_a_stream_that_is_complete_needs_no_more_time() -> None:
+    clock = FakeClock()
+
+    def replies() -> Iterator[Reply]:
+        yield OPEN
+        clock.now += 700.0
+        yield line(0) + summary(1)
+        yield None
+
+    _, indices, _ = stream(replies(), 1, clock)
+    assert indices == [0]
+
+
+def test_no_read_of_a_stream_may_wait_longer_than_what_is_left() -> None:
+    clock = FakeClock()
+    flow = stream_flow(POST, 2, Policy(), clock)
+    next(flow)
+    clock.now += 100.0
+    assert flow.send(OPEN) == Read(590.0)
+    clock.now += 589.0
+    assert isinstance(flow.send(line(0)), Emit)
+    assert flow.send(None) == Read(1.0)
+
+
+def test_the_time_for_which_the_caller_holds_a_result_does_not_count() -> None:
+    clock = FakeClock()
+    flow = stream_flow(POST, 2, Policy(), clock)
+    next(flow)
+    flow.send(OPEN)
+    assert isinstance(flow.send(line(0)), Emit)
+    clock.now += 3600.0
+    assert flow.send(None) == Read(690.0)
 
 
 def test_a_problem_in_the_stream_is_raised_or_retried_by_its_word() -> None:

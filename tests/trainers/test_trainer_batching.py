@@ -8,6 +8,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 from harness import Service, running_service
+from waits import WAIT_SECONDS
 
 from proctor_client import ForbiddenError, ProctorConnectionError, UnauthorizedError, wire
 from proctor_client.datasets.columns import MissingColumns
@@ -25,6 +27,7 @@ from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.batching import RewardBatcher
+from proctor_trainers.rewards import Settings as RewardSettings
 
 ROW = {"tests": ["assert f(1) == 1"]}
 LOST = wire.ItemError(reason="sandbox_lost", message="it is gone", retryable=True)
@@ -58,7 +61,10 @@ def at_once(count: int, call: Callable[[int], Any]) -> list[Any]:
 
 def in_tasks(count: int, call: Callable[[int], Any]) -> list[Any]:
     async def all_of_them() -> list[Any]:
-        return await asyncio.gather(*map(call, range(count)), return_exceptions=True)
+        results = await asyncio.gather(*map(call, range(count)), return_exceptions=True)
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(left)  # a cancelled request closes its connection
+        return results
 
     return asyncio.run(all_of_them())
 
@@ -136,6 +142,47 @@ def test_a_fatal_error_is_raised_in_each_caller(
 ) -> None:
     fake.fail_next(999, status=status, reason=reason, retryable=False)
     assert [type(each) for each in ask("1", "0", "1")] == [kind] * 3
+
+
+@pytest.mark.parametrize("form", ["threads", "tasks"])
+def test_no_call_lasts_longer_than_its_limit_although_the_service_says_nothing(form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        batcher = RewardBatcher(url, retry_seconds=0.0, call_seconds=0.1)
+        if form == "threads":
+            answers = at_once(3, lambda n: batcher.judge("1", ROW))
+        else:
+            answers = in_tasks(3, lambda n: batcher.judge_async("1", ROW))
+    assert [str(each) for each in answers] == ["no answer within 0.1 s"] * 3
+    assert {type(each) for each in answers} == {TimeoutError}
+
+
+def test_a_limit_of_time_changes_no_answer(fake: FakeProctor) -> None:
+    with fake.client() as client:
+        batcher = RewardBatcher(client=client, call_seconds=WAIT_SECONDS, window_seconds=0.05)
+        answers = at_once(4, lambda n: batcher.judge(str(n), ROW))
+        assert [each.reward for each in answers] == [0.0, 1.0, 2.0, 3.0]
+        fake.fail_next(999, status=401, reason="unauthorized", retryable=False)
+        failed = at_once(2, lambda n: batcher.judge("1", ROW))
+    assert [type(each) for each in failed] == [UnauthorizedError] * 2
+
+
+@pytest.mark.parametrize("form", ["threads", "tasks"])
+def test_an_option_that_the_service_refuses_is_raised_in_each_caller(
+    form: str, fake: FakeProctor
+) -> None:
+    told = "limits.memory_mb: 64 is above this server's 32"
+    fake.fail_next(999, status=422, reason="invalid_request", message=told, retryable=False)
+    settings = RewardSettings(say=None, options={"limits": {"memory_mb": 64}})
+    with fake.client() as client:
+        batcher = RewardBatcher(
+            client=client, async_client=fake.async_client(), settings=settings, window_seconds=0.05
+        )
+        if form == "threads":
+            answers = at_once(3, lambda n: batcher.judge("1", ROW))
+        else:
+            answers = in_tasks(3, lambda n: batcher.judge_async("1", ROW))
+    assert [str(each) for each in answers] == [f"invalid_request (HTTP 422): {told}"] * 3
 
 
 def test_a_dropped_connection_costs_nothing(ask: Any, fake: FakeProctor) -> None:

@@ -19,13 +19,15 @@ from waits import WAIT_SECONDS
 
 from proctor_client import Client, InvalidRequestError, UnauthorizedError, wire
 from proctor_client.datasets.columns import MissingColumns
+from proctor_client.testing import FakeProctor
 from proctor_service.sessions.session import ENDINGS
 from proctor_service.settings import Settings
 from proctor_trainers.extras import MissingExtra
 from proctor_trainers.observations import observe, tail
 from proctor_trainers.trl import EnvironmentFactory, environment_factory
-from proctor_trainers.trl.toolbox import Tool, unfenced
-from proctor_trainers.trl.workplaces import OWN_ENDS
+from proctor_trainers.trl.environment import Rules
+from proctor_trainers.trl.toolbox import Tool, environment_class, unfenced
+from proctor_trainers.trl.workplaces import OWN_ENDS, Order, Workplaces
 
 TOOLS: tuple[Tool, ...] = get_args(Tool)
 ROW = {"prompt": "Double it.", "tests": ["assert f(2) == 4"]}
@@ -171,6 +173,58 @@ def test_a_wrong_token_ends_the_training_at_the_first_reward() -> None:
             environment.get_reward()
         environment.reset(**ROW)
         with pytest.raises(UnauthorizedError):
+            environment.get_reward()
+
+
+@pytest.mark.parametrize(
+    ("own", "refused", "is_fatal"),
+    [
+        ({}, "limits.memory_mb: 64 is above this server's 32", True),
+        ({}, "environment: no 'mine' here, only: default", True),
+        ({"limits": {"memory_mb": 64}}, "limits.memory_mb: 64 is above this server's 32", False),
+        ({"environment": "mine"}, "environment: no 'mine' here, only: default", False),
+        ({"environment": "mine"}, "limits.memory_mb: 64 is above this server's 32", True),
+        ({}, "files: '/a' is not relative", False),
+    ],
+)
+def test_a_setting_that_the_service_refuses_ends_the_training_unless_it_is_a_rows_own(
+    own: dict[str, Any], refused: str, is_fatal: bool
+) -> None:
+    def task(row: Any) -> dict[str, Any]:
+        return {"grader": {"kind": "exec"}, **own}
+
+    proctor = FakeProctor()
+    with proctor.client() as client:
+        workplaces = Workplaces(client, client, Order(limits={"memory_mb": 64}, environment="mine"))
+        environment: Any = environment_class("proctor", TOOLS)(workplaces, Rules(task=task))
+        environment.reset(**ROW)
+        proctor.fail_next(1, status=422, reason="invalid_request", message=refused, retryable=False)
+        assert environment.submit_solution(RIGHT) == "Error: the sandbox cannot be used"
+        if is_fatal:
+            with pytest.raises(InvalidRequestError, match=refused.partition(":")[0]):
+                environment.get_reward()
+        else:
+            assert environment.get_reward() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"limits": {"memory_mb": 1 << 30}}, "limits.memory_mb"),
+        ({"environment": "nowhere"}, "environment"),
+        ({"exec_timeout_seconds": 1e9}, "timeout_seconds"),
+    ],
+)
+def test_settings_that_the_service_refuses_end_the_training_at_the_first_reward(
+    settings: dict[str, Any], field: str
+) -> None:
+    with (
+        running_service(backend=FakeBackend()) as service,
+        environment_factory(service.url, tools=TOOLS, retry_seconds=0, **settings) as factory,
+    ):
+        environment = begun(factory)
+        assert environment.bash("ls") == "Error: the sandbox cannot be used"
+        with pytest.raises(InvalidRequestError, match=field):
             environment.get_reward()
 
 

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import math
 import pickle
+import socket
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from proctor_client import ProctorConnectionError
 from proctor_client.datasets.columns import BadTask
 from proctor_client.datasets.ground_truth import task_from_ground_truth
 from proctor_client.testing import FakeProctor
+from proctor_trainers import verl
 from proctor_trainers.areal import async_reward_function
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.ms_swift import orm_class
@@ -91,6 +93,31 @@ def test_verl_never_gets_a_number_for_a_failure(status: int, reason: str, form: 
     with pytest.raises(NotJudged, match=reason):
         call()
     assert not issubclass(NotJudged, Exception)  # some of verl's managers make 0.0 of an Exception
+
+
+@pytest.mark.parametrize("form", ["threads", "loop"])
+def test_a_service_that_says_nothing_ends_a_call_before_verl_makes_up_a_number(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verl, "SPARE_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and never answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        limits: Any = {"retry_seconds": 0.0, "deadline_seconds": 0.1}
+        row: Any = ("mine", "x", ["assert f()"])
+        later: Any = async_compute_score_function(url, **limits)
+
+        async def in_loop() -> None:
+            try:
+                await later(*row)
+            finally:  # the cancelled request closes its connection
+                await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+        call: Any = {
+            "threads": lambda: compute_score_function(url, **limits)(*row),
+            "loop": lambda: asyncio.run(in_loop()),
+        }[form]
+        with pytest.raises(NotJudged, match=r"no answer within 0\.2 s"):
+            call()
 
 
 def test_verl_gets_a_number_in_place_of_a_reward_where_this_is_asked_for() -> None:

@@ -10,14 +10,18 @@ import logging
 import math
 import pickle
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from harness import Service, free_ports, running_service
+from waits import WAIT_SECONDS
 
 from proctor_client import (
     ClientClosedError,
@@ -307,6 +311,30 @@ def test_a_row_that_cannot_be_judged_costs_no_other_row(fake: FakeProctor) -> No
     assert found == [1.0, None, None, None, 1.0, None, 1.0]
 
 
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_option_that_the_service_refuses_ends_the_training(kind: str, fake: FakeProctor) -> None:
+    told = "limits.memory_mb: 1000000 is above this server's 8192"
+    fake.fail_next(1, status=422, reason="invalid_request", message=told, retryable=False)
+    limits = {"memory_mb": 1_000_000}
+    reward: Any = reward_function(client=fake.client(), limits=limits)
+    later: Any = async_reward_function(client=fake.async_client(), limits=limits)
+    row: Any = {"prompts": ["p"] * 2, "completions": ["pass"] * 2, "tests": [TESTS] * 2}
+    calls: Any = {"sync": lambda: reward(**row), "async": lambda: asyncio.run(later(**row))}
+    with pytest.raises(InvalidRequestError, match=re.escape(told)):
+        calls[kind]()
+
+
+def test_an_option_that_the_service_refuses_for_one_row_costs_no_other_row(
+    fake: FakeProctor,
+) -> None:
+    def task(row: Any) -> dict[str, Any]:
+        return {"grader": {"kind": "exec"}, "limits": {"memory_mb": 64}}
+
+    told = "submissions.1.limits.memory_mb: 64 is above this server's 32"
+    fake.fail_next(1, status=422, reason="invalid_request", message=told, retryable=False)
+    assert ask(fake, "pass", "fail", task=task) == [1.0, 0.0]  # in halves; the second is fine now
+
+
 def test_a_batch_that_is_too_large_is_asked_in_parts() -> None:
     fake = FakeProctor(lambda submission: float(str(submission.completion)[-1] == "7"))
     completions = [str(number) for number in range(5000)]
@@ -378,6 +406,95 @@ def test_beside_other_functions_the_siblings_stand_in(fake: FakeProctor) -> None
     completions = ["pass", "lost", "half", "lost", "lost"]
     rewards = ask(fake, *completions, prompts=[*"aaabb"], log_metric=log_metric)
     assert rewards == [1.0, 0.75, 0.5, None, None]
+
+
+class TwoProcesses:
+    """What torch.distributed tells two processes, which are threads here."""
+
+    def __init__(self) -> None:
+        self._both = threading.Barrier(2, timeout=WAIT_SECONDS)
+        self._process = threading.local()
+        self._given = [b"", b""]
+        self.exchanges = 0
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_world_size(self) -> int:
+        return 2
+
+    def get_rank(self) -> int:
+        rank: int = self._process.rank
+        return rank
+
+    def all_gather_object(self, found: list[Any], given: Any) -> None:
+        self._given[self.get_rank()] = pickle.dumps(given)
+        self._both.wait()
+        self.exchanges += self.get_rank()
+        found[:] = map(pickle.loads, self._given)
+        self._both.wait()
+
+    def run(self, call: Callable[[int], Any]) -> list[Any]:
+        """The result of the call in each process, or its exception."""
+
+        def in_process(rank: int) -> Any:
+            self._process.rank = rank
+            try:
+                return call(rank)
+            except RewardsUnavailable as error:
+                return error
+
+        with ThreadPoolExecutor(2) as threads:
+            return list(threads.map(in_process, range(2)))
+
+
+@pytest.fixture
+def two_processes(monkeypatch: pytest.MonkeyPatch) -> TwoProcesses:
+    processes = TwoProcesses()
+    monkeypatch.setitem(sys.modules, "torch.distributed", cast(Any, processes))
+    return processes
+
+
+def test_beside_other_functions_siblings_on_another_process_stand_in(
+    fake: FakeProctor, two_processes: TwoProcesses
+) -> None:
+    completions = [["pass", "fail", "half"], ["lost", "lost", "lost"]]
+    prompts = ["aab", "bcc"]  # the second prompt's completions are on both
+
+    def call(rank: int) -> Any:
+        log_metric = ManyFunctions().log_metric
+        return ask(fake, *completions[rank], prompts=[*prompts[rank]], log_metric=log_metric)
+
+    assert two_processes.run(call) == [[1.0, 0.0, 0.5], [0.5, None, None]]
+    completions[1] = ["pass", "pass", "fail"]
+    assert two_processes.run(call) == [[1.0, 0.0, 0.5], [1.0, 1.0, 0.0]]
+    assert two_processes.exchanges == 2
+
+
+@pytest.mark.usefixtures("old_trl")
+def test_before_trl_1_15_processes_end_the_training_together(
+    fake: FakeProctor, two_processes: TwoProcesses
+) -> None:
+    completions = [["pass", "half"], ["lost", "lost"]]
+
+    def call(rank: int) -> Any:
+        return ask(fake, *completions[rank], prompts=[*("aa", "ab")[rank]])
+
+    assert two_processes.run(call) == [[1.0, 0.5], [0.75, 0.75]]
+    completions[0] = ["pass", "lost"]
+    assert [str(each) for each in two_processes.run(call)] == [
+        "3 of 4 could not be judged: sandbox_lost: it is gone"
+    ] * 2
+
+
+def test_a_function_alone_needs_no_exchange_between_processes(
+    fake: FakeProctor, two_processes: TwoProcesses
+) -> None:
+    assert ask(fake, "pass", "lost") == [1.0, None]
+    assert two_processes.exchanges == 0
 
 
 def test_siblings_are_neighbours_with_the_same_prompt() -> None:
@@ -520,7 +637,8 @@ def test_a_request_that_the_service_refuses_is_asked_in_halves(service: Service)
         common = reward_function(
             client=client, grader={"kind": "exec"}, limits={"memory_mb": 1 << 30}
         )
-        assert common(["p"] * 5, ["x = 1"] * 5) == [None] * 5
+        with pytest.raises(InvalidRequestError, match=r"limits\.memory_mb"):
+            common(["p"] * 5, ["x = 1"] * 5)
         reward = reward_function(client=client, task=task)
         odd = [False, True, False, False, False]
         assert reward(["p"] * 5, ["x = 1"] * 5, odd=odd) == [1.0, None, 1.0, 1.0, 1.0]

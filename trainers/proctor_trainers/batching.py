@@ -11,17 +11,21 @@ service sends it.
     answer.reward  # a number, or None if the completion could not be judged
     answer.error   # then the reason
 
-No thread is started: the first caller of a request sends it. `close` and `aclose` only close
-connections early; the end of the process closes them, too.
+The first caller of a request sends it, and no thread is started, unless the time of a call is
+limited by `call_seconds`. `close` and `aclose` only close connections early; the end of the process
+closes them, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
@@ -51,8 +55,10 @@ class RewardBatcher:
 
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default. Alternatively, give `client`
     for threads, or `async_client` for event loops; then the other form is unavailable.
-    `retry_seconds` is the maximum wait of a call for an unreachable service. Each process and each
-    copy opens its own connections: a batcher may be pickled, deep-copied, and used after a fork.
+    `retry_seconds` is the maximum wait of a call for an unreachable service. `call_seconds` is the
+    maximum time of `judge` and `judge_async`, which then raise TimeoutError, whatever the request
+    still waits for; None: the request's own limits. Each process and each copy opens its own
+    connections: a batcher may be pickled, deep-copied, and used after a fork.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class RewardBatcher:
         client: Client | None = None,
         async_client: AsyncClient | None = None,
         settings: Settings | None = None,
+        call_seconds: float | None = None,
         window_seconds: float = WINDOW_SECONDS,
         longest_window_seconds: float = LONGEST_WINDOW_SECONDS,
         most_submissions: int = MOST_SUBMISSIONS,
@@ -75,6 +82,7 @@ class RewardBatcher:
         self._client = client
         self._async_client = async_client
         self._rewards = Rewards(settings)
+        self._call_seconds = call_seconds
         self._window_seconds = window_seconds
         self._longest_window_seconds = longest_window_seconds
         self._most_submissions = most_submissions
@@ -83,6 +91,7 @@ class RewardBatcher:
             "client": client,
             "async_client": async_client,
             "settings": settings,
+            "call_seconds": call_seconds,
             "window_seconds": window_seconds,
             "longest_window_seconds": longest_window_seconds,
             "most_submissions": most_submissions,
@@ -96,8 +105,8 @@ class RewardBatcher:
         `completion` is a text, or a list of messages, of which the last assistant message counts.
         `row` holds the columns that define the judging (see proctor_client.datasets.columns). `group`
         names the prompt that several completions share, and `step` is the step of the training,
-        both for the service's journal. Raises MissingColumns, and ProctorError for a fatal error,
-        such as a wrong token: see proctor_trainers.mistakes.
+        both for the service's journal. Raises MissingColumns, TimeoutError after `call_seconds`,
+        and ProctorError for a fatal error, such as a wrong token: see proctor_trainers.mistakes.
         """
         client = self._for_threads()
         made = self._rewards.submission_of(completion, row, group)
@@ -106,9 +115,14 @@ class RewardBatcher:
         future: Future[Answer] = Future()
         place = Place(None, step)
         batch, is_first = self._collection.get().join(place, made, future, self._most_submissions)
-        if is_first:
+        if is_first and self._call_seconds is None:
             self._lead(client, batch)
-        return future.result()
+        elif is_first:
+            # A thread cannot stop its own blocked read, so the caller waits outside.
+            lead = partial(contextvars.copy_context().run, self._lead, client, batch)
+            threading.Thread(target=lead, name="proctor-batch", daemon=True).start()
+        with self._naming_the_limit():
+            return future.result(self._call_seconds)
 
     async def judge_async(
         self, completion: Any, row: Row, *, group: str | None = None, step: int | None = None
@@ -131,13 +145,15 @@ class RewardBatcher:
         collection = self._collection.get()
         place = Place(loop, step)
         batch, _ = collection.join(place, made, future, self._most_submissions, begin)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if batch.is_abandoned and batch.sending is not None:
-                collection.close(batch)
-                batch.sending.cancel()
-            raise
+        with self._naming_the_limit():
+            async with asyncio.timeout(self._call_seconds):
+                try:
+                    return await future
+                except asyncio.CancelledError:
+                    if batch.is_abandoned and batch.sending is not None:
+                        collection.close(batch)
+                        batch.sending.cancel()
+                    raise
 
     def judge_all(
         self,
@@ -188,8 +204,8 @@ class RewardBatcher:
             self._send(client, batch)
         except BaseException as error:  # Ctrl-C, too: the other callers must not wait for ever
             self._collection.get().close(batch)
-            batch.fail(error)
-            raise
+            if not batch.fail(error) or not isinstance(error, Exception):
+                raise
 
     async def _lead_async(self, client: AsyncClient, batch: Collected) -> None:
         """Async version of _lead, in a task of its own."""
@@ -202,6 +218,13 @@ class RewardBatcher:
             self._collection.get().close(batch)
             if not batch.fail(error) or not isinstance(error, Exception):
                 raise
+
+    @contextmanager
+    def _naming_the_limit(self) -> Iterator[None]:
+        try:
+            yield
+        except TimeoutError as error:
+            raise TimeoutError(f"no answer within {self._call_seconds} s") from error
 
     def _send(self, client: Client, batch: Collected) -> None:
         with self._request(batch) as options:
@@ -284,6 +307,7 @@ def batcher_for(
     retry_seconds: float = RETRY_SECONDS,
     task: TaskOf = task_from_columns,
     options: RewardOptions | None = None,
+    call_seconds: float | None = None,
 ) -> RewardBatcher:
     """Return the batcher of a trainer's adapter, which prints nothing; `tag` names the trainer.
 
@@ -293,4 +317,10 @@ def batcher_for(
     chosen = RewardOptions(**(options or {}))
     tags = (tag, *chosen.pop("tags", ()))
     settings = Settings(task=task, tags=tags, say=None, options=chosen)
-    return RewardBatcher(url, token=token, retry_seconds=retry_seconds, settings=settings)
+    return RewardBatcher(
+        url,
+        token=token,
+        retry_seconds=retry_seconds,
+        settings=settings,
+        call_seconds=call_seconds,
+    )

@@ -74,7 +74,10 @@ class Episode(Toolbox):
             self._is_over = False
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Turn:
-        """Call a tool. Raises NotBegun, NoReward, and ProctorError for a wrong token or address."""
+        """Call a tool.
+
+        Raises NotBegun, NoReward, and ProctorError for a fatal error, such as a wrong token.
+        """
         with self._lock:
             if self._is_over:
                 raise NotBegun("no episode was begun, or it is over")

@@ -1,19 +1,19 @@
 """Requests of /reward: a batch in, an answer for each submission out.
 
-Fatal errors, such as a wrong token, are raised (see `mistakes`). Every other failure is an answer
-without a reward. If the service rejects a request as a whole, the request is split in halves, down
-to the items at fault: a broken row of the data set costs no other row its reward.
+Fatal errors are raised (see `mistakes`): a wrong token, or a shared option that the service refuses.
+Every other failure is an answer without a reward. If the service rejects a request as a whole
+because of its items, the request is split in halves, down to the items at fault: a broken row of
+the data set costs no other row its reward.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from proctor_client import AsyncClient, Client, InvalidRequestError, ProctorError, RewardOptions
 from proctor_trainers.answers import Answer
-from proctor_trainers.mistakes import is_mistake
+from proctor_trainers.mistakes import is_mistake, refuses_option
 
 Submissions: TypeAlias = Sequence[Mapping[str, Any]]
 OnAnswer: TypeAlias = Callable[[int, Answer], None]
@@ -21,7 +21,11 @@ OnAnswer: TypeAlias = Callable[[int, Answer], None]
 
 
 def ask(client: Client, submissions: Submissions, options: RewardOptions) -> list[Answer]:
-    """Return an answer for each submission, in one request. Raises only fatal ProctorErrors."""
+    """Return an answer for each submission, in one request.
+
+    Raises only fatal ProctorErrors, such as InvalidRequestError for an option that the service
+    refuses.
+    """
     if not submissions:
         return []
     try:
@@ -113,13 +117,11 @@ def _parts_after(
 
     `unanswered` is the number of submissions without an answer; None: all. Raises a fatal error.
     """
-    if is_mistake(error, has_answered):
+    if is_mistake(error, has_answered) or refuses_option(error, options):
         raise error
     if not isinstance(error, InvalidRequestError) or len(submissions) < 2:
         return []
     if unanswered not in (None, len(submissions)):
         return []
-    if re.split(r"[.:]", error.message)[0] in options:
-        return []  # a shared option is at fault
     middle = len(submissions) // 2
     return [submissions[:middle], submissions[middle:]]

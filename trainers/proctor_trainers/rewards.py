@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
@@ -70,13 +70,32 @@ class Settings:
     options: RewardOptions = field(default_factory=RewardOptions)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The completions of one process, in a call that several processes make together.
+
+    `error` is the reason of an unjudged completion; empty if all were judged.
+    """
+
+    prompts: Sequence[Any]
+    rewards: Sequence[float | None]
+    error: str
+
+
+Gather: TypeAlias = Callable[[Part], tuple[Sequence[Part], Sequence[Part]]]
+"""Function that gives away this process's part of a call, and returns the parts of the processes
+before it and the parts of the processes after it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
     """Behaviour of the trainer for the rewards of this call, and its log functions.
 
     `masks` is true if the trainer skips a completion whose rewards are all None. `adds` is true if
     the trainer adds up the rewards of several functions, and so reads None as 0.0 if another
-    function returned a number. `step` is the step of the training run; None if unknown.
+    function returned a number. `step` is the step of the training run; None if unknown. `gather` is
+    for siblings on other processes. Each call then gathers once, also if its own items are all
+    judged: the other processes wait for its part.
     """
 
     masks: bool = True
@@ -84,6 +103,7 @@ class Trainer:
     step: int | None = None
     log_metric: Callable[[str, float], None] | None = None
     log_extra: Callable[[str, list[Any]], None] | None = None
+    gather: Gather | None = None
 
 
 @dataclass(frozen=True)
@@ -187,7 +207,7 @@ class Rewards:
         """Return the rewards in the order of the completions; print and log the call's summary.
 
         `prompts`, one for each completion, define siblings: neighbours with the same prompt. Raises
-        RewardsUnavailable.
+        RewardsUnavailable, in all processes of a call with `Trainer.gather`.
         """
         seconds = time.perf_counter() - batch.begun
         by_place = {**batch.unfit, **dict(zip(batch.places, answers, strict=True))}
@@ -237,10 +257,22 @@ class Rewards:
     ) -> list[float | None]:
         """Return the rewards in a form that the trainer reads as intended."""
         rewards = [each.reward for each in answers]
+        error = next((each.error for each in answers if each.error), "")
+        mine = Part([None] * len(rewards) if prompts is None else prompts, rewards, error)
+        before, after = trainer.gather(mine) if trainer.gather is not None else ((), ())
+        parts = [*before, mine, *after]
+        # From the parts of all processes, so that either all of them return or all raise.
+        filled = self._fill(parts, trainer)
+        begin = sum(len(each.rewards) for each in before)
+        return filled[begin : begin + len(rewards)]
+
+    def _fill(self, parts: Sequence[Part], trainer: Trainer) -> list[float | None]:
+        """Return the rewards of all parts, with the mean of the siblings for an unjudged item."""
+        rewards = [reward for part in parts for reward in part.rewards]
         missing, count = rewards.count(None), len(rewards)
         if not missing:
             return rewards
-        why = next(each.error for each in answers if each.error)
+        why = next(part.error for part in parts if part.error)
         tolerable = self._settings.max_unavailable_share
         if tolerable is None:
             tolerable = 1.0 if trainer.masks else 0.5
@@ -248,6 +280,7 @@ class Rewards:
             raise RewardsUnavailable(f"{missing} of {count} could not be judged: {why}")
         if trainer.masks and not trainer.adds:
             return rewards
+        prompts = [prompt for part in parts for prompt in part.prompts]
         rewards = like_their_siblings(rewards, siblings(prompts, count))
         if trainer.masks:
             return rewards  # a group without rewards: this function adds nothing to any member

@@ -17,6 +17,13 @@
 The ground truth of a row holds its tests: see proctor_client.datasets.ground_truth. verl needs a number
 for each completion. By default, a completion that could not be judged raises NotJudged, which ends
 the training: `prime` and `rate_limited` continue with a reward of 0.0 after any other exception.
+
+Both also make up a 0.0 after 300 s. A call ends earlier, at the latest after `deadline_seconds` (180)
+and `retry_seconds` (60) and 35 s, with NotJudged. But `prime` counts from the start of the batch for
+all of its completions, and judges only as many at a time as it has processes (64). So use `prime`
+only for batches of at most 64 completions, else `batch`. `rate_limited` counts the time of one call,
+but a function that is not async also waits for a thread within this time.
+
 This module does not import verl.
 """
 
@@ -52,7 +59,9 @@ __all__ = [
 
 TAG = "verl"
 DEADLINE_SECONDS = 180.0
-"""With the retries, less than the 300 s after which `prime` and `rate_limited` make up a 0.0."""
+SPARE_SECONDS = 35.0
+"""A call ends at the latest after its deadline, its retries, and this time: by default after 275 s,
+before `rate_limited` makes up a 0.0. The client itself allows 30 s of it for the transfer."""
 
 Score: TypeAlias = float | dict[str, Any]
 
@@ -175,9 +184,15 @@ def _batcher(
     task: TaskOf,
     options: RewardOptions,
 ) -> RewardBatcher:
-    options.setdefault("deadline_seconds", DEADLINE_SECONDS)
+    deadline_seconds = options.setdefault("deadline_seconds", DEADLINE_SECONDS)
     return batcher_for(
-        TAG, url, token=token, retry_seconds=retry_seconds, task=task, options=options
+        TAG,
+        url,
+        token=token,
+        retry_seconds=retry_seconds,
+        task=task,
+        options=options,
+        call_seconds=deadline_seconds + retry_seconds + SPARE_SECONDS,
     )
 
 

@@ -24,8 +24,8 @@ from proctor_client._flow import (
     Sleep,
 )
 from proctor_client._http import trace_headers
-from proctor_client._runtime import AsyncItems, Clock
-from proctor_client.errors import ProctorConnectionError, from_transport
+from proctor_client._runtime import AsyncItems, Clock, within_async
+from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
 
@@ -97,11 +97,14 @@ class AsyncExchange:
         try:
             if isinstance(step, Send):
                 return await self._send(step)
-            assert self._chunks is not None
-            return await anext(self._chunks, None)
+            chunks = self._chunks
+            assert chunks is not None
+            return await within_async(step.left_seconds, lambda: anext(chunks, None))
         except httpx.RequestError as error:
             known = self._connections.has_answered
             return from_transport(error, url=self._connections.url, known=known)
+        except TimeoutError:
+            return ProctorTimeoutError(f"{self._connections.url}: no data until the call's end")
         except RuntimeError:
             self._connections.check_open()  # raises ClientClosedError if closed just now
             raise

@@ -25,8 +25,8 @@ from proctor_client._flow import (
     Sleep,
 )
 from proctor_client._http import trace_headers
-from proctor_client._runtime import Clock, Items
-from proctor_client.errors import ProctorConnectionError, from_transport
+from proctor_client._runtime import Clock, Items, within
+from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
 
@@ -98,11 +98,14 @@ class Exchange:
         try:
             if isinstance(step, Send):
                 return self._send(step)
-            assert self._chunks is not None
-            return next(self._chunks, None)
+            chunks = self._chunks
+            assert chunks is not None
+            return within(step.left_seconds, lambda: next(chunks, None))
         except httpx.RequestError as error:
             known = self._connections.has_answered
             return from_transport(error, url=self._connections.url, known=known)
+        except TimeoutError:
+            return ProctorTimeoutError(f"{self._connections.url}: no data until the call's end")
         except RuntimeError:
             self._connections.check_open()  # raises ClientClosedError if closed just now
             raise

@@ -5,7 +5,8 @@
 
 TRL 1.15 and later skip a completion whose rewards are all None. An earlier TRL would read None as
 0.0, so the reward function returns the mean of the completion's siblings instead. The same happens
-beside other reward functions, because TRL adds up all rewards except None.
+beside other reward functions, because TRL adds up all rewards except None. In a training with
+several processes, the siblings are those of all processes.
 
 This module does not import TRL; the training script `python -m proctor_trainers.trl` does.
 """
@@ -25,6 +26,7 @@ from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.functions import function
 from proctor_trainers.rewards import Rewards, Settings, Trainer, judge, judge_async, say_line
 from proctor_trainers.trl.factory import EnvironmentFactory, environment_factory
+from proctor_trainers.trl.processes import gather_of_processes
 from proctor_trainers.trl.steps import step_of
 from proctor_trainers.trl.versions import TAG, masks_none
 
@@ -63,7 +65,8 @@ def reward_function(
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default; `client` takes precedence over
     both. `retry_seconds` is the maximum wait of a call for an unreachable service. After the wait,
     the completions get no reward; if the service has never answered, the call raises instead. A
-    wrong token, address or version raises a ProctorError at the first call.
+    wrong token, address or version, and an option that the service refuses, raise a ProctorError at
+    the first call.
 
     The judging of a completion is defined by the data set's columns, by `task`, a function of a row
     (see proctor_client.datasets.columns), or by one `grader` for all completions.
@@ -81,7 +84,8 @@ def reward_function(
     `options` are the options of proctor_client's Client.reward: `scoring`, `limits`, `tags` and
     others. `step` comes from the trainer: the number of optimizer steps before the completions;
     TRL before 0.20 does not tell. The function may be pickled, and used in a forked process, where
-    it opens its own connections.
+    it opens its own connections. In a training with several processes, each process calls the
+    function at the same time, as TRL does.
     """
     proctor = client or client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
@@ -103,7 +107,14 @@ def async_reward_function(
     metrics_prefix: str = PREFIX,
     **options: Unpack[RewardOptions],
 ) -> AsyncRewardFunction:
-    """Async version of reward_function, which TRL runs concurrently with other async functions."""
+    """Async version of reward_function, which TRL runs concurrently with other async functions.
+
+    With several processes, use reward_function if there are several reward functions, or TRL is
+    before 1.15. The siblings known here are those of the same process, because TRL's event loop runs
+    in a thread of its own, in which processes cannot exchange rewards safely. So an unjudged
+    completion whose siblings are all on another process gets None, and beside another function's
+    reward, TRL counts it as 0.0.
+    """
     proctor = client or async_client_for(url, token, retry_seconds)
     settings = _settings(name, task, max_unavailable_share, say, options)
     calls = Rewards(replace(settings, report_to=report_to, metrics_prefix=metrics_prefix))
@@ -115,6 +126,8 @@ def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
 
     def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
+        if trainer.adds or not trainer.masks:
+            trainer = replace(trainer, gather=gather_of_processes())
         batch = calls.begin(completions, columns, trainer.step)
         return calls.end(batch, judge(proctor, batch), trainer, prompts)
 

@@ -85,8 +85,8 @@ class Environment:
     def get_reward(self) -> float | None:
         """Return the reward of the sandbox's final state; None if it could not be judged.
 
-        Raises ProctorError for a fatal error, such as a wrong token, which every other rollout
-        would meet.
+        Raises ProctorError for a fatal error, such as a wrong token or limits that the service
+        refuses, which every other rollout would meet.
         """
         if not self._is_graded:
             self._is_graded = True
@@ -171,7 +171,8 @@ class Environment:
             self._fail(str(error))
         except ProctorError as error:
             # Kept for get_reward: TRL reports a tool's exception to the policy, and continues.
-            self._mistake = error if self._workplaces.is_mistake(error) else None
+            is_mistake = self._workplaces.is_mistake(error, self._task)
+            self._mistake = error if is_mistake else None
             self._fail(str(error))
         raise _Unjudgeable(self._failure)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from proctor_client import Client, ProctorError, Sandbox, SandboxOptions, environment_tags, wire
 from proctor_client._runtime import PerProcess
-from proctor_trainers.mistakes import is_mistake
+from proctor_trainers.mistakes import is_mistake, refuses_option
 from proctor_trainers.trl.steps import Training
 
 log = logging.getLogger("proctor_trainers")
@@ -33,6 +33,11 @@ OWN_ENDS = frozenset(
     }
 )
 """Messages of the service for a sandbox ended by its own commands."""
+
+SETTINGS = frozenset(
+    {"tags", "ttl_seconds", "limits", "job", "environment", "timeout_seconds", "scoring"}
+)
+"""Fields that every rollout sends: those of the Order, a command's time limit, and the scoring."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +84,16 @@ class Workplaces:
         self._is_away = False
         return answer
 
-    def is_mistake(self, error: ProctorError) -> bool:
+    def is_mistake(self, error: ProctorError, task: Mapping[str, Any]) -> bool:
         """Return True for a fatal error, which would affect every rollout and ends the training.
 
         An unavailable service is never fatal, even at the first rollout: the other rollouts
-        continue.
+        continue. A refused setting is fatal, unless it is from the rollout's own `task`.
         """
         has_answered = self._patient.has_answered or self._hasty.has_answered
-        return is_mistake(error, has_answered) and not error.retryable
+        if is_mistake(error, has_answered) and not error.retryable:
+            return True
+        return refuses_option(error, SETTINGS - task.keys())
 
     def make(self, client: Client, task: Mapping[str, Any]) -> Sandbox:
         """Create a sandbox for a task, which may have `files`, `limits` and an `environment`.
