@@ -66,6 +66,26 @@ def test_endings_are_told_apart() -> None:
     ]
 
 
+def test_a_failure_while_the_machine_kills_processes_for_memory_is_no_verdict() -> None:
+    said = as_ordinary_user("""
+        from functools import partial
+        from itertools import count, repeat
+        from proctor_service.errors import SandboxLost
+        from proctor_service.sandbox.linux import procfs
+        async def question(place: Place) -> None:
+            for kills in (count(), repeat(7)):
+                procfs.out_of_memory_kills = partial(next, kills)
+                for source in ("raise SystemExit(3)", "pass"):
+                    try:
+                        print((await place.script(source)).ended.exit_code)
+                    except SandboxLost as lost:
+                        print(lost.message)
+        inside(question)
+    """)
+    lost = "its surroundings ran out of memory before it reached its own limit"
+    assert said.splitlines() == [lost, "0", "3", "0"]
+
+
 def test_memory_of_all_processes_counts_together() -> None:
     said = as_ordinary_user("""
         hog = '''

@@ -8,7 +8,8 @@ and on an idle machine, so the verdict does not depend on timing.
 The first process of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from
 the same namespace, and `seccomp.py` makes a CPU time rlimit ineffective. An unexplained SIGKILL of
 this process came from outside and is no evidence against the submission. The same holds for an
-out-of-memory kill below the sandbox's own limit.
+out-of-memory kill below the sandbox's own limit. Where no cgroup counts these kills, any such kill
+on the machine may have been one of the sandbox's: a program that failed meanwhile is judged again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Evidence:
     `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
     None. `out_of_memory_kills` and `cpu_seconds`: totals over all processes of the sandbox.
     `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
-    belongs to the first process of the sandbox's own PID namespace.
+    belongs to the first process of the sandbox's own PID namespace. `kills_on_machine`: number of
+    processes killed for memory on the whole machine meanwhile, where no cgroup counts.
     """
 
     status: int
@@ -38,6 +40,7 @@ class Evidence:
     cpu_seconds: float
     at_memory_limit: bool = True
     is_first_process: bool = False
+    kills_on_machine: int = 0
 
 
 def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
@@ -47,6 +50,8 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     if evidence.out_of_memory_kills and not evidence.at_memory_limit:
         return SHORT_OF_MEMORY
     status = evidence.status
+    if evidence.kills_on_machine and evidence.stopped_for is None and status != 0:
+        return SHORT_OF_MEMORY
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (
         evidence.stopped_for is not None

@@ -40,6 +40,15 @@ def read(path: str) -> bytes:
         os.close(descriptor)
 
 
+def out_of_memory_kills() -> int:
+    """Return the number of processes that the machine's kernel has killed for memory; 0 if unknown.
+
+    Needs Linux 4.13. The kills of all cgroups and containers count.
+    """
+    _, found, rest = read("/proc/vmstat").partition(b"\noom_kill ")
+    return int(rest.split(None, 1)[0]) if found else 0
+
+
 def pieces(path: str) -> Iterator[bytes]:
     """Yield a long /proc file in blocks of whole lines."""
     try:

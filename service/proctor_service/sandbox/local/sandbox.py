@@ -54,6 +54,7 @@ class LocalSandbox(Channel):
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
         self.idle_seconds = 0.0
+        self._machine_kills = 0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
 
@@ -63,6 +64,8 @@ class LocalSandbox(Channel):
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
         self.group.begin()
+        if not self.launch.memory_is_counted:
+            self._machine_kills = procfs.out_of_memory_kills()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = limits.output_kb << 10
@@ -186,6 +189,9 @@ class LocalSandbox(Channel):
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
         kills = self.group.out_of_memory_kills()
+        on_machine = 0
+        if not self.launch.memory_is_counted:
+            on_machine = procfs.out_of_memory_kills() - self._machine_kills
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
             status,
@@ -194,6 +200,7 @@ class LocalSandbox(Channel):
             cpu,
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
+            kills_on_machine=on_machine,
         )
         why = outside_cause(evidence, limits)
         if not self.greeted and self._stopped_for != "killed":
