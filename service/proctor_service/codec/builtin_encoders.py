@@ -137,6 +137,8 @@ def _as_leaf(opener: Opener) -> Leaf:
 
 def _close_set(encoder: Any, value: Any, out: list[Any]) -> None:
     """Add the table layout to a set if the order of the items alone cannot restore the order."""
+    if not encoder.ordered_sets:
+        return
     kind = _type(value)
     layout = set_order.layout_of(value) if kind is _set or kind is _frozenset else None
     if layout is not None and encoder.affords(set_order.cost(layout)):

@@ -53,6 +53,8 @@ class Encoder:
         self.kept: list[Any] = []
         # True: encode numpy arrays as lists, for a reader without numpy.
         self.plain_arrays = False
+        # False: encode sets without their order, for a reader that needs the items alone.
+        self.ordered_sets = True
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []
         self._numbers: dict[int, int] = {}
@@ -60,6 +62,11 @@ class Encoder:
         self._known = known
         self._left = MAX_EXPANDED_BYTES
         self._depth = 0
+
+    @property
+    def expanded_bytes(self) -> int:
+        """The expanded size of all values so far (``limits``)."""
+        return MAX_EXPANDED_BYTES - self._left
 
     def encode(self, value: Any) -> Any:
         """Return the wire form of a value. Later calls continue the numbering."""

@@ -18,7 +18,11 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
 
 
 def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
-    """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits."""
+    """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
+
+    A call is `[target, arguments, keywords]`. A call `[target]` keeps the object that its target
+    names: the number of this call is the target of later calls.
+    """
     decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
     try:
         namespace = load_job(channel, job)
@@ -34,11 +38,17 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     unsent = values.dumps(["loaded"])
     last = len(decoded) - 1
     plain_arrays = bool(job.get("plain_arrays"))
-    for index, (args, kwargs) in enumerate(decoded):
+    kept: dict[int, Any] = {}
+    for index, given in enumerate(decoded):
         try:
-            result = _callee(job["calls"][index][0], namespace)(*args, **kwargs)
+            callee = _callee(job["calls"][index][0], namespace, kept)
+            if given:
+                result = callee(*given[0], **given[1])
+            else:
+                kept[index], result = callee, None
             encoder = values.Encoder()
             encoder.plain_arrays = plain_arrays
+            encoder.ordered_sets = False
             line = values.dumps(["value", index, encoder.encode(result)])
         except SystemExit as error:
             channel.send(unsent + values.dumps(["exit", index, exit_code(error)]))
@@ -55,15 +65,20 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     channel.send(unsent + values.dumps(["done"]))
 
 
-def _callee(name: Any, namespace: dict[str, Any]) -> Any:
+def _callee(name: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> Any:
     """Return the object to call.
 
-    `name` is the name of a function, `""` for the last function that the program defines, or
-    `[class, arguments, keywords, method]` for a method of a new object.
+    `name` is the name of a function, `""` for the last function that the program defines,
+    `[class, arguments, keywords, method]` for a method of a new object, or the number of a kept
+    object.
     """
+    if type(name) is int:
+        if name not in kept:
+            raise NameError("the object could not be made")
+        return kept[name]
     if type(name) is list:
         cls, args, kwargs, method = name
-        made = _callee(cls, namespace)(*values.decode(args), **values.decode(kwargs))
+        made = _callee(cls, namespace, kept)(*values.decode(args), **values.decode(kwargs))
         return getattr(made, method)
     if name == "":
         return last_function(namespace)

@@ -1,9 +1,10 @@
-"""Planning of the tests' calls of the submission, and the variables of the tests meanwhile."""
+"""Planning of the tests' calls of the submission, and the names of the tests meanwhile."""
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from collections import ChainMap
+from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.codec import values
@@ -15,24 +16,46 @@ _MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
 
 @dataclass(slots=True)
 class Variable:
-    """A variable of the tests: a constant, or the result of a call."""
+    """A variable of the tests: a constant, or the value with a number.
+
+    The number is a call's, or below zero a parameter's of a helper function (`formulas.py`).
+    """
 
     constant: Any = None
-    call: int | None = None
+    number: int | None = None
     passed: bool = False
 
 
-@dataclass(slots=True)
-class Scope:
-    """The names that a piece of test code has bound."""
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A function that the tests define, and the scope around the definition."""
 
-    variables: dict[str, Variable] = field(default_factory=dict)
-    functions: dict[str, ast.FunctionDef | ast.Lambda] = field(default_factory=dict)
-    aliases: dict[str, list[Any]] = field(default_factory=dict)
+    node: ast.FunctionDef | ast.Lambda
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a function of the submission."""
+
+    target: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A module, or what a module defines under a name."""
+
+    module: str
+    name: str = ""
+
+
+Meaning = Variable | Helper | Alias | Imported
+Scope = ChainMap[str, Meaning]
+"""The names that test code has bound: a function's own first, then those around its definition."""
 
 
 class Calls:
-    """The calls that tests make, and the meaning of names: `modules`, and functions of `math`.
+    """The calls that tests make, and the meaning of names.
 
     Also a mapping of the variables with constant values. Raises NotConstant and NotPlannable.
     """
@@ -41,59 +64,78 @@ class Calls:
         self.names = names
         self.made: list[list[Any]] = []
         self.used: list[int] = []
-        self.scope = Scope()
-        self.modules: dict[str, str] = {}
-        self.math_names: dict[str, str] = {}
+        self.scope: Scope = ChainMap()
         self._bytes = 0
         self._weights = Weights()
 
     def __contains__(self, name: object) -> bool:
-        scope = self.scope
-        bound = name in scope.variables or name in scope.functions or name in scope.aliases
-        return bound or name in self.names.submission
+        return name in self.scope or name in self.names.submission
 
     def __getitem__(self, name: str) -> Any:
-        variable = self.scope.variables.get(name)
-        if variable is None or variable.call is not None:
+        variable = self.scope.get(name)
+        if not isinstance(variable, Variable) or variable.number is not None:
             raise NotConstant(name)
         if variable.passed:
             raise NotPlannable("a container that a call may have changed")
         return variable.constant
 
+    def module_of(self, name: str) -> str:
+        """Return the module that a name stands for, or ""."""
+        meaning = self.scope.get(name)
+        return meaning.module if isinstance(meaning, Imported) and not meaning.name else ""
+
     def constant(self, node: ast.expr) -> Any:
         """Return the value of a constant expression."""
-        return evaluate(node, self, self.modules, self._weights)
+        return evaluate(node, self, self.module_of, self._weights)
 
-    def forget(self, name: str) -> None:
-        """Unbind a name before a new binding. Raises NotPlannable for the submission's names."""
-        scope = self.scope
-        for known in (scope.variables, scope.functions, scope.aliases):
-            known.pop(name, None)
-        self.modules.pop(name, None)
-        self.math_names.pop(name, None)
+    def bind(self, name: str, meaning: Meaning) -> None:
+        """Bind a name in the scope. Raises NotPlannable for the submission's names."""
         if name in self.names.submission:
             raise NotPlannable("the tests bind a name of the submission's")
+        self.scope[name] = meaning
 
     def is_call(self, node: ast.expr) -> bool:
         """Tell whether an expression calls the submission."""
         return isinstance(node, ast.Call) and self.target(node.func) is not None
 
     def target(self, node: ast.expr) -> list[Any] | None:
-        """Return the target of a call: `["f"]`, or `["Solution", args, kwargs, "f"]`; else None."""
-        scope = self.scope
+        """Return the target of a call, or None.
+
+        `["f"]` is a function, `["Solution", args, kwargs, "f"]` a method of a new object, and `[3]`
+        the method that `keep` has given the number 3.
+        """
         if isinstance(node, ast.Name):
-            if node.id in scope.aliases:
-                return scope.aliases[node.id]
-            bound = node.id in scope.variables or node.id in scope.functions
+            meaning = self.scope.get(node.id)
+            if isinstance(meaning, Alias):
+                return meaning.target
             plain = node.id in self.names.submission and node.id not in self.names.classes
-            return [node.id] if plain and not bound else None
+            return [node.id] if plain and meaning is None else None
         match node:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=name)) as made, attr=method) if (
-                name in self.names.classes and not method.startswith("__")
+                name in self.names.classes
+                and name not in self.scope
+                and not method.startswith("__")
             ):
                 args, kwargs = self._arguments(made, [])
                 return [name, args, kwargs, method]
         return None
+
+    def alias(self, node: ast.expr) -> Alias | None:
+        """Return the alias that an expression makes, or None."""
+        target = self.target(node)
+        if target is None or len(target) == 1:
+            return None if target is None else Alias(target)
+        assert isinstance(node, ast.Attribute)
+        assert isinstance(node.value, ast.Call)
+        given: list[Variable] = []
+        self._arguments(node.value, given)
+        for variable in given:
+            variable.passed = True
+        return self.keep(target)
+
+    def keep(self, target: list[Any]) -> Alias:
+        """Make an object now, for all calls of its method by a name."""
+        return Alias([self._made([target])])
 
     def add(self, node: ast.expr, passed: list[Variable] | None = None) -> int:
         """Add a call, and return its number. Containers that the call may change go to `passed`."""
@@ -105,8 +147,11 @@ class Calls:
         if passed is None:
             for variable in own:
                 variable.passed = True
-        self.made.append([target[0] if len(target) == 1 else target, args, kwargs])
-        self._bytes += len(values.dumps(self.made[-1][1:]))
+        return self._made([target[0] if len(target) == 1 else target, args, kwargs])
+
+    def _made(self, call: list[Any]) -> int:
+        self.made.append(call)
+        self._bytes += len(values.dumps(call))
         if len(self.made) > _MOST_CALLS or self._bytes > _MOST_CALL_BYTES:
             raise NotPlannable("too many calls")
         self.used.append(len(self.made) - 1)
@@ -128,8 +173,8 @@ class Calls:
                 kwargs[keyword.arg] = self.constant(keyword.value)
         seen = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
         for name in set(seen):
-            variable = self.scope.variables.get(name)
-            if variable is not None and is_mutable(variable.constant):
+            variable = self.scope.get(name)
+            if isinstance(variable, Variable) and is_mutable(variable.constant):
                 if seen.count(name) > 1 or any(each is variable for each in passed):
                     raise NotPlannable("a container that is passed twice")
                 passed.append(variable)
@@ -137,6 +182,20 @@ class Calls:
             return values.encode(args), values.encode(kwargs)
         except (values.ValueTooDeep, values.ValueTooLarge):
             raise NotPlannable("an argument is too large") from None
+
+
+def parameters_of(function: ast.FunctionDef | ast.Lambda) -> list[str]:
+    """Return the names of a function's parameters. Raises NotPlannable for others than `a, b`."""
+    arguments = function.args
+    if (
+        arguments.defaults
+        or arguments.vararg
+        or arguments.kwonlyargs
+        or arguments.kwarg
+        or (isinstance(function, ast.FunctionDef) and function.decorator_list)
+    ):
+        raise NotPlannable("a function with more than plain parameters")
+    return [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
 
 
 def is_mutable(value: Any) -> bool:

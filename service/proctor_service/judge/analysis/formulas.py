@@ -16,7 +16,14 @@ from typing import Any
 
 from proctor_service.codec.tables import fill_set
 from proctor_service.guest.rpc.object_operations import OPERATORS
-from proctor_service.judge.analysis.calls import Calls, is_mutable
+from proctor_service.judge.analysis.calls import (
+    Calls,
+    Helper,
+    Imported,
+    Variable,
+    is_mutable,
+    parameters_of,
+)
 from proctor_service.judge.analysis.literals import (
     TYPES,
     NotConstant,
@@ -65,7 +72,10 @@ _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _SHOWN = 300
 Formula = Callable[[Callable[[int], Any]], Any]
-"""A condition on results. The argument is a function from the number of a call to its value."""
+"""A condition on results. The argument is a function from the number of a call to its value.
+
+Within a helper function, a number below zero is a parameter's.
+"""
 
 
 class NotDecidable(Exception):
@@ -77,10 +87,11 @@ class Check:
     """One condition of a test.
 
     The most frequent condition is `call <compare> expected`, or the truth of a call; `compare` is
-    then None. `wire` is the encoding of `expected`; `reflected` is true if the literal stands on
-    the left. For every other condition, `formula` is set. `text` is the whole condition. `shown` is
-    the text of the call in a message, without expected values. A check keeps no syntax tree,
-    because plans live long and each object in a plan slows every garbage collection.
+    then None. `wire` is the encoding of `expected`, `expanded_bytes` its size with all shared parts
+    repeated; `reflected` is true if the literal stands on the left. For every other condition,
+    `formula` is set. `text` is the whole condition. `shown` is the text of the call in a message,
+    without expected values. A check keeps no syntax tree, because plans live long and each object
+    in a plan slows every garbage collection.
     """
 
     shown: str
@@ -91,7 +102,7 @@ class Check:
     symbol: str = ""
     expected: Any = None
     wire: Any = None
-    wire_bytes: int = 0
+    expanded_bytes: int = 0
     reflected: bool = False
     negated: bool = False
 
@@ -103,19 +114,17 @@ class Formulas:
         self._calls = calls
         self._numbers = numbers
         self._passed = passed
-        self._arguments: dict[str, Formula] = {}
+        self._parameters = 0
         self._depth = 0
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
-        if isinstance(node, ast.Name) and node.id in self._arguments:
-            return self._arguments[node.id]
         if self._calls.is_call(node):
             return self._value_of(self._calls.add(node, self._passed))
         if isinstance(node, ast.Name):
-            variable = self._calls.scope.variables.get(node.id)
-            if variable is not None and variable.call is not None:
-                return self._value_of(variable.call)
+            variable = self._calls.scope.get(node.id)
+            if isinstance(variable, Variable) and variable.number is not None:
+                return self._value_of(variable.number)
         try:
             constant = self._calls.constant(node)
         except NotConstant:
@@ -125,8 +134,17 @@ class Formulas:
         return lambda results: constant
 
     def _value_of(self, number: int) -> Formula:
-        self._numbers.append(number)
+        if number >= 0:
+            self._numbers.append(number)
         return lambda results: results(number)
+
+    def _maybe(self, node: ast.expr) -> Formula:
+        """Return the formula of an expression that Python may leave out."""
+        count = len(self._calls.made)
+        formula = self.of(node)
+        if len(self._calls.made) > count:
+            raise NotPlannable("a call that depends on a condition")
+        return formula
 
     def _compound(self, node: ast.expr) -> Formula:
         match node:
@@ -138,9 +156,8 @@ class Formulas:
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 inner = self.of(operand)
                 return lambda results: -_number(inner(results))
-            case ast.BoolOp(op=ast.And(), values=parts):
-                formulas = [self.of(part) for part in parts]
-                return lambda results: all(_core(each(results)) for each in formulas)
+            case ast.BoolOp(op=op, values=[first, *others]):
+                return self._choice(isinstance(op, ast.And), first, others)
             case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
                 operation, one, other = OPERATORS[type(op).__name__], self.of(left), self.of(right)
                 return lambda results: operation(_number(one(results)), _number(other(results)))
@@ -151,8 +168,22 @@ class Formulas:
                 return self._function(func, args, keywords)
         raise NotPlannable(type(node).__name__)
 
+    def _choice(self, both: bool, first: ast.expr, others: list[ast.expr]) -> Formula:
+        """Return the formula of `and` or `or`: the value of the operand that decides."""
+        parts = [self.of(first), *map(self._maybe, others)]
+
+        def chosen(results: Callable[[int], Any]) -> Any:
+            value = None
+            for part in parts:
+                value = _core(part(results))
+                if bool(value) is not both:
+                    break
+            return value
+
+        return chosen
+
     def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
-        sides = [self.of(each) for each in (left, *others)]
+        first, *more = [self.of(left), self.of(others[0]), *map(self._maybe, others[1:])]
         compares = []
         for index, op in enumerate(ops):
             symbol, compare = COMPARISONS[type(op)]
@@ -163,21 +194,23 @@ class Formulas:
             compares.append(compare)
 
         def holds(results: Callable[[int], Any]) -> bool:
-            found = [side(results) for side in sides]
-            return all(
-                bool(compare(one, other))
-                for compare, one, other in zip(compares, found, found[1:], strict=False)
-            )
+            one = first(results)
+            for compare, side in zip(compares, more, strict=True):
+                other = side(results)
+                if not compare(one, other):
+                    return False
+                one = other
+            return True
 
         return holds
 
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
     ) -> Formula:
-        helper = self._calls.scope.functions.get(func.id) if isinstance(func, ast.Name) else None
-        if helper is not None:
+        helper = self._calls.scope.get(func.id) if isinstance(func, ast.Name) else None
+        if isinstance(helper, Helper):
             return self._helper(helper, args, keywords)
-        if isinstance(func, ast.Name) and func.id == "isinstance" and len(args) == 2:
+        if self._builtin(func) == "isinstance" and len(args) == 2 and not keywords:
             return self._isinstance(args[0], args[1])
         function = self._known(func)
         if function is None or any(keyword.arg is None for keyword in keywords):
@@ -191,6 +224,8 @@ class Formulas:
             found = [_core(part(results)) for part in parts]
             if depends_on_order(function, found):
                 raise NotDecidable("the order of a set")
+            if function is str:
+                _check_text(found)
             more = {name: part(results) for name, part in named}
             _check_cost(function, found, more)
             return function(*found, **more)
@@ -198,46 +233,56 @@ class Formulas:
         return applied
 
     def _known(self, func: ast.expr) -> Callable[..., Any] | None:
-        calls = self._calls
         if isinstance(func, ast.Name):
-            if func.id in calls.math_names:
-                return MATH[calls.math_names[func.id]]
-            bound = func.id in calls.scope.variables or func.id in calls.names.submission
-            return None if bound else _FUNCTIONS.get(func.id)
+            meaning = self._calls.scope.get(func.id)
+            if isinstance(meaning, Imported) and meaning.module == "math":
+                return MATH.get(meaning.name)
+            return _FUNCTIONS.get(self._builtin(func))
         match func:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if (
-                calls.modules.get(module) == "math"
+                self._calls.module_of(module) == "math"
             ):
                 return MATH.get(name)
         return None
 
+    def _builtin(self, node: ast.expr) -> str:
+        """Return a name that nothing binds, or ""."""
+        return node.id if isinstance(node, ast.Name) and node.id not in self._calls else ""
+
     def _isinstance(self, value: ast.expr, kinds: ast.expr) -> Formula:
         parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
-        wanted = [_TYPES.get(part.id) if isinstance(part, ast.Name) else None for part in parts]
+        wanted = [_TYPES.get(self._builtin(part)) for part in parts]
         if any(kind is None for kind in wanted):
             raise NotPlannable("a class")
         inner = self.of(value)
         types = tuple(kind for kind in wanted if kind is not None)
         return lambda results: isinstance(_core(inner(results)), types)
 
-    def _helper(
-        self,
-        function: ast.FunctionDef | ast.Lambda,
-        args: list[ast.expr],
-        keywords: list[ast.keyword],
-    ) -> Formula:
+    def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
         """Expand the call of a helper function with one expression."""
-        body = _expression_of(function)
-        parameters = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        body, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > 8 or keywords or len(args) != len(parameters):
             raise NotPlannable("a helper function")
-        given = dict(zip(parameters, map(self.of, args), strict=True))
-        outer, self._arguments = self._arguments, given
+        given: dict[int, Formula] = {}
+        for argument in args:
+            formula = self.of(argument)
+            self._parameters += 1
+            given[-self._parameters] = formula
+        # The body sees its parameters and the names around its definition, none of its caller's.
+        outer, self._calls.scope = self._calls.scope, helper.scope.new_child()
         self._depth += 1
         try:
-            return self.of(body)
+            for parameter, number in zip(parameters, given, strict=True):
+                self._calls.bind(parameter, Variable(number=number))
+            inner = self.of(body)
         finally:
-            self._arguments, self._depth = outer, self._depth - 1
+            self._calls.scope, self._depth = outer, self._depth - 1
+
+        def applied(results: Callable[[int], Any]) -> Any:
+            found = {number: formula(results) for number, formula in given.items()}
+            return inner(lambda number: found[number] if number in found else results(number))
+
+        return applied
 
 
 def _copy(value: Any) -> Any:
@@ -259,8 +304,6 @@ def _expression_of(function: ast.FunctionDef | ast.Lambda) -> ast.expr:
     ]
     if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         raise NotPlannable("a helper function of several statements")
-    if function.decorator_list or function.args.defaults or function.args.vararg:
-        raise NotPlannable("a helper function")
     return body[0].value
 
 
@@ -269,6 +312,17 @@ def _core(value: Any) -> Any:
     if type(value) not in _CORE:
         raise NotDecidable(type(value).__name__)
     return value
+
+
+def _check_text(values: list[Any]) -> None:
+    """Raise NotDecidable if the text of a value may differ between versions of Python."""
+    parts = list(values)
+    while parts:
+        part = _core(parts.pop())
+        if isinstance(part, list | tuple | dict):
+            parts += part
+        if isinstance(part, dict):
+            parts += part.values()
 
 
 def _number(value: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from proctor_service.guest.rpc.object_operations import OPERATORS
@@ -85,16 +85,17 @@ class Weights:
 def evaluate(
     node: ast.expr,
     names: Variables,
-    modules: Mapping[str, str] | None = None,
+    module_of: Callable[[str], str] = lambda name: "",
     weights: Weights | None = None,
 ) -> Any:
     """Return the value of a constant expression.
 
-    `names` are variables with constant values; `modules` maps local names to modules; `weights` are
-    those of earlier values. Each call builds a new value. Raises NotConstant.
+    `names` are variables with constant values; `module_of` returns the module that a name stands
+    for, or ""; `weights` are those of earlier values. Each call builds a new value. Raises
+    NotConstant.
     """
     try:
-        value = _Evaluator(names, modules or {}, weights or Weights()).value(node)
+        value = _Evaluator(names, module_of, weights or Weights()).value(node)
     except (NotConstant, NotPlannable):
         raise
     except Exception as error:  # raised by the expression itself: 1 / 0
@@ -109,9 +110,9 @@ class NotPlannable(Exception):
 
 
 class _Evaluator:
-    def __init__(self, names: Variables, modules: Mapping[str, str], weights: Weights) -> None:
+    def __init__(self, names: Variables, module_of: Callable[[str], str], weights: Weights) -> None:
         self._names = names
-        self._modules = modules
+        self._module_of = module_of
         self._weights = weights
         self._left = _MOST_NODES
         self._weight_left = _MOST_WEIGHT
@@ -228,7 +229,7 @@ class _Evaluator:
 
     def _attribute(self, node: ast.Attribute) -> Any:
         if isinstance(node.value, ast.Name):
-            constants = _CONSTANTS.get(self._modules.get(node.value.id, ""), {})
+            constants = _CONSTANTS.get(self._module_of(node.value.id), {})
             if node.attr in constants:
                 return constants[node.attr]
         raise NotConstant("not a constant")

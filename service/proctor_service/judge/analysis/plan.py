@@ -15,12 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.codec import values
-from proctor_service.judge.analysis.calls import Calls, Scope, Variable, is_mutable
+from proctor_service.judge.analysis.calls import (
+    Alias,
+    Calls,
+    Helper,
+    Imported,
+    Variable,
+    is_mutable,
+    parameters_of,
+)
 from proctor_service.judge.analysis.formulas import (
     COMPARISONS,
-    MATH,
     SINGLETONS,
     Check,
+    Formula,
     Formulas,
     SourceText,
 )
@@ -41,12 +49,14 @@ class PlannedTest:
 class Plan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
-    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`. The service
-    sends this string to the sandbox unchanged.
+    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`, or `[target]` to
+    make an object and keep its method (`function_calls.py`). The service sends this string to the
+    sandbox unchanged. A problem of `setup` is a problem of each test.
     """
 
     calls_json: str
     count: int
+    setup: PlannedTest
     tests: tuple[PlannedTest, ...]
     imports: tuple[str, ...]
 
@@ -57,30 +67,36 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
     try:
         planner = _Planner(names)
         planner.run(suite.setup.body, SourceText.of(suite.setup_text))
+        setup = planner.planned()
         for test in suite.tests:
-            planner.checks, planner.calls.used = [], []
             planner.run(test.tree.body, SourceText.of(test.text))
             for step in test.run:
                 planner.run_step(step)
-            tests.append(PlannedTest(tuple(planner.checks), tuple(planner.calls.used)))
+            tests.append(planner.planned())
     except NotConstant as error:
         raise NotPlannable(str(error)) from None
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
     imports = (*names.imports, *planner.imports)
     calls = planner.calls.made
-    return Plan(json.dumps(calls), len(calls), tuple(tests), imports)
+    return Plan(json.dumps(calls), len(calls), setup, tuple(tests), imports)
 
 
 class _Planner:
     def __init__(self, names: Names) -> None:
         self.calls = Calls(names)
         self.imports: list[str] = []
-        self.checks: list[Check] = []
+        self._checks: list[Check] = []
         self._source = SourceText(())
         self._defined_in: dict[int, SourceText] = {}
         for statement in names.imports:
             self._import(ast.parse(statement).body[0], note=False)
+
+    def planned(self) -> PlannedTest:
+        """Return the conditions and calls since the last time."""
+        planned = PlannedTest(tuple(self._checks), tuple(self.calls.used))
+        self._checks, self.calls.used = [], []
+        return planned
 
     def run(self, body: Sequence[ast.stmt], source: SourceText) -> None:
         outer, self._source = self._source, source
@@ -91,18 +107,19 @@ class _Planner:
     def run_step(self, step: tuple[Any, ...]) -> None:
         """Plan the body of `check(candidate)` or of a test function."""
         kind, name = step[0], step[1]
-        function = self.calls.scope.functions.get(name) if kind != "cases" else None
-        if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        function = self.calls.scope.get(name) if kind != "cases" else None
+        if not isinstance(function, Helper) or not isinstance(function.node, ast.FunctionDef):
             raise NotPlannable(kind)
-        outer = self.calls.scope
-        self.calls.scope = Scope(dict(outer.variables), dict(outer.functions), dict(outer.aliases))
+        parameters = parameters_of(function.node)
+        if len(parameters) != (kind == "check"):
+            raise NotPlannable("a test function with other parameters")
+        given = _target_of(step[2]) if kind == "check" else []
+        outer, self.calls.scope = self.calls.scope, function.scope.new_child()
         if kind == "check":
-            arguments = [*function.args.posonlyargs, *function.args.args]
-            if len(arguments) != 1:
-                raise NotPlannable("check takes more than a candidate")
-            self.calls.forget(arguments[0].arg)
-            self.calls.scope.aliases[arguments[0].arg] = _target_of(step[2])
-        self.run(function.body, self._defined_in[id(function)])
+            # Python evaluates an entry point once: one object for all calls of the candidate.
+            candidate = Alias(given) if len(given) == 1 else self.calls.keep(given)
+            self.calls.bind(parameters[0], candidate)
+        self.run(function.node.body, self._defined_in[id(function.node)])
         self.calls.scope = outer
 
     def _statement(self, node: ast.stmt) -> None:
@@ -116,62 +133,56 @@ class _Planner:
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 self._assign(name, value)
             case ast.Import() | ast.ImportFrom():
-                self._import(node, note=True)
+                # The submission sees an import at module level, as in plain Python.
+                self._import(node, note=len(self.calls.scope.maps) == 1)
             case ast.FunctionDef(name=name, decorator_list=[]):
-                self.calls.forget(name)
-                self.calls.scope.functions[name] = node
+                self.calls.bind(name, Helper(node, self.calls.scope))
                 self._defined_in[id(node)] = self._source
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one], keywords=[])) if (
-                name == "check" and name in self.calls.scope.functions
+                name == "check" and name in self.calls.scope
             ):
-                if not isinstance(one, ast.Name) or one.id not in self.calls.names.submission:
+                target = self.calls.target(one)
+                if not isinstance(one, ast.Name) or target != [one.id]:
                     raise NotPlannable("check of something else")
                 self.run_step(("check", name, one.id))
             case _:
                 raise NotPlannable(type(node).__name__)
 
     def _assign(self, name: str, value: ast.expr) -> None:
+        calls = self.calls
         if isinstance(value, ast.Lambda):
-            self.calls.forget(name)
-            self.calls.scope.functions[name] = value
+            calls.bind(name, Helper(value, calls.scope))
             return
-        target = self.calls.target(value)
-        if target is not None:
-            self.calls.forget(name)
-            self.calls.scope.aliases[name] = target
+        alias = calls.alias(value)
+        if alias is not None:
+            calls.bind(name, alias)
             return
-        if isinstance(value, ast.Call) and self.calls.target(value.func) is not None:
-            number = self.calls.add(value)
-            self.calls.forget(name)
-            self.calls.scope.variables[name] = Variable(call=number)
+        if calls.is_call(value):
+            calls.bind(name, Variable(number=calls.add(value)))
             return
-        constant = self.calls.constant(value)
+        constant = calls.constant(value)
         if any(isinstance(each, ast.Name) and is_mutable(constant) for each in ast.walk(value)):
             raise NotPlannable("two names for one container")
-        self.calls.forget(name)
-        self.calls.scope.variables[name] = Variable(constant)
+        calls.bind(name, Variable(constant))
 
     def _import(self, node: ast.stmt, *, note: bool) -> None:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 self._check_module(alias.name)
-                if note:
-                    self.calls.forget(alias.asname or alias.name.partition(".")[0])
-                self.calls.modules[alias.asname or alias.name.partition(".")[0]] = alias.name
+                top = alias.name.partition(".")[0]
+                module = alias.name if alias.asname else top
+                self.calls.bind(alias.asname or top, Imported(module))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             self._check_module(node.module)
             for alias in node.names:
-                name = alias.asname or alias.name
+                names = [alias.name]
                 if alias.name == "*":
-                    if star_names(node.module) is None:
+                    star = star_names(node.module)
+                    if star is None:
                         raise NotPlannable("a star import")
-                    if node.module == "math":
-                        self.calls.math_names.update({each: each for each in MATH})
-                    continue
-                if note:
-                    self.calls.forget(name)
-                if node.module == "math" and alias.name in MATH:
-                    self.calls.math_names[name] = alias.name
+                    names = sorted(star)
+                for each in names:
+                    self.calls.bind(alias.asname or each, Imported(node.module, each))
         else:
             raise NotPlannable("a relative import")
         if note:
@@ -191,7 +202,7 @@ class _Planner:
         check = self._simple_check(node, passed) or self._formula_check(node, passed)
         for variable in passed:
             variable.passed = True
-        self.checks.append(check)
+        self._checks.append(check)
 
     def _simple_check(self, node: ast.expr, passed: list[Variable]) -> Check | None:
         """Return the check of a call, alone or against a literal; None for other conditions."""
@@ -212,8 +223,8 @@ class _Planner:
         symbol, compare = COMPARISONS[type(node.ops[0])]
         try:
             expected = self.calls.constant(other)
-            wire = values.encode(expected)
-            size = len(values.dumps(wire))
+            encoder = values.Encoder()
+            wire = encoder.encode(expected)
         except (NotConstant, NotPlannable, values.ValueTooDeep, values.ValueTooLarge):
             return None
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
@@ -226,14 +237,14 @@ class _Planner:
             symbol=symbol,
             expected=expected,
             wire=wire,
-            wire_bytes=size,
+            expanded_bytes=encoder.expanded_bytes,
             reflected=reflected,
         )
 
     def _formula_check(self, node: ast.expr, passed: list[Variable]) -> Check:
         calls: list[int] = []
         formula = Formulas(self.calls, calls, passed).of(node)
-        if not calls and not formula(_no_value):  # a constant condition
+        if not calls and not _holds(formula):  # a constant condition
             raise NotPlannable("a condition that never holds")
         text = self._source.text_of(node)
         return Check("the condition", text, tuple(calls), formula=formula)
@@ -247,6 +258,14 @@ def _target_of(entry_point: str) -> list[Any]:
     if "." in entry_point or entry_point.endswith(")"):
         raise NotPlannable("an entry point of several parts")
     return [entry_point]
+
+
+def _holds(formula: Formula) -> bool:
+    """Tell whether a condition without calls holds."""
+    try:
+        return bool(formula(_no_value))
+    except Exception:  # whatever the test raises
+        return False
 
 
 def _no_value(number: int) -> Any:

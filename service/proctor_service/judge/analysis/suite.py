@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,12 @@ _RUNNERS = frozenset(
     ["TextTestRunner", "defaultTestLoader", "TestLoader", "TestSuite", "makeSuite"]
 )
 _CASES = frozenset(["TestCase", "IsolatedAsyncioTestCase"])
+# Functions that pytest calls around the tests of a module.
+_AROUND_TESTS = frozenset(
+    f"{when}_{part}" for when in ("setup", "teardown") for part in ("module", "function")
+)
+_MARKS = frozenset(["parametrize", "usefixtures", "skipif", "xfail"])
+"""Marks of pytest that change how a function runs, or what its result means."""
 
 RunStep = tuple[Any, ...]
 """Step to run after a test's statements: `("check", function, entry_point or "")`, where "" means
@@ -70,11 +76,17 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     nodes = tuple(tuple(ast.walk(tree)) for tree in (setup, *trees))
     called = _mentioned(nodes)
     known = {node.name for node in setup.body if isinstance(node, _DEFINITIONS)}
-    tests = tuple(
-        Test(text, tree, tuple(_run_steps(tree, called, known, entry_point)))
-        for text, tree in zip(grader.tests, trees, strict=True)
-    )
-    return Suite(grader.setup, setup, tests, entry_point, nodes)
+    classes = _classes((setup, *trees))
+    tests = []
+    for index, (text, tree) in enumerate(zip(grader.tests, trees, strict=True)):
+        name = _needs_pytest(tree, called, classes)
+        if name is not None:
+            raise InvalidTask(
+                f"tests.{index} defines {name}, which only pytest runs: use the grader `pytest`"
+            )
+        steps = _run_steps(tree, called, known, classes, entry_point)
+        tests.append(Test(text, tree, tuple(steps)))
+    return Suite(grader.setup, setup, tuple(tests), entry_point, nodes)
 
 
 def parse(text: str, name: str) -> ast.Module:
@@ -126,28 +138,135 @@ def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
 
 
 def _run_steps(
-    tree: ast.Module, mentioned: set[str], known: set[str], entry_point: str | None
+    tree: ast.Module,
+    mentioned: set[str],
+    known: set[str],
+    classes: Mapping[str, ast.ClassDef],
+    entry_point: str | None,
 ) -> Iterator[RunStep]:
     """Yield steps for the functions and TestCases that a test defines but never runs."""
-    cases = []
+    cases: list[str] = []
     for node in tree.body:
-        if isinstance(node, _FUNCTIONS):
-            if node.name == "check" and "check" not in mentioned and "check" not in known:
-                if _takes(node, 1):
-                    yield ("check", "check", entry_point or "")
-            elif node.name.startswith("test") and node.name not in mentioned and _takes(node, 0):
-                yield ("function", node.name)
-        elif isinstance(node, ast.ClassDef) and node.name not in mentioned and _is_case(node):
-            cases.append(node.name)
+        if not isinstance(node, _DEFINITIONS) or node.name in mentioned:
+            continue
+        if isinstance(node, ast.ClassDef):
+            if _is_case(node, classes):
+                cases.append(node.name)
+        elif node.name == "check":
+            if "check" not in known and _takes(node, 1):
+                yield ("check", "check", entry_point or "")
+        elif _is_test(node):
+            yield ("function", node.name)
     if cases and "unittest.main" not in mentioned and _RUNNERS.isdisjoint(mentioned):
         yield ("cases", cases)
 
 
-def _is_case(node: ast.ClassDef) -> bool:
+def _needs_pytest(
+    tree: ast.Module, mentioned: set[str], classes: Mapping[str, ast.ClassDef]
+) -> str | None:
+    """Return the name of a definition that pytest would run, and that no step can run, or None."""
+    last = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
+    for name, node in last.items():
+        if isinstance(node, ast.ClassDef):
+            if name not in mentioned and _is_test_class(node, classes):
+                return name
+        elif _is_fixture(node):
+            if any(map(_is_autouse, node.decorator_list)):
+                return name
+        elif name not in mentioned and _is_for_pytest(node):
+            return name
+    return None
+
+
+def _is_for_pytest(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return node.name in _AROUND_TESTS or (_is_test(node) and not _runs_alone(node))
+
+
+def _runs_alone(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether a test function means the same when it is called without arguments."""
+    patched = sum("patch" in _dotted(each) for each in node.decorator_list)
+    fits = any(_takes(node, count) for count in range(patched + 1))
+    return fits and _MARKS.isdisjoint(_decorators(node))
+
+
+def _is_test(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether pytest would run a function of a module or class."""
+    skipped = "skip" in _decorators(node)
+    return node.name.startswith("test") and not skipped and not _is_fixture(node)
+
+
+def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return "fixture" in _decorators(node)
+
+
+def _is_test_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    """Tell whether pytest would run methods of a class, and unittest would not."""
+    if not node.name.startswith("Test") or _is_case(node, classes):
+        return False
+    parts = [part for each in _with_bases(node, classes) for part in each.body]
+    functions = [part for part in parts if isinstance(part, _FUNCTIONS)]
+    bound = {each.name for each in functions} | {
+        target.id
+        for part in parts
+        if isinstance(part, ast.Assign)
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    left_out = "skip" in _decorators(node) or bound & {"__init__", "__new__", "__test__"}
+    return not left_out and any(map(_is_test, functions))
+
+
+def _is_case(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    """Tell whether a class derives from a TestCase, also through other classes of the tests."""
     return any(
-        (isinstance(base, ast.Name) and base.id in _CASES)
+        (isinstance(base, ast.Name) and base.id in _CASES and base.id not in classes)
         or (isinstance(base, ast.Attribute) and base.attr in _CASES)
-        for base in node.bases
+        for each in _with_bases(node, classes)
+        for base in each.bases
+    )
+
+
+def _classes(trees: Sequence[ast.Module]) -> dict[str, ast.ClassDef]:
+    """Return the classes that test code defines at module level."""
+    return {
+        node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)
+    }
+
+
+def _with_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
+    """Yield a class and those of its base classes that test code defines."""
+    seen: set[str] = set()
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        yield each
+        for base in each.bases:
+            if isinstance(base, ast.Name) and base.id in classes and base.id not in seen:
+                seen.add(base.id)
+                todo.append(classes[base.id])
+
+
+def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
+    """Return the last names of a definition's decorators: `skip` for `@pytest.mark.skip()`."""
+    return {name for each in node.decorator_list for name in _dotted(each)[-1:]}
+
+
+def _dotted(decorator: ast.expr) -> list[str]:
+    """Return the names in a decorator: `mock`, `patch` and `object` for `@mock.patch.object(..)`."""
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else names
+
+
+def _is_autouse(decorator: ast.expr) -> bool:
+    """Tell whether pytest uses a fixture for every test."""
+    return isinstance(decorator, ast.Call) and any(
+        each.arg == "autouse"
+        and not (isinstance(each.value, ast.Constant) and not each.value.value)
+        for each in decorator.keywords
     )
 
 

@@ -3,17 +3,18 @@
 The results are hostile data, compared with Python's operators. The size of the expected value bounds
 how much of a result is parsed: a far longer encoding can never be equal and stays unparsed. Other
 results larger than a megabyte are left to a test sandbox (NotDecidable), because parsing them would
-block this process.
+block this process; so are results with values that this process cannot treat as their own classes do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.codec import values
+from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
@@ -23,11 +24,17 @@ from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, u
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
-_MOST_BYTES_IN_THE_LOOP = 32_768
-# Largest ratio between encodings of equal items: Fraction(1, 1) against 1, with brackets.
-_LONGER_AT_MOST = 24
-_SPARE_BYTES = 4096
+_MOST_BYTES_IN_THE_LOOP = 8192
+# The longest encoding of a value equal to 1 is that of an instance of a subclass of Decimal, with
+# 20,000 zeros behind the point, and the expanded size of an item is 32 bytes.
+_LONGEST_ITEM_BYTES = 24_000
+_LONGER_AT_MOST = _LONGEST_ITEM_BYTES // PART_BYTES
+_SHOWN_BYTES = 4096
 _TRUTH_BYTES = 65_536
+# The beginnings of long values that are true: text, bytes, containers and integers.
+_TRUE = tuple(b'["%s",' % tag for tag in (b"l", b"t", b"d", b"s", b"fs", b"b", b"i", b"u"))
+# Arrays, instances of subclasses, and numpy's scalars: their text, type and arithmetic are their own.
+_OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
 _LARGEST_PARSED_BYTES = 1 << 20
 
 
@@ -40,18 +47,18 @@ async def judge(
     finished = await run(backend, job, submission.limits, state=submission.state)
     said = understand(finished.lines, plan.count)
     if sum(map(len, finished.lines)) > _MOST_BYTES_IN_THE_LOOP:
-        tests = await asyncio.to_thread(_outcomes, plan, said, grader)
+        tests = await asyncio.to_thread(outcomes, plan, said, grader)
     else:
-        tests = _outcomes(plan, said, grader)
+        tests = outcomes(plan, said, grader)
     return conclude(finished, said, tests)
 
 
-def _outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, Raised | None]]:
+def outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, Raised | None]]:
     """Return each test's text and its problem; the problem of a passed test is None."""
-    answers = [each if isinstance(each, bytes) else b"" for each in said.answers]
-    outcomes = []
+    in_setup = _problem(plan.setup, said, reveal=grader.reveal)
+    found = []
     for index, test in enumerate(plan.tests):
-        problem = _problem(test, said, answers, reveal=grader.reveal)
+        problem = in_setup or _problem(test, said, reveal=grader.reveal)
         text = ""
         if problem is not None:
             text = (
@@ -61,33 +68,37 @@ def _outcomes(plan: Plan, said: Said, grader: AssertsGrader) -> list[tuple[str, 
                 if test.checks
                 else f"test {index}"
             )
-        outcomes.append((text, problem))
-    return outcomes
+        found.append((text, problem))
+    return found
 
 
-def _problem(test: PlannedTest, said: Said, answers: list[bytes], *, reveal: bool) -> Raised | None:
+def _problem(test: PlannedTest, said: Said, *, reveal: bool) -> Raised | None:
     """Return the problem of a failed test; None for a passed test.
 
-    The problem is the first failed check, or an earlier call without a result.
+    The problem is the first failed check, or an earlier call without a result. A check may also
+    need a call of an earlier test.
     """
-    stopped: Raised | None = None
-    returned: set[int] = set()
-    for number in test.calls:
-        answer = said.answers[number] if number < len(answers) else NOT_REACHED
-        if isinstance(answer, Raised):
-            stopped = answer
-            break
-        returned.add(number)
+    stopped = _unanswered(test.calls, said)
     for check in test.checks:
-        if not returned.issuperset(check.calls):
-            break
-        failure = _failure(check, answers, reveal)
+        missing = _unanswered(check.calls, said)
+        if missing is not None:
+            return stopped or missing
+        failure = _failure(check, said.answers, reveal)
         if failure is not None:
             return failure
     return stopped
 
 
-def _failure(check: Check, answers: list[bytes], reveal: bool) -> Raised | None:
+def _unanswered(calls: Sequence[int], said: Said) -> Raised | None:
+    """Return why the first call without a result has none, or None."""
+    for number in calls:
+        answer = said.answers[number] if number < len(said.answers) else NOT_REACHED
+        if isinstance(answer, Raised):
+            return answer
+    return None
+
+
+def _failure(check: Check, answers: Sequence[Any], reveal: bool) -> Raised | None:
     try:
         if holds(check, answers):
             return None
@@ -119,10 +130,13 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
             if number not in known:
                 if len(answers[number]) > _LARGEST_PARSED_BYTES:
                     raise NotDecidable("a large value")
-                known[number] = _plain(values.loads(answers[number]))
+                wire = values.loads(answers[number])
+                known[number] = values.decode(wire)
+                if not _OTHER_CLASSES.isdisjoint(tag for tag, _ in _tagged(wire)):
+                    raise NotDecidable("a value of another class")
             return known[number]
 
-        return bool(check.formula(result))
+        return _is_true(check.formula(result))
     line = answers[check.calls[0]]
     if check.compare is None:
         return _truth(line) is not check.negated
@@ -131,7 +145,7 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
 
 def _compares(check: Check, line: bytes) -> bool:
     assert check.compare is not None
-    if len(line) > check.wire_bytes * _LONGER_AT_MOST + _SPARE_BYTES:
+    if len(line) > check.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
         if check.symbol in ("==", "is"):
             return False
         if check.symbol in ("!=", "is not"):
@@ -143,6 +157,8 @@ def _compares(check: Check, line: bytes) -> bool:
     if check.symbol == "==" and wire == check.wire:
         return True
     value = _plain(wire)
+    if check.symbol in ("is", "is not"):  # None, True and False are encoded as themselves
+        return check.compare(wire, check.expected) is True
     left, right = (check.expected, value) if check.reflected else (value, check.expected)
     try:
         return bool(check.compare(left, right))
@@ -155,20 +171,25 @@ def shown(line: bytes) -> str:
 
     Of a large value the text only gives the number of bytes.
     """
-    if len(line) > _SPARE_BYTES:
+    if len(line) > _SHOWN_BYTES:
         return f"a value of {len(line)} bytes"
     try:
         return show(_plain(values.loads(line)))
     except NotDecidable:
-        return "an array"
+        return "a value of numpy's"
     except (ValueError, RecursionError):
         return "a value"
 
 
 def _truth(line: bytes) -> bool:
     if len(line) > _TRUTH_BYTES:
-        return not line.startswith(b'["h"')  # an empty or zero value has a shorter encoding
-    value = _plain(values.loads(line))
+        if not line.startswith((b'"', *_TRUE)):
+            raise NotDecidable("a large value")
+        return True
+    return _is_true(_plain(values.loads(line)))
+
+
+def _is_true(value: Any) -> bool:
     if isinstance(value, values.Opaque):
         return value.truth is True  # None: a class with its own truth; the tests expect data
     # NotImplemented is true; `bool` of it would warn, and some settings turn warnings into errors.
@@ -176,15 +197,31 @@ def _truth(line: bytes) -> bool:
 
 
 def _plain(wire: Any) -> Any:
-    """Return the value of a wire form. Raises NotDecidable for a numpy array at any depth."""
+    """Return the value of a wire form.
+
+    Raises NotDecidable for a value of numpy's, at any depth, that may compare in another way than
+    the plain value.
+    """
     value = values.decode(wire)
+    for tag, item in _tagged(wire):
+        if tag == "nd" or (tag == "ns" and not _compares_as_plain(item[1])):
+            raise NotDecidable("a value of numpy's")
+    return value
+
+
+def _compares_as_plain(form: Any) -> bool:
+    """Tell whether numpy's scalars of a type compare like the plain values: not so `float32`."""
+    return type(form) is str and (form[1:2] in "biuSU" or form[1:] in ("f8", "c16"))
+
+
+def _tagged(wire: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the tagged forms in a wire form, with their tags."""
     todo = [wire]
     while todo:
         item = todo.pop()
         if isinstance(item, list):
-            if item and item[0] == "nd":
-                raise NotDecidable("an array")
+            if item and isinstance(item[0], str):
+                yield item[0], item
             todo += item
         elif isinstance(item, dict):
             todo += item.values()
-    return value
