@@ -9,6 +9,7 @@ import pytest
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
+from proctor_service.guest.rpc.test_globals import Tools
 from proctor_service.judge.analysis.levels import Analysis, analyse
 
 
@@ -88,6 +89,17 @@ VALUES = [
     "import contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()) as out:\n    f()",
     "import random\nrandom.seed(1)\nassert f() == 3",
     "from unittest.mock import patch\nwith patch('builtins.input', return_value='3'):\n    f()",
+    "from itertools import islice\nassert list(islice(Fib(), 5)) == [0, 1]",
+    "from functools import partial\nassert partial(f, Box(1))() == 2",
+    "import threading, concurrent.futures\nassert f(f(1)) == 2",
+    "import threading, time\nthreading.Thread(target=lambda: time.sleep(9)).start()\nassert f(f(1))",
+    "@f\ndef g(x):\n    return x\nassert g(2) == 2 and g.__wrapped__(2) == 2 and g.__name__ == 'g'",
+    "class E(Exception): pass\n@retry(3, errors=(E,))\ndef g(): raise E\nassert g() is None",
+    "class N:\n    def __init__(self, v: int, next=None): self.v = v\nassert length(N(1, N(2))) == 2",
+    "class N: pass\ndef make(v: int) -> N: return N()\nassert f(lambda: make(1)) == 2",
+    "def g(x: int):\n    return x\nr = f(2, [g])\nassert r == 2",
+    "@unittest.skipIf(False, 'no')\nclass T(unittest.TestCase):\n    def test(self) -> None:\n"
+    "        self.assertIsInstance(f(1), T)",
 ]
 
 
@@ -100,6 +112,41 @@ def test_a_method_that_arrays_have_is_the_objects_own_where_the_tests_made_it() 
     found = analysed("w = Wallet(5)\nassert w.take(3) == 3")
     assert found.rewritten is not None
     assert "__proctor__.own(w).take(3)" in found.rewritten.tests[0].source
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("f'{len(s)} {s.pop()}'", "2 2"),
+        ("f'{s} {s.pop()} {s}'", "[1, 2] 2 [1]"),
+        ("f'{s!r:>{len(s) + 5}}|{s!s}|{i=}|{{}}'", " [1, 2]|[1, 2]|i=3.14159|{}"),
+        ("f'{i:.{len(s)}f} {s.pop():02d} {chr(233)!a:>{5 + len(s)}}'", "3.14 02 '\\xe9'"),
+        ("f\"{s[0]} {'a' if len(s) else 'b'}\\n\"", "1 a\n"),
+        ('f\'{f"{len(s)}"}{f"{i:.1f}"}\'', "23.1"),
+        ("''.join([f'{each}{len(s)}' for each in s])", "1222"),
+    ],
+)
+def test_a_format_string_with_a_mark_means_the_same(text: str, value: str) -> None:
+    found = analysed(f"s = Stack([1, 2])\ni = 3.14159\ntext = {text}\nassert text == f(1)")
+    assert found.rewritten is not None
+    source = found.rewritten.tests[0].source
+    assert "__proctor__.own(s)" in source
+    scope = {"Stack": list, "f": lambda _: value, "__proctor__": Tools(None, None)}  # type: ignore[arg-type]
+    exec(source, scope)
+
+
+def test_what_keeps_an_object_gets_the_object_itself() -> None:
+    reads = "c = Counter(s)\nd = '-'.join(s)\ne = zip(*s)"
+    keeps = "m = Mock(s)\np = partial(f, s)\nsetattr(m, 'x', s)\nsuper().__init__(s)\nf(s)"
+    imports = "from unittest.mock import Mock\nfrom functools import partial\n"
+    found = analysed(f"{imports}s = Stack()\n{reads}\n{keeps}")
+    assert found.rewritten is not None
+    lines = found.rewritten.tests[0].source.splitlines()
+    assert [line for line in lines if "own" in line] == [
+        "c = Counter(__proctor__.own(s))",
+        "d = '-'.join(__proctor__.own(s))",
+        "e = zip(*__proctor__.own(s))",
+    ]
 
 
 SHARED = [
@@ -144,6 +191,30 @@ SHARED = [
     "class T:\n    def test(self):\n        with self.assertLogs():\n            f()",
     "assert issubclass(Cat, Animal)",
     "from collections.abc import Iterable\nassert isinstance(Bag(), Iterable)",
+    "import numpy as np\nassert np.asarray(Bag()).shape == (1,)",
+    "import operator as op\nassert op.add(Money(1), Money(2)).amount == 3",
+    "import threading\nt = threading.Thread(target=f)\nt.start()",
+    "from threading import Timer\nTimer(0.1, f).start()",
+    "import threading\ndef g():\n    f()\nthreading.Thread(None, g).start()",
+    "from threading import Thread\nclass T(Thread):\n    def run(self):\n        f()\nT().start()",
+    "from concurrent.futures import ThreadPoolExecutor\nassert ThreadPoolExecutor().submit(f)",
+    "import concurrent.futures as c\nassert c.ThreadPoolExecutor().submit(f)",
+    "import asyncio\nasync def g():\n    return await asyncio.to_thread(f)\nassert asyncio.run(g())",
+    "import asyncio\nasync def g(loop):\n    return await loop.run_in_executor(None, f)\nf(g)",
+    "@f\ndef g(x):\n    return x\nassert g.__dict__ == {}",
+    "@f\ndef g(x):\n    return x\nassert vars(g) == {}",
+    "@f\ndef g(x: int):\n    return x\nassert g(2) == 2",
+    "d = f(3)\n@d\nasync def g(x) -> int:\n    return x",
+    "def g(x: int):\n    return x\nassert f(g)(2) == 2",
+    "def g(x: int):\n    return x\nh = f([g])\nassert h(2) == 2",
+    "@f\nclass C: pass\nassert C().x == 1",
+    "class C: pass\nC = f(C)\nassert C().x == 1",
+    "class C: pass\nc = Container()\nc.register('c', kind=C)",
+    "class C: pass\nclass D: pass\nc = make()\nfor each in (C, D):\n    c.register(each)",
+    "import unittest\nclass C: pass\nclass T(unittest.TestCase):\n    def setUp(self):\n"
+    "        self.c = Container()\n    def test(self):\n        self.c.register(C)",
+    "class C: pass\ndef check(candidate):\n    assert candidate(C) == 1",
+    "with f() as out:\n    print('a')\nassert out.getvalue() == 'a'",
 ]
 
 
@@ -186,7 +257,9 @@ def test_leetcodes_entry_point_is_a_method_of_a_new_object() -> None:
     test = "def check(candidate):\n    assert candidate(nums = [3, 3], target = 6) == [0, 1]"
     found = analysed(test, entry_point="Solution().twoSum")
     assert found.plan is not None
-    assert json.loads(found.plan.calls_json)[0][0] == ["Solution", ["l"], ["d"], "twoSum"]
+    kept, call = json.loads(found.plan.calls_json)
+    assert kept == [["Solution", ["l"], ["d"], "twoSum"]]
+    assert call[0] == 0
 
 
 @pytest.mark.parametrize("entry_point", ["", "1f", "f; g", "f(1)", "__import__('os')", "f\n"])
@@ -257,3 +330,70 @@ def test_a_constant_that_differs_between_processes_is_none(test: str) -> None:
 @pytest.mark.parametrize("test", ["assert f(sorted({3, 1})) == 1", "assert f(len({'a'})) == 1"])
 def test_a_constant_without_the_order_of_a_set_is_one(test: str) -> None:
     assert analysed(test).level == "calls", analysed(test).reason
+
+
+PLAIN = "def test_a():\n    assert f(1) == 1\n"
+ONLY_PYTEST = {
+    "parametrize": "import pytest\n@pytest.mark.parametrize('x', [2])\ndef test_it(x):\n    assert f(x) == x",
+    "a mark": "from pytest import mark\n@mark.parametrize('x', [2])\ndef test_it(x):\n    assert f(x) == x",
+    "a fixture": "def test_it(capsys):\n    f(2)\n    assert capsys.readouterr().out == '2'",
+    "a fixture of its own":
+        "import pytest\n@pytest.fixture\ndef two():\n    return 2\ndef test_it(two):\n    assert f(two) == 2",
+    "a fixture for every test":
+        "import pytest\n@pytest.fixture(autouse=True)\ndef it():\n    g(2)\ndef test_b():\n    f(1)",
+    "a class": "class TestF:\n    def test_b(self):\n        assert f(2) == 2",
+    "a class with inherited tests":
+        "class Tests:\n    def test_b(self):\n        assert f(2) == 2\nclass TestF(Tests):\n    n = 1",
+    "an expected failure": "import pytest\n@pytest.mark.xfail\ndef test_it():\n    assert f(2) == 3",
+    "a function around tests": "def setup_function():\n    g(2)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONLY_PYTEST)
+@pytest.mark.parametrize("integrity", [None, "in_process"])
+def test_what_only_pytest_runs_is_not_passed_over(name: str, integrity: str | None) -> None:
+    for tests in ([PLAIN + ONLY_PYTEST[name]], [ONLY_PYTEST[name], PLAIN]):
+        with pytest.raises(InvalidTask, match=r"tests\.0 defines \w+, .* the grader `pytest`"):
+            analysed(*tests, integrity=integrity)
+
+
+NOT_FOR_PYTEST = {
+    "a helper class":
+        "class TestData:\n    def value(self):\n        return 1\nassert f(1) == TestData().value()",
+    "a data class": "import dataclasses\n@dataclasses.dataclass\nclass TestCase:\n    given: int\n"
+        "for case in [TestCase(1)]:\n    assert f(case.given) == 1",
+    "an exception": "class TestError(Exception):\n    pass\nassert f(1) == 1",
+    "a class with a constructor": "class TestF:\n    def __init__(self, x):\n        self.x = x\n"
+        "    def test_b(self):\n        assert f(2) == 3\nassert f(1) == 1",
+    "a class that its tests run":
+        "class TestF:\n    def test_b(self):\n        assert f(1) == 1\nTestF().test_b()",
+    "a function that its tests call":
+        "def test_it(x):\n    assert f(x) == x\nfor x in (1, 2):\n    test_it(x)",
+    "a fixture that no test needs":
+        "import pytest\n@pytest.fixture\ndef test_data():\n    return 2\nassert f(1) == 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NOT_FOR_PYTEST)
+def test_what_pytest_would_not_run_is_no_broken_task(name: str) -> None:
+    assert analysed(NOT_FOR_PYTEST[name], "assert f(1) == 1").tests[0].run == ()
+
+
+def test_a_skipped_function_is_not_run_and_a_patched_one_is() -> None:
+    skipped = (
+        "import pytest\n@pytest.mark.skip(reason='later')\ndef test_b():\n    assert f(1) == 2\n"
+    )
+    assert analysed(skipped + PLAIN).tests[0].run == (("function", "test_a"),)
+    patched = (
+        "from unittest.mock import patch\n@patch('builtins.print')\n"
+        "def test_b(shown):\n    f(1)\n    shown.assert_called()\n"
+    )
+    assert analysed(patched).tests[0].run == (("function", "test_b"),)
+
+
+def test_a_test_case_may_derive_from_the_tests_own_class() -> None:
+    case = (
+        "import unittest\nclass Base(unittest.TestCase):\n    n = 1\n"
+        "class TestF(Base):\n    def test_it(self):\n        self.assertEqual(f(self.n), 1)"
+    )
+    assert analysed(case).tests[0].run == (("cases", ["TestF"]),)

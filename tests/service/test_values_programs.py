@@ -104,6 +104,9 @@ OBJECT_TESTS = [
     "def many() -> List[Node]: return []\nx: 'Node | None' = None\nassert build(3).v == 3",
     "assert moved.__name__ == 'moved' and moved.__doc__ is None and callable(moved) and callable(Node)",
     "from functools import partial\nassert partial(level, 2)() == 2 and list(map(level, [1])) == [1]",
+    "assert hasattr(Node(1), '__len__') and not hasattr(Node(1), '__enter__') and not hasattr(Base(), '__len__')",
+    "d = iter(Down(3))\nassert d.__next__() == 2 and d.__iter__().__next__() == 1 and hasattr(d, '__next__')",
+    "assert level.__call__(1) == 1 and Node(3).__str__() == 'Node(3)'",
     "assert sorted([3, 1], key=level.__call__) == [1, 3] if False else sorted([2, 1], key=level) == [1, 2]",
 ]
 FAILURES = """
@@ -331,6 +334,8 @@ def added(a, b): return a + b
 CALLBACK_TESTS = [
     "calls = []\n@memo\ndef sq(x):\n    calls.append(x)\n    return x * x\n"
     "assert sq(3) == 9 == sq(3) and calls == [3] and sq.__name__ == 'sq'",
+    "@memo\ndef sq(x): return x * x\n"
+    "assert sq.__wrapped__(3) == 9 and hasattr(sq, '__wrapped__') and not hasattr(order, '__wrapped__')",
     "assert compose(lambda x: x + 1, lambda x: x * 2)(5) == 11",
     "assert order(['b', 'A'], key=str.lower) == ['A', 'b'] and order([1, 3], lambda x: -x) == [3, 1]",
     "class N:\n    def __init__(s, l=None, r=None): s.left, s.right = l, r\nassert depth(N(N(N()))) == 3",
@@ -366,9 +371,20 @@ def greet(): print('hello'); print('x', end='')
 def ask(): return input('n?') + '!'
 def line(): return sys.stdin.readline().strip()
 def loud(): print('before'); raise ValueError
+def around(f): print('before'); f(); print('after')
+def between(f): return input(), f(), input()
+def steps(f):
+    for i in range(2): print('step'); f(i); yield i
+def after(f): f(); return roll()
+def caught(f):
+    import contextlib, io
+    with contextlib.redirect_stdout(io.StringIO()) as out: f()
+    return out.getvalue()
 """
 AROUND_TESTS = [
     "import random\nrandom.seed(42)\nassert [roll() for _ in range(5)] == [6, 1, 1, 6, 3]",
+    "import random\nrandom.seed(42)\nfirst = random.randint(1, 6)\nassert [first] + [roll() for _ in range(4)] == [6, 1, 1, 6, 3]",
+    "import random\nassert after(lambda: random.seed('a')) == random.Random('a').randint(1, 6)",
     "import random\nrandom.seed(7)\nexpected = [random.random() for _ in range(3)]\nrandom.seed(7)\nassert draw() == expected",
     "from unittest.mock import patch\nwith patch('builtins.print') as p: shout('a')\np.assert_called_once_with('A')",
     "from unittest.mock import patch\nwith patch('time.sleep') as s, patch('time.time', return_value=5):\n"
@@ -380,6 +396,18 @@ AROUND_TESTS = [
     "    assert line() == 'a' and line() == 'b'",
     "import io, contextlib\nb = io.StringIO()\ntry:\n    with contextlib.redirect_stdout(b): loud()\n"
     "except ValueError: assert b.getvalue() == 'before\\n'",
+    "import io, contextlib\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): around(lambda: greet())\n"
+    "assert b.getvalue() == 'before\\nhello\\nxafter\\n'",
+    "import io, contextlib\nb = io.StringIO()\ndef f(i): print('call', i)\nwith contextlib.redirect_stdout(b):\n"
+    "    for i in steps(f): print('item', i)\n"
+    "assert b.getvalue().split() == 'step call 0 item 0 step call 1 item 1'.split()",
+    "import io, contextlib\nb = io.StringIO()\ndef f(): print('call'); raise KeyError\n"
+    "with contextlib.redirect_stdout(b), contextlib.suppress(KeyError): around(f)\nassert b.getvalue() == 'before\\ncall\\n'",
+    "def f(): print('call'); greet()\nassert caught(f) == 'call\\nhello\\nx' and caught(lambda: 3) == ''",
+    "import io, contextlib\nb = io.StringIO()\nwith contextlib.redirect_stdout(b):\n"
+    "    print(caught(lambda: print('call')), end='!')\nassert b.getvalue() == 'call\\n!'",
+    "import io\nfrom unittest.mock import patch\nwith patch('sys.stdin', io.StringIO('a\\nb\\nc\\nd\\n')):\n"
+    "    assert between(lambda: input()) == ('a', 'b', 'c') and input() == 'd'",
 ]
 NUMPY = """
 import numpy as np

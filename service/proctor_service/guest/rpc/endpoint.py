@@ -108,7 +108,7 @@ class Endpoint:
         """Send a request to the other endpoint."""
         return self.connection.request(operation, *operands)
 
-    # Hooks that the tests' endpoint overrides; the submission may raise and print freely.
+    # Hooks that an endpoint may override.
 
     def options(self) -> Any:
         """Return the options to send with a request, or None."""

@@ -5,26 +5,31 @@ interpreters, the tests' endpoint records the changes, sends them with the next 
 submission's endpoint applies them during the request:
 
     out, in     capture printed text; use this text as standard input
-    seed        {"random": 42, "numpy.random": 7}      new seeds since the last request
+    states      {"random": ..., "numpy.random": ...}   of generators with a new seed
     replaced    {"builtins.input": ..., ...}           functions patched by the tests
 
-An answer returns the printed text (``out``) and the unread input (``rest``).
+An answer returns the printed text (``out``) and the length of the unread input (``rest``), and so
+does a request of the submission, which may print before and after a function of the tests. The
+tests' answer to such a request has ``rest`` and ``states``. A submission that catches the output of
+a function asks for the text (``catch``), and the answer has it (``out``).
 """
 
 from __future__ import annotations
 
+import array
 import builtins
+import contextlib
 import importlib
 import io
 import os
 import random
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 _StringIO = io.StringIO
 _import_module = importlib.import_module
-_PLAIN = (int, float, str, type(None))
 # Functions that tests often patch, so that a program need not wait, ask, use randomness or print.
 REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
     "builtins": (builtins, ("input", "print")),
@@ -35,8 +40,41 @@ REPLACEABLE: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "os": (os, ("getenv",)),
 }
-_MOST_SEED_BITS = 4096
 _MOST_TEXT = 1 << 20
+
+
+def _state_of_random() -> tuple[Any, ...]:
+    version, words, more = random.getstate()
+    return version, array.array("I", words).tobytes(), more
+
+
+def _restore_random(state: Any) -> None:
+    version, words, more = state
+    random.setstate((version, tuple(array.array("I", words)), more))
+
+
+def _state_of_numpy() -> tuple[Any, ...]:
+    kind, words, *more = _import_module("numpy.random").get_state()
+    return kind, words.tobytes(), *more
+
+
+def _restore_numpy(state: Any) -> None:
+    kind, words, *more = state
+    _import_module("numpy.random").set_state((kind, list(array.array("I", words)), *more))
+
+
+_GENERATORS: dict[str, tuple[Any, Any]] = {
+    "random": (_state_of_random, _restore_random),
+    "numpy.random": (_state_of_numpy, _restore_numpy),
+}
+
+
+def _unread(stream: io.StringIO) -> int:
+    return max(len(stream.getvalue()) - stream.tell(), 0)
+
+
+def _skip_to(stream: io.StringIO, unread: int) -> None:
+    stream.seek(max(len(stream.getvalue()) - unread, 0))
 
 
 class Environment:
@@ -49,10 +87,10 @@ class Environment:
             for module, (owner, names) in REPLACEABLE.items()
             for name in names
         }
-        self._seeds: dict[str, Any] = {}
+        self._seeded: set[str] = set()
 
     def watch_seeds(self, numpy: bool) -> None:
-        """Start to record the seeds that test code sets; ``numpy``: also in numpy, if installed."""
+        """Start to note the seeds that test code sets; ``numpy``: also in numpy, if installed."""
         self._wrap("random", random)
         if numpy:
             try:
@@ -65,12 +103,8 @@ class Environment:
         usual = module.seed
 
         def seed(*args: Any, **kwargs: Any) -> Any:
-            result = usual(*args, **kwargs)
-            value = args[0] if args else kwargs.get("a", kwargs.get("seed"))
-            small = type(value) is not int or value.bit_length() <= _MOST_SEED_BITS
-            if type(value) in _PLAIN and small:
-                self._seeds[name] = value
-            return result
+            self._seeded.add(name)
+            return usual(*args, **kwargs)
 
         module.seed = seed
 
@@ -88,17 +122,44 @@ class Environment:
         }
         if replaced:
             news["replaced"] = replaced
-        if self._seeds:
-            news["seed"], self._seeds = self._seeds, {}
+        self._add_states(news)
         return news
+
+    @contextlib.contextmanager
+    def around(self, options: Any, brought: dict[str, Any]) -> Iterator[None]:
+        """Exchange text and input around a function of the tests that the submission calls."""
+        asked = options if type(options) is dict else {}
+        self.heard(asked)
+        usual = sys.stdout
+        caught = _StringIO() if "catch" in asked else None
+        if caught is not None:
+            sys.stdout = caught
+        try:
+            yield
+        finally:
+            if caught is not None:
+                sys.stdout = usual
+                brought["out"] = caught.getvalue()
+            if type(sys.stdin) is _StringIO:
+                brought["rest"] = _unread(sys.stdin)
+            self._add_states(brought)
+
+    def _add_states(self, news: dict[str, Any]) -> None:
+        """Add the states of generators with a new seed; a state counts the draws after the seed.
+
+        States never cross the other way: the submission could choose the tests' random inputs.
+        """
+        if self._seeded:
+            news["states"] = {name: _GENERATORS[name][0]() for name in self._seeded}
+            self._seeded = set()
 
     def heard(self, brought: dict[str, Any]) -> None:
         """Copy the submission's output and input position to the streams of the test code."""
         text, rest = brought.get("out"), brought.get("rest")
         if type(text) is str and text and sys.stdout is not self._stdout:
             sys.stdout.write(text)
-        if type(rest) is str and type(sys.stdin) is _StringIO:
-            sys.stdin.seek(max(len(sys.stdin.getvalue()) - len(rest), 0))
+        if type(rest) is int and type(sys.stdin) is _StringIO:
+            _skip_to(sys.stdin, rest)
 
 
 class Changed:
@@ -125,8 +186,7 @@ class Changed:
         if "in" in news:
             self._in = _StringIO(news["in"])
             self._put(sys, "stdin", self._in)
-        for name, value in news.get("seed", {}).items():
-            _import_module(name).seed(value)
+        restore_generators(news)
         for place, function in news.get("replaced", {}).items():
             module, _, name = place.rpartition(".")
             self._put(REPLACEABLE[module][0], name, function)
@@ -138,7 +198,31 @@ class Changed:
     def __exit__(self, *error: object) -> None:
         for owner, name, usual in reversed(self._before):
             setattr(owner, name, usual)
+        self._brought.update(self.take())
+
+    @property
+    def out(self) -> Any:
+        """The stream for printed text, or None if the tests do not ask for the text."""
+        return self._out
+
+    def take(self) -> dict[str, Any]:
+        """Return the text printed since the last call, and the unread input."""
+        found: dict[str, Any] = {}
         if self._out is not None:
-            self._brought["out"] = self._out.getvalue()[:_MOST_TEXT]
+            found["out"] = self._out.getvalue()[:_MOST_TEXT]
+            self._out.seek(0)
+            self._out.truncate()
         if self._in is not None:
-            self._brought["rest"] = self._in.read()
+            found["rest"] = _unread(self._in)
+        return found
+
+    def heard(self, news: dict[str, Any]) -> None:
+        """Move to the input that the tests left unread."""
+        if self._in is not None and "rest" in news:
+            _skip_to(self._in, news["rest"])
+
+
+def restore_generators(news: dict[str, Any]) -> None:
+    """Continue the tests' sequences of random numbers."""
+    for name, state in news.get("states", {}).items():
+        _GENERATORS[name][1](state)

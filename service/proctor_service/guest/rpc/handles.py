@@ -8,6 +8,7 @@ Operators never reach the submission.
 from __future__ import annotations
 
 import collections
+import types
 from typing import Any
 
 from .exported_classes import REFERENCE
@@ -24,9 +25,10 @@ _ARRAY_NAMES = _words(
     "size sort squeeze std strides sum swapaxes T take tobytes tolist trace transpose var view"
 )
 # Values of these attributes must be strings or None.
-_TEXTS = frozenset(["__name__", "__qualname__", "__doc__", "__module__", "__wrapped__"])
+TEXTS = frozenset(["__name__", "__qualname__", "__doc__", "__module__"])
+WRAPPED = "__wrapped__"
 # The interpreter and `typing` look for these names; handles lack them all.
-_ABSENT = frozenset(
+ABSENT = frozenset(
     _words(
         "__typing_subst__ __typing_prepare_subst__ __typing_unpacked_tuple_args__ __parameters__ "
         "__origin__ __args__ __metadata__ __supertype__ __isabstractmethod__ __set_name__ "
@@ -215,11 +217,29 @@ def _refusal(name: str) -> Any:
     return method
 
 
-for _name in [
+_REFUSALS = [
     *(f"__{name}__" for name in _REFUSED),
     *(f"__{prefix}{name}__" for name in _ARITHMETIC for prefix in ("", "r", "i")),
-]:
+]
+for _name in _REFUSALS:
     setattr(Handle, _name, _refusal(_name))
+# Special methods of handles that ask the submission or refuse. The others, as `__eq__`, answer
+# without the submission, which is right for an operator but not for a call by name.
+_ASKING = frozenset(
+    _words(
+        "__str__ __repr__ __format__ __int__ __float__ __call__ __enter__ __exit__ __aenter__ "
+        "__aexit__"
+    )
+).union(_REFUSALS)
+
+
+def special_method(handle: Any, name: str) -> Any:
+    """Return a special method of a handle as an attribute, or None if handles lack the method."""
+    kinds = type(handle).__mro__
+    found = next((vars(kind)[name] for kind in kinds if name in vars(kind)), None)
+    if not callable(found):
+        return None
+    return types.MethodType(found if name in _ASKING else _refusal(name), handle)
 
 
 def make_handle(kind: Any, reference: Reference, tests: Any) -> Any:

@@ -54,6 +54,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": _call,
     "make": _call,
     "get": getattr,
+    "has": hasattr,
     "set": setattr,
     "del": delattr,
     "enter": _enter("__enter__"),

@@ -88,6 +88,8 @@ class SubmissionEndpoint(Endpoint):
         # The result of a `make` request; crosses as an object, even if derived from a built-in
         # type.
         self._made: Any = None
+        self._stdout = sys.stdout
+        self._changed: list[environment.Changed] = []
         self._variants: dict[Any, Any] = {}
 
     # ---------------------------------------------------------------- requests
@@ -97,8 +99,30 @@ class SubmissionEndpoint(Endpoint):
         self._made = None
         if not options:
             return self._perform(operation, operands)
-        with environment.Changed(options, brought):
-            return self._perform(operation, operands)
+        with environment.Changed(options, brought) as changed:
+            self._changed.append(changed)
+            try:
+                return self._perform(operation, operands)
+            finally:
+                self._changed.pop()
+
+    def options(self) -> Any:
+        """Return the printed text and the unread input, for a request to the tests."""
+        changed = self._changed[-1] if self._changed else None
+        options = {} if changed is None else changed.take()
+        usual = self._stdout if changed is None or changed.out is None else changed.out
+        if sys.stdout is not usual:
+            options["catch"] = True
+        return options
+
+    def heard(self, brought: Any) -> None:
+        """Apply the changes that a function of the tests made to the environment."""
+        if brought:
+            environment.restore_generators(brought)
+            for changed in self._changed[-1:]:
+                changed.heard(brought)
+            if brought.get("out"):
+                sys.stdout.write(brought["out"])
 
     def _perform(self, operation: str, operands: Any) -> Any:
         if operation == "name":

@@ -34,7 +34,6 @@ class TestEndpoint(Endpoint):
 
     __test__ = False
     describe = test_objects.describe
-    perform = test_objects.perform
 
     def __init__(self, channel: Any, environment: Any) -> None:
         super().__init__(channel, first=2)
@@ -133,18 +132,27 @@ class TestEndpoint(Endpoint):
     def attribute(self, handle: Any, name: str, own: bool) -> Any:
         """Return an attribute of a handle."""
         reference = reference_of(handle)
-        if handles.is_dunder(name):
-            if name in handles._ABSENT:
-                raise AttributeError(name)
-            if name not in handles._TEXTS:
-                self.refuse(handle, f"has no {name} that a test may use")
+        if handles.is_dunder(name) and name != handles.WRAPPED:
+            return self._special_attribute(handle, name)
+        if not own and name in self._data_names:
+            self.refuse(handle, f"has no {name} that a test may use")
+        return self.named(self.ask("get", reference, name), name)
+
+    def _special_attribute(self, handle: Any, name: str) -> Any:
+        reference = reference_of(handle)
+        if name in handles.ABSENT:
+            raise AttributeError(name)
+        if name in handles.TEXTS:
             value = self.ask("get", reference, name)
             if type(value) not in (str, type(None)):
                 self.refuse(handle, f"of which {name} is no text")
             return value
-        if not own and name in self._data_names:
+        if self.ask("has", reference, name) is not True:
+            raise AttributeError(name)
+        method = handles.special_method(handle, name)
+        if method is None:
             self.refuse(handle, f"has no {name} that a test may use")
-        return self.named(self.ask("get", reference, name), name)
+        return method
 
     def content_attribute(self, content: Any, name: str) -> Any:
         """Return a remote attribute that the built-in type or exception lacks."""
@@ -321,6 +329,11 @@ class TestEndpoint(Endpoint):
         return handles.make_content(made, base, value, reference)
 
     # ---------------------------------------------------------------- messages
+
+    def perform(self, operation: str, operands: Any, options: Any, brought: Any) -> Any:
+        """Perform an operation for the submission, in the order of both sides' output and input."""
+        with self._environment.around(options, brought):
+            return test_objects.perform(self, operation, operands)
 
     def options(self) -> Any:
         """Return the changes of the tests' environment, for a request."""

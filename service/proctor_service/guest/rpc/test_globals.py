@@ -21,6 +21,12 @@ _NEVER_IMPORTED = frozenset(
         *("__main__", "ensurepip", "venv", "solution"),
     ]
 )
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "": lambda value: value,
+    "s": str,
+    "r": repr,
+    "a": ascii,
+}
 
 
 class Namespace(dict):  # type: ignore[type-arg]
@@ -107,6 +113,10 @@ class Tools:
             return self._namespace[name]
         except KeyError:
             raise NameError(f"name {name!r} is not defined") from None
+
+    def formatted(self, value: Any, conversion: str, spec: str) -> str:
+        """Return the text of a format string's part, as of `{value!r:spec}`."""
+        return format(_CONVERSIONS[conversion](value), spec)
 
     def own(self, value: Any) -> Any:
         """Return an own handle for a class call's result, or for a name bound to such a result."""

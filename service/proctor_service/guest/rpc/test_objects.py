@@ -107,7 +107,7 @@ def _function_facts(function: Any) -> dict[str, Any]:
     }
 
 
-def perform(side: Any, operation: str, operands: Any, options: Any, brought: Any) -> Any:
+def perform(side: Any, operation: str, operands: Any) -> Any:
     """Perform an operation for the submission. Raises ``Forbidden`` by the access policy."""
     holds = side.connection.exports.holds
     arithmetic = operation in _ARITHMETIC

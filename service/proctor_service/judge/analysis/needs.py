@@ -10,8 +10,9 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 
-from proctor_service.guest.rpc import environment
+from proctor_service.guest.rpc import environment, handles
 from proctor_service.judge.analysis.names import RUNNING, is_standard
+from proctor_service.judge.analysis.scopes import Definition
 from proctor_service.judge.analysis.suite import Suite, is_name
 from proctor_service.judge.analysis.values import Objects
 
@@ -27,8 +28,9 @@ _COMPARING = frozenset(
 _OPERATING = frozenset(_words("sorted sum min max abs round divmod pow set frozenset hash"))
 _OPERATING_METHODS = frozenset(["index", "count", "remove", "sort"])
 _OPERATING_MODULES = frozenset(
-    ["heapq", "bisect", "operator", "functools", "statistics", "dataclasses"]
+    ["heapq", "bisect", "operator", "functools", "statistics", "dataclasses", "numpy"]
 )
+_KEEPING = frozenset(["functools.partial"])  # it keeps an object, and reads nothing inside
 _COMBINING = frozenset(_words("copy deepcopy reduce heappush asdict astuple replace"))
 _INSPECTING = frozenset(_words("vars dir issubclass hasattr getattr setattr delattr"))
 _BUILTINS = {
@@ -62,7 +64,7 @@ _MODULES = {
     ),
     **dict.fromkeys(_words("subprocess multiprocessing socket"), "uses processes through"),
     **dict.fromkeys(_words("socketserver http urllib selectors"), "uses the network through"),
-    **dict.fromkeys(_words("threading contextvars"), "shares threads through"),
+    **dict.fromkeys(_words("threading _thread concurrent contextvars"), "shares threads through"),
 }
 # Names of these modules that do not touch the process or the file system.
 _HARMLESS = {
@@ -73,8 +75,13 @@ _HARMLESS = {
     "sys": _words("stdout stdin maxsize float_info version_info getsizeof version byteorder exit"),
     "urllib": ["parse"],
     "http": ["HTTPStatus"],
-    "threading": ["Thread"],
+    "threading": _words("Thread Timer"),
+    "concurrent": ["futures"],
+    "concurrent.futures": [],
 }
+# The connection to the submission carries one call at a time: a call that waits for a second
+# thread's would wait forever.
+_THREADS = frozenset(["threading.Thread", "threading.Timer"])
 _STATEFUL = {  # names with state, of otherwise harmless modules
     "random": ["setstate", "getstate"],
     "contextlib": ["redirect_stderr", "chdir"],
@@ -83,7 +90,7 @@ _STATEFUL = {  # names with state, of otherwise harmless modules
     "asyncio": _words(
         "Queue Event Lock Semaphore BoundedSemaphore Condition wait_for timeout Future "
         "create_subprocess_exec create_subprocess_shell open_connection start_server "
-        "iscoroutinefunction"
+        "iscoroutinefunction to_thread"
     ),
     "time": ["tzset"],
     "copy": ["replace"],
@@ -99,11 +106,32 @@ def why_shared(suite: Suite, objects: Objects) -> str | None:
     labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
     implied = [ast.parse(statement) for statement in objects.names.imports]
     modules = dict(_imported_names([*suite.trees, *implied]))
+    wrapping = _wrapping_calls(suite)
     for label, nodes in zip(labels, suite.nodes, strict=True):
         for node in nodes:
             for reason in _reasons(node, objects, modules):
                 return f"{label} {reason}"
+            if id(node) in wrapping:
+                for reason in _of_wrapping(wrapping[id(node)], objects):
+                    return f"{label} {reason}"
     return None
+
+
+def _wrapping_calls(suite: Suite) -> dict[int, ast.Call]:
+    """Return, by id, the calls whose result is called: `wrap(f)(1)`, or `g = wrap(f)` with a `g(1)`."""
+    found: dict[int, ast.Call] = {}
+    kept: list[tuple[ast.Name, ast.Call]] = []
+    called: set[str] = set()
+    for node in (node for nodes in suite.nodes for node in nodes):
+        match node:
+            case ast.Call(func=ast.Call() as wrapping):
+                found[id(wrapping)] = wrapping
+            case ast.Call(func=ast.Name(id=name)):
+                called.add(name)
+            case ast.Assign(targets=targets, value=ast.Call() as value):
+                kept += [(target, value) for target in targets if isinstance(target, ast.Name)]
+    found.update((id(value), value) for target, value in kept if target.id in called)
+    return found
 
 
 def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
@@ -114,9 +142,14 @@ def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterat
     elif isinstance(node, ast.Set | ast.SetComp | ast.Dict | ast.DictComp | ast.Subscript):
         yield from _of_hashing(node, objects)
     elif isinstance(node, ast.ClassDef):
-        yield from _of_class(node, objects)
+        yield from _of_class(node, objects, modules)
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if objects.is_decorated(node):
+            yield from _of_handing_over(node)
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        yield from _of_context(node, objects)
     elif isinstance(node, ast.Call):
-        yield from _of_call(node, objects)
+        yield from _of_call(node, objects, modules)
         yield from _of_abstract_class(node, objects, modules)
         yield from _of_patch(node, modules)
     elif isinstance(node, ast.Attribute):
@@ -166,10 +199,14 @@ def _of_hashing(node: ast.AST, objects: Objects) -> Iterator[str]:
         yield f"hashes objects of the submission's: {_shown(node)}"
 
 
-def _of_class(node: ast.ClassDef, objects: Objects) -> Iterator[str]:
+def _of_class(node: ast.ClassDef, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+    for thread in _THREADS.intersection(_dotted_name(base, modules) or "" for base in node.bases):
+        yield f"shares threads through {thread}"
     for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
         if any(objects.is_submission(part) for part in ast.walk(base)):
             yield f"derives the class {node.name} from the submission's"
+    if objects.is_decorated(node):
+        yield f"lets the submission change the class {node.name}"
     for statement in node.body:  # a function in a class is bound to the class's objects
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             nodes = [part for each in statement.decorator_list for part in ast.walk(each)]
@@ -179,13 +216,70 @@ def _of_class(node: ast.ClassDef, objects: Objects) -> Iterator[str]:
             yield f"makes a method of the class {node.name} with the submission's"
 
 
-def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
+def _of_context(node: ast.With | ast.AsyncWith, objects: Objects) -> Iterator[str]:
+    """Yield whether a context of the submission's may catch what the tests print inside."""
+    prints = any(is_name(each, "print") for part in node.body for each in ast.walk(part))
+    if prints and any(objects.runs_submission(item.context_expr) for item in node.items):
+        yield "prints inside a context of the submission's"
+
+
+def _of_wrapping(node: ast.Call, objects: Objects) -> Iterator[str]:
+    """Yield why a function that the submission wraps, and may look at, must be the real one."""
+    if objects.runs_submission(node.func):
+        for each in _handed([*node.args, *(keyword.value for keyword in node.keywords)]):
+            for definition in objects.definitions_of(each):
+                yield from _of_handing_over(definition)
+
+
+def _of_handing_over(node: Definition) -> Iterator[str]:
+    """Yield why the submission needs the real function or class: calls and instances cross."""
+    if isinstance(node, ast.ClassDef):
+        if not any(_names_exception(base) for base in node.bases):
+            yield f"hands the class {node.name} to the submission"
+    elif node.returns or any(getattr(part, "annotation", None) for part in ast.walk(node.args)):
+        yield f"hands the annotations of {node.name} to the submission"
+
+
+def _names_exception(base: ast.expr) -> bool:
+    """Tell whether a base is an exception by its name: such classes are only raised and caught."""
+    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+    return name.endswith(("Error", "Exception", "Warning"))
+
+
+def _handed(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the expressions that a call hands over, also inside lists and dictionaries."""
+    waiting = list(arguments)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            waiting += node.elts
+        elif isinstance(node, ast.Dict):
+            waiting += [each for each in (*node.keys, *node.values) if each is not None]
+        elif isinstance(node, ast.Starred):
+            waiting.append(node.value)
+        else:
+            yield node
+
+
+def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
     func = node.func
     arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
     made = [each for each in arguments if objects.kind(each)]
+    library = _dotted_name(func, modules) or ""
+    if made and library.partition(".")[0] in _OPERATING_MODULES and library not in _KEEPING:
+        yield f"compares objects of the submission's: {library}"
+    if library in _THREADS and not all(_means_python(each, objects) for each in arguments):
+        yield f"shares threads through {library}"
+    if objects.runs_submission(func):
+        for each in _handed(arguments):
+            for definition in objects.definitions_of(each):
+                if isinstance(definition, ast.ClassDef):  # see _of_wrapping for functions
+                    yield from _of_handing_over(definition)
     if isinstance(func, ast.Name):
         yield from _of_function(func.id, node, objects, made)
     elif isinstance(func, ast.Attribute):
+        if func.attr == "run_in_executor":
+            yield "shares threads through run_in_executor"
         if func.attr in _ASSERTIONS:
             yield f"{_ASSERTIONS[func.attr]}: {func.attr}"
         compared = [each for each in node.args[:2] if objects.kind(each)]
@@ -196,10 +290,14 @@ def _of_call(node: ast.Call, objects: Objects) -> Iterator[str]:
             or (func.attr == "sort" and objects.kind(func.value) and not _has_key(node))
         ):
             yield f"compares objects of the submission's: {func.attr}"
-        if isinstance(func.value, ast.Name) and func.value.id in _OPERATING_MODULES and made:
-            yield f"compares objects of the submission's: {func.value.id}.{func.attr}"
         if func.attr in ("copy", "deepcopy") and made and is_name(func.value, "copy"):
             yield "copies objects of the submission's"
+
+
+def _means_python(node: ast.expr, objects: Objects) -> bool:
+    """Tell whether all names in an expression are of built-ins and imports."""
+    names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+    return all(objects.is_builtin(each) or objects.is_imported(each) for each in names)
 
 
 def _of_function(
@@ -215,7 +313,7 @@ def _of_function(
         yield "asks for the class of an object: type"
     elif name in _INSPECTING and node.args and objects.is_submission(node.args[0]):
         yield f"inspects what the submission defines: {name}"
-    elif name in ("vars", "dir") and made:
+    elif name in ("vars", "dir") and (made or any(_decorated(each, objects) for each in node.args)):
         yield f"inspects an object: {name}"
     elif name == "issubclass" and any(map(objects.is_submission, node.args)):
         yield "inspects a class: issubclass"
@@ -254,7 +352,11 @@ def _of_patch(node: ast.Call, modules: dict[str, str]) -> Iterator[str]:
 
 def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
     special = node.attr.startswith("__") and node.attr.endswith("__")
-    if special and (objects.is_submission(node.value) or objects.kind(node.value)):
+    if special and _decorated(node.value, objects):
+        special = node.attr != handles.WRAPPED and node.attr not in handles.TEXTS
+    elif special:
+        special = bool(objects.is_submission(node.value) or objects.kind(node.value))
+    if special:
         yield f"inspects what the submission defines: {node.attr}"
     owner = _dotted_name(node.value, modules)
     if owner is None:
@@ -263,7 +365,8 @@ def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]
         if f"{owner}.{node.attr}" not in _REPLACEABLE:
             yield f"replaces {owner}.{node.attr}"
     elif owner in _HARMLESS and node.attr not in _HARMLESS[owner]:
-        yield f"uses the process or its files: {owner}.{node.attr}"
+        why = _MODULES.get(owner.partition(".")[0], "uses the process or its files:")
+        yield f"{why} {owner}.{node.attr}"
     elif node.attr in _STATEFUL.get(owner, ()):
         yield f"uses what the two share: {owner}.{node.attr}"
 
@@ -287,6 +390,11 @@ def _is_without_names(texts: Sequence[ast.expr]) -> bool:
         if not all(hasattr(builtins, name) for name in names):
             return False
     return True
+
+
+def _decorated(node: ast.expr, objects: Objects) -> bool:
+    """Tell whether a name stands for a function or class that the submission decorates."""
+    return any(map(objects.is_decorated, objects.definitions_of(node)))
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -344,7 +452,7 @@ def _reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
         allowed = _HARMLESS.get(module, _HARMLESS.get(top, []))
         if names is not None and any(name not in allowed for name in names):
             if not (top == "urllib" and module == "urllib.parse"):
-                yield f"uses the process or its files: {module}"
+                yield f"{_MODULES.get(top, 'uses the process or its files:')} {module}"
         elif top in ("urllib", "http") and module not in ("urllib", "urllib.parse", "http"):
             yield f"{_MODULES[top]} {module}"
     elif top in _MODULES:

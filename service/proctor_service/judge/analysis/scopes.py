@@ -6,15 +6,17 @@ import ast
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(slots=True)
 class Binding:
-    """One binding of a name: to `value`, to an item of `value`, or by an import."""
+    """One binding of a name: to `value`, to an item of `value`, by an import or a definition."""
 
     value: ast.expr | None
     item: bool = False
     imported: bool = False
+    definition: Definition | None = None
 
 
 @dataclass(slots=True)
@@ -135,11 +137,11 @@ class ScopeBuilder(ast.NodeVisitor):
     visit_Import = visit_ImportFrom = _visit_import
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._scope.bindings.setdefault(node.name, []).append(Binding(None))
+        self._define(node)
         self._within(Scope(self._scope, is_class=True), node)
 
     def _visit_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._scope.bindings.setdefault(node.name, []).append(Binding(None))
+        self._define(node)
         self._functions.setdefault(node.name, node)
         self._within(_with_parameters(Scope(self._scope), node.args), node)
 
@@ -147,6 +149,12 @@ class ScopeBuilder(ast.NodeVisitor):
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._within(_with_parameters(Scope(self._scope), node.args), node)
+
+    def _define(self, node: Definition) -> None:
+        """Bind a name to its definition, and to the result of the outermost decorator."""
+        made = ast.Call(node.decorator_list[0], [], []) if node.decorator_list else None
+        binding = Binding(made, definition=node)
+        self._scope.bindings.setdefault(node.name, []).append(binding)
 
     def _within(self, scope: Scope, node: ast.AST) -> None:
         outer, self._scope = self._scope, scope

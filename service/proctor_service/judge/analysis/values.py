@@ -22,6 +22,7 @@ from proctor_service.guest.rpc.handles import data_names
 from proctor_service.judge.analysis.names import Names, entry_is_class, entry_name
 from proctor_service.judge.analysis.scopes import (
     Binding,
+    Definition,
     Function,
     Scope,
     ScopeBuilder,
@@ -53,6 +54,7 @@ class Objects:
         self._scope_of: dict[int, Scope] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._answers: dict[tuple[int, bool], Kind | None] = {}
+        self._came: dict[int, bool] = {}
         self._factories: set[str] = set()
         self._candidates: set[int] = set()
         scope: Scope | None = None
@@ -94,6 +96,55 @@ class Objects:
     def is_own_function(self, node: ast.expr) -> bool:
         """Tell whether an expression is the name of a function that the tests define."""
         return isinstance(node, ast.Name) and node.id in self._functions
+
+    def definitions_of(self, node: ast.expr) -> list[Definition]:
+        """Return the functions and classes of the tests that a name may stand for."""
+        found: list[Definition] = []
+        seen: set[int] = set()
+        names = [node]
+        while names:
+            name = names.pop()
+            bindings = self._bindings(name) if isinstance(name, ast.Name) else None
+            if bindings is None or id(bindings) in seen:
+                continue
+            seen.add(id(bindings))
+            for each in bindings:
+                if each.definition is not None:
+                    found.append(each.definition)
+                elif each.item and isinstance(each.value, _DISPLAYS):
+                    names += each.value.elts
+                elif each.value is not None and not each.item:
+                    names.append(each.value)
+        return found
+
+    def is_decorated(self, node: Definition) -> bool:
+        """Tell whether the submission decorates a function or a class of the tests."""
+        return any(map(self.runs_submission, node.decorator_list))
+
+    def runs_submission(self, func: ast.expr) -> bool:
+        """Tell whether a call may be of the submission's, or of something that came from it."""
+        part = func
+        while not (self.is_submission(part) or self.kind(part) == "object"):
+            if self._came_from_submission(part):
+                return True
+            if isinstance(part, ast.Call):
+                part = part.func
+            elif isinstance(part, ast.Attribute | ast.Subscript):
+                part = part.value
+            else:
+                return False
+        return True
+
+    def _came_from_submission(self, node: ast.expr) -> bool:
+        """Tell whether a variable holds the result of a call that may run the submission."""
+        bindings = self._bindings(node)
+        if bindings is None:
+            return False
+        if id(bindings) not in self._came:
+            self._came[id(bindings)] = False  # ends the recursion for a name bound to itself
+            values = [each.value for each in bindings if each.value is not None and not each.item]
+            self._came[id(bindings)] = any(map(self.runs_submission, values))
+        return self._came[id(bindings)]
 
     def sources_of(self, node: ast.expr) -> list[ast.expr]:
         """Return the expressions assigned to a variable or to an attribute of `self`."""
@@ -265,6 +316,8 @@ class Objects:
             if isinstance(each.value, ast.Constant) and each.value.value is None:
                 continue
             kind = None if each.value is None else self._kind(each.value, sure=sure)
+            if sure and each.definition is not None and self.is_decorated(each.definition):
+                kind = "object"  # tests expect data from a function, and no data from a decorator
             if each.item and each.value is not None:
                 whole = self.kind(each.value)
                 kind = "object" if whole == "collection" else None
