@@ -358,6 +358,22 @@ def test_what_only_pytest_runs_is_not_passed_over(name: str, integrity: str | No
 
 
 NOT_FOR_PYTEST = {
+    "a helper with parameters": "def test(a, b):\n    return a == b\nassert f(1) == 1",
+    "a generator": "def test_generator(n):\n    yield n\nassert f(1) == 1",
+    "functions that a decorator keeps":
+        "TESTS = []\ndef case(fn):\n    TESTS.append(fn)\n    return fn\n@case\ndef test_a(c):\n"
+        "    assert c(1) == 1\nfor t in TESTS:\n    t(f)",
+    "functions found by their names":
+        "def test_a(c):\n    assert c(1) == 1\nfor n, t in list(globals().items()):\n"
+        "    if n.startswith('test_'):\n        t(f)",
+    "a TestCase in a class":
+        "import unittest\nclass Base:\n    class Case(unittest.TestCase):\n        def test_a(self):\n"
+        "            self.assertEqual(f(1), 1)\nclass TestF(Base.Case):\n    def test_b(self):\n"
+        "        self.assertEqual(f(2), 2)\nunittest.main()",
+    "a TestCase by another name":
+        "from unittest import TestCase as TC, main\nclass TestF(TC):\n    def test_b(self):\n"
+        "        self.assertEqual(f(2), 2)\nmain()",
+    "an empty function around tests": "def setup_module():\n    pass\nassert f(1) == 1",
     "a helper class":
         "class TestData:\n    def value(self):\n        return 1\nassert f(1) == TestData().value()",
     "a data class": "import dataclasses\n@dataclasses.dataclass\nclass TestCase:\n    given: int\n"
@@ -397,3 +413,11 @@ def test_a_test_case_may_derive_from_the_tests_own_class() -> None:
         "class TestF(Base):\n    def test_it(self):\n        self.assertEqual(f(self.n), 1)"
     )
     assert analysed(case).tests[0].run == (("cases", ["TestF"]),)
+
+
+def test_a_guard_for_a_version_changes_nothing() -> None:
+    found = analysed(
+        "import sys, pytest\n@pytest.mark.skipif(sys.version_info < (3, 8), reason='old')\n"
+        "def test_a():\n    assert f(1) == 1"
+    )
+    assert found.level in ("calls", "values")

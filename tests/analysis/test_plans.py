@@ -501,3 +501,10 @@ def test_a_function_of_the_tests_imports_for_itself_alone() -> None:
         plan = analyse(AssertsGrader(kind="asserts", tests=[test])).plan
         assert plan is not None
         assert plan.imports == imports
+
+
+@pytest.mark.parametrize("test", ["assert str(f(3)) == '3'", "assert f(3) == f(4)"])
+def test_a_short_answer_that_stands_for_a_huge_value_is_left_to_a_sandbox(test: str) -> None:
+    source = "def f(x):\n    y = [0]\n    for _ in range(18): y = [y, y]\n    return y"
+    with pytest.raises(NotDecidable):
+        planned(source, test)

@@ -204,6 +204,9 @@ SUITES: dict[str, tuple[str, str, str, str]] = {
     "a container for classes of the tests": (NAMED, "", "+ '!'",
         "class Car:\n    wheels = 4\nc = Container()\nc.register(Car)\n"
         "assert c.make('Car').wheels == 4"),
+    "an object that a library function keeps": (STACK, "", "+ 1",
+        "import typing\ns = Stack([1])\nd = dict.fromkeys(['a'], s)\nl = []\nlist.append(l, s)\n"
+        "assert d['a'] is s and l[0] is s and typing.cast(int, s) is s\nassert s.pop() == 1"),
     "random numbers of both": (DICE, "", "- 1",
         "import random\nrandom.seed(42)\nfirst = random.randint(1, 6)\n"
         "assert [first] + [roll() for _ in range(4)] == [6, 1, 1, 6, 3]"),

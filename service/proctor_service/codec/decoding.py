@@ -50,6 +50,11 @@ class Decoder:
         self._left = MAX_DECODED_BYTES
         self._depth = 0
 
+    @property
+    def expanded_bytes(self) -> int:
+        """The expanded size of all values so far (``limits``)."""
+        return MAX_DECODED_BYTES - self._left
+
     def decode(self, wire: Any) -> Any:
         """Return the value of a wire form; later calls continue numbering. Raises ``Malformed``."""
         try:

@@ -39,7 +39,8 @@ _TAKES_AS_IT_IS = frozenset(
     (
         *("isinstance", "type", "id", "print", "str", "repr", "format", "float", "int", "callable"),
         *("setattr", "partial", "repeat", "is_", "is_not", "closing", "nullcontext"),
-        *("SimpleNamespace", "Mock", "MagicMock", "AsyncMock", "NonCallableMock", "call"),
+        *("SimpleNamespace", "Mock", "MagicMock", "AsyncMock", "NonCallableMock", "call", "cast"),
+        *("create_autospec", "fromkeys", "append", "insert", "setdefault", "__setitem__"),
     )
 )
 _IDENTITY = frozenset(["assertIs", "assertIsNot"])

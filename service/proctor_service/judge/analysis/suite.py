@@ -27,8 +27,18 @@ _CASES = frozenset(["TestCase", "IsolatedAsyncioTestCase"])
 _AROUND_TESTS = frozenset(
     f"{when}_{part}" for when in ("setup", "teardown") for part in ("module", "function")
 )
-_MARKS = frozenset(["parametrize", "usefixtures", "skipif", "xfail"])
+_MARKS = frozenset(["parametrize", "usefixtures", "xfail"])
 """Marks of pytest that change how a function runs, or what its result means."""
+# The fixtures of pytest itself, and those of pytest-mock and pytest-benchmark.
+_FIXTURES = frozenset(
+    (
+        *("cache", "capfd", "capfdbinary", "caplog", "capsys", "capsysbinary", "doctest_namespace"),
+        *("monkeypatch", "pytestconfig", "recwarn", "request", "tmp_path", "tmp_path_factory"),
+        *("tmpdir", "tmpdir_factory", "mocker", "benchmark"),
+    )
+)
+# Tests that mention one of these may find their definitions by themselves.
+_SEARCHING = frozenset(["globals", "locals", "vars", "dir", "inspect", "eval", "exec", "getattr"])
 
 RunStep = tuple[Any, ...]
 """Step to run after a test's statements: `("check", function, entry_point or "")`, where "" means
@@ -77,9 +87,15 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     called = _mentioned(nodes)
     known = {node.name for node in setup.body if isinstance(node, _DEFINITIONS)}
     classes = _classes((setup, *trees))
+    defined = {
+        node.name: node
+        for each in (setup, *trees)
+        for node in each.body
+        if isinstance(node, _DEFINITIONS)
+    }
     tests = []
     for index, (text, tree) in enumerate(zip(grader.tests, trees, strict=True)):
-        name = _needs_pytest(tree, called, classes)
+        name = _needs_pytest(tree, called, defined)
         if name is not None:
             raise InvalidTask(
                 f"tests.{index} defines {name}, which only pytest runs: use the grader `pytest`"
@@ -119,6 +135,7 @@ def _nesting(text: str) -> int:
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
@@ -155,38 +172,79 @@ def _run_steps(
         elif node.name == "check":
             if "check" not in known and _takes(node, 1):
                 yield ("check", "check", entry_point or "")
-        elif _is_test(node):
+        elif _is_test(node) and _needs_no_argument(node):
             yield ("function", node.name)
     if cases and "unittest.main" not in mentioned and _RUNNERS.isdisjoint(mentioned):
         yield ("cases", cases)
 
 
 def _needs_pytest(
-    tree: ast.Module, mentioned: set[str], classes: Mapping[str, ast.ClassDef]
+    tree: ast.Module, mentioned: set[str], defined: Mapping[str, _Definition]
 ) -> str | None:
-    """Return the name of a definition that pytest would run, and that no step can run, or None."""
-    last = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
-    for name, node in last.items():
+    """Return the name of a definition that pytest would run, and that no step can run, or None.
+
+    `defined`: all definitions of the tests. A definition that the tests mention, or may find by
+    another way, is theirs to run.
+    """
+    if not _SEARCHING.isdisjoint(mentioned):
+        return None
+    fixtures = {name for name, node in defined.items() if _is_fixture(node)} | _FIXTURES
+    classes = {name: node for name, node in defined.items() if isinstance(node, ast.ClassDef)}
+    has_runner = "unittest.main" in mentioned or not _RUNNERS.isdisjoint(mentioned)
+    has_tests = any(
+        not isinstance(each, ast.ClassDef) and _is_test(each) for each in defined.values()
+    )
+    for name, node in _last_definitions(tree).items():
+        if name in mentioned or _is_decorated_by(node, defined):
+            continue
         if isinstance(node, ast.ClassDef):
-            if name not in mentioned and _is_test_class(node, classes):
+            if not has_runner and _is_test_class(node, classes):
                 return name
         elif _is_fixture(node):
             if any(map(_is_autouse, node.decorator_list)):
                 return name
-        elif name not in mentioned and _is_for_pytest(node):
+        elif name in _AROUND_TESTS:
+            if has_tests and not _is_empty(node):
+                return name
+        elif _is_test(node) and not _runs_alone(node, fixtures):
             return name
     return None
 
 
-def _is_for_pytest(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return node.name in _AROUND_TESTS or (_is_test(node) and not _runs_alone(node))
+def _last_definitions(tree: ast.Module) -> dict[str, _Definition]:
+    return {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
 
 
-def _runs_alone(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell whether a test function means the same when it is called without arguments."""
+def _is_decorated_by(node: _Definition, defined: Mapping[str, _Definition]) -> bool:
+    """Tell whether a definition has a decorator that the tests define."""
+    return any(_dotted(each)[:1] and _dotted(each)[0] in defined for each in node.decorator_list)
+
+
+def _is_empty(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return all(
+        isinstance(each, ast.Pass)
+        or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        for each in node.body
+    )
+
+
+def _runs_alone(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, fixtures: set[str] | frozenset[str]
+) -> bool:
+    """Tell whether no mark and no fixture changes what a test function means.
+
+    Of a parameter that is no fixture pytest knows nothing either: the function is a helper.
+    """
+    arguments = node.args
+    parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    is_plain = fixtures.isdisjoint(each.arg for each in parameters)
+    return is_plain and _MARKS.isdisjoint(_decorators(node))
+
+
+def _needs_no_argument(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether a function can be called without arguments but those of `@patch`."""
     patched = sum("patch" in _dotted(each) for each in node.decorator_list)
-    fits = any(_takes(node, count) for count in range(patched + 1))
-    return fits and _MARKS.isdisjoint(_decorators(node))
+    return any(_takes(node, count) for count in range(patched + 1))
 
 
 def _is_test(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -195,13 +253,16 @@ def _is_test(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return node.name.startswith("test") and not skipped and not _is_fixture(node)
 
 
-def _is_fixture(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return "fixture" in _decorators(node)
+def _is_fixture(node: _Definition) -> bool:
+    return not isinstance(node, ast.ClassDef) and "fixture" in _decorators(node)
 
 
 def _is_test_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Tell whether pytest would run methods of a class, and unittest would not."""
-    if not node.name.startswith("Test") or _is_case(node, classes):
+    """Tell whether pytest would run methods of a class, and unittest would not.
+
+    A base that is no class of the tests is unknown: it may be a TestCase by another name.
+    """
+    if not node.name.startswith("Test") or not _has_known_bases(node, classes):
         return False
     parts = [part for each in _with_bases(node, classes) for part in each.body]
     functions = [part for part in parts if isinstance(part, _FUNCTIONS)]
@@ -214,6 +275,14 @@ def _is_test_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> b
     }
     left_out = "skip" in _decorators(node) or bound & {"__init__", "__new__", "__test__"}
     return not left_out and any(map(_is_test, functions))
+
+
+def _has_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    return all(
+        isinstance(base, ast.Name) and (base.id in classes or base.id == "object")
+        for each in _with_bases(node, classes)
+        for base in each.bases
+    )
 
 
 def _is_case(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:

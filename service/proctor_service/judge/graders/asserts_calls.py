@@ -36,6 +36,9 @@ _TRUE = tuple(b'["%s",' % tag for tag in (b"l", b"t", b"d", b"s", b"fs", b"b", b
 # Arrays, instances of subclasses, and numpy's scalars: their text, type and arithmetic are their own.
 _OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
 _LARGEST_PARSED_BYTES = 1 << 20
+# Without shared parts, a part of 32 bytes is at least two bytes of the line. With them, a short line
+# could stand for millions of parts, through which `str`, `==` or `sorted` would go.
+_MOST_EXPANDED_TIMES = 32
 
 
 async def judge(
@@ -128,10 +131,13 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
 
         def result(number: int) -> Any:
             if number not in known:
-                if len(answers[number]) > _LARGEST_PARSED_BYTES:
+                line = answers[number]
+                if len(line) > _LARGEST_PARSED_BYTES:
                     raise NotDecidable("a large value")
-                wire = values.loads(answers[number])
-                known[number] = values.decode(wire)
+                wire, decoder = values.loads(line), values.Decoder()
+                known[number] = decoder.decode(wire)
+                if decoder.expanded_bytes > _MOST_EXPANDED_TIMES * len(line) + _SHOWN_BYTES:
+                    raise NotDecidable("a value with shared parts")
                 if not _OTHER_CLASSES.isdisjoint(tag for tag, _ in _tagged(wire)):
                     raise NotDecidable("a value of another class")
             return known[number]
