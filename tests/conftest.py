@@ -15,6 +15,11 @@ sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
 
 from fast_selection import SLOW_FOLDERS  # noqa: E402  found by the path above
 
+# Ctrl-C in Thread.start() breaks a lock of the new thread, which CPython reports when that ends.
+_THREAD_BROKEN_OFF = (
+    "ignore:Exception ignored in thread started by:pytest.PytestUnraisableExceptionWarning"
+)
+
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 
@@ -23,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(_TESTS).parts[0] in SLOW_FOLDERS:
             item.add_marker("slow")
+        if "interruptible" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.filterwarnings(_THREAD_BROKEN_OFF))
 
 
 @pytest.hookimpl(tryfirst=True)
