@@ -150,6 +150,8 @@ def test_what_keeps_an_object_gets_the_object_itself() -> None:
 
 
 SHARED = [
+    "import functools\ng = functools.lru_cache(f)\nassert [g(i) for i in (1, 2)] == [1, 2]",
+    "from functools import wraps\n@wraps(f)\ndef g(x):\n    return f(x) + 1\nassert g(1) == 2",
     "m = Money(5)\nassert m == 5",
     "assert Vector(1, 2) * 3 == Vector(3, 6)",
     "assert Money(1) + Money(2) == 3",

@@ -79,6 +79,10 @@ _HARMLESS = {
     "concurrent": ["futures"],
     "concurrent.futures": [],
 }
+# They copy the fields of a function, which only the real one has.
+_WRAPPING = frozenset(
+    f"functools.{name}" for name in _words("lru_cache cache wraps update_wrapper singledispatch")
+)
 # The connection to the submission carries one call at a time: a call that waits for a second
 # thread's would wait forever.
 _THREADS = frozenset(["threading.Thread", "threading.Timer"])
@@ -268,6 +272,8 @@ def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Itera
     library = _dotted_name(func, modules) or ""
     if made and library.partition(".")[0] in _OPERATING_MODULES and library not in _KEEPING:
         yield f"compares objects of the submission's: {library}"
+    if library in _WRAPPING and any(map(objects.runs_submission, arguments)):
+        yield f"copies the fields of a function of the submission's: {library}"
     if library in _THREADS and not all(_means_python(each, objects) for each in arguments):
         yield f"shares threads through {library}"
     if objects.runs_submission(func):
