@@ -75,15 +75,16 @@ def test_a_failure_while_the_machine_kills_processes_for_memory_is_no_verdict() 
         async def question(place: Place) -> None:
             for kills in (count(), repeat(7)):
                 procfs.out_of_memory_kills = partial(next, kills)
-                for source in ("raise SystemExit(3)", "pass"):
+                for source in ("raise SystemExit(3)", "pass", "import time; time.sleep(99)"):
                     try:
-                        print((await place.script(source)).ended.exit_code)
+                        ended = (await place.script(source, wall_seconds=0.5)).ended
+                        print(ended.ending if ended.exit_code is None else ended.exit_code)
                     except SandboxLost as lost:
                         print(lost.message)
         inside(question)
     """)
     lost = "its surroundings ran out of memory before it reached its own limit"
-    assert said.splitlines() == [lost, "0", "3", "0"]
+    assert said.splitlines() == [lost, "0", lost, "3", "0", "wall_limit"]
 
 
 def test_memory_of_all_processes_counts_together() -> None:

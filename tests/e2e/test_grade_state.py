@@ -76,11 +76,12 @@ def test_whole_programs_find_their_files(judge: Ask) -> None:
     assert judge(spoiler, grader, state).verdict == "passed"
 
 
-def test_a_compiler_finds_them_too_and_so_does_what_it_made(judge: Ask) -> None:
+@pytest.mark.parametrize("mode", [0o755, 0o200])
+def test_a_compiler_finds_them_too_and_so_does_what_it_made(judge: Ask, mode: int) -> None:
     state = archive(
         ("work/head", "#!/bin/sh\n"),
         ("work/data", "42"),
-        ("work/solution", Entry(b"#!/bin/sh\necho old\n", 0o755)),
+        ("work/solution", Entry(b"#!/bin/sh\necho old\n", mode)),
     )
     grader = StdioGrader(kind="stdio", cases=[StdioCase(stdout="42")])
     judged = judge("cat data", grader, state, language="glued")

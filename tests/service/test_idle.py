@@ -102,6 +102,14 @@ def test_a_service_that_waits_for_a_core_excuses_no_program_that_asks_it_for_not
     assert idle_seconds(samples) > 98
 
 
+def test_an_unreadable_figure_of_the_service_makes_no_program_idle() -> None:
+    start = replace(Sample(0.0, 0.0, {}), service_seconds=500.0)
+    clock = IdleClock(start, is_counted=True)
+    found = clock.account(replace(sample(1, (0.1, 0.0, "S")), exchanges=1, service_seconds=0.0))
+    assert found.idle_seconds <= 1.0
+    assert found.unseen_seconds >= 0.0
+
+
 def test_the_time_of_a_stopped_service_is_not_idle() -> None:
     stopped = replace(sample(60, (0.1, 0.0, "S")), away_seconds=58.0)
     after = replace(sample(61, (0.1, 0.0, "S")), away_seconds=58.0)

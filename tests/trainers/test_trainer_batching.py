@@ -365,3 +365,18 @@ def test_a_request_larger_than_the_queue_goes_in_parts() -> None:
         batcher = RewardBatcher(client=client)
         answers = at_once(32, lambda n: batcher.judge(GOOD if n % 2 else BAD, ROW))
     assert [each.reward for each in answers] == [0.0, 1.0] * 16
+
+
+def test_a_thread_that_cannot_start_costs_its_own_call_alone(
+    fake: FakeProctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with fake.client() as client:
+        batcher = RewardBatcher(client=client, call_seconds=WAIT_SECONDS, window_seconds=0.01)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            with pytest.raises(RuntimeError, match="can't start"):
+                batcher.judge("0.5", ROW)
+        assert batcher.judge("0.25", ROW).reward == 0.25

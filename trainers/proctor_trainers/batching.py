@@ -120,7 +120,12 @@ class RewardBatcher:
         elif is_first:
             # A thread cannot stop its own blocked read, so the caller waits outside.
             lead = partial(contextvars.copy_context().run, self._lead, client, batch)
-            threading.Thread(target=lead, name="proctor-batch", daemon=True).start()
+            try:
+                threading.Thread(target=lead, name="proctor-batch", daemon=True).start()
+            except BaseException as error:  # no thread can start, or Ctrl-C
+                self._collection.get().close(batch)
+                batch.fail(error)
+                raise
         with self._naming_the_limit():
             return future.result(self._call_seconds)
 

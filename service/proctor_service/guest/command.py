@@ -134,6 +134,7 @@ def _made_since(before: dict[str, tuple[int, int, int]]) -> dict[str, bytes]:
     made: dict[str, bytes] = {}
     left = MAX_MADE_BYTES
     for name in names:
+        os.chmod(name, 0o700)  # a compiler keeps the mode of a file that a snapshot had
         with open(name, "rb") as file:
             made[name] = file.read(left + 1)
         left -= len(made[name])

@@ -13,6 +13,7 @@ This module does not import TRL; the training script `python -m proctor_trainers
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack
@@ -126,7 +127,9 @@ def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
 
     def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
-        if trainer.adds or not trainer.masks:
+        # In another thread TRL does not call the function in all processes.
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and (trainer.adds or not trainer.masks):
             trainer = replace(trainer, gather=gather_of_processes())
         batch = calls.begin(completions, columns, trainer.step)
         return calls.end(batch, judge(proctor, batch), trainer, prompts)

@@ -18,7 +18,9 @@ from proctor_service.sandbox.linux.poller import Poller
 from proctor_service.sandbox.linux.turn_clock import TurnClock
 
 _CHUNK = 1 << 16
-_MUCH_BYTES = _CHUNK // 2  # a full pipe has at least so much, and its writer waits
+# A full pipe or socket has at least so much, and its writer waits. The kernel counts about 800 bytes
+# for each short message in a socket.
+_MUCH_IN_A_PIPE_BYTES, _MUCH_IN_A_SOCKET_BYTES = _CHUNK // 2, 256
 _UNREAD_BYTES = 64 << 20  # the encoding limits values to less
 _UNREAD_LINES = 100_000
 _UNSENT_BYTES = 1 << 20  # above this, a sender waits in `drain`
@@ -144,7 +146,7 @@ class Channel(Lines, ABC):
         except OSError:
             data = b""
         there_may_be_more = bool(data)
-        self.late_transfers += len(data) >= _MUCH_BYTES
+        self.late_transfers += len(data) >= _MUCH_IN_A_SOCKET_BYTES
         if not self.greeted and data:
             self.greeted = data.startswith(self._greeting)
             data = data[len(self._greeting) :] if self.greeted else data
@@ -241,7 +243,7 @@ class Stream:
         self.stored += kept
         self.room -= len(kept)
         self.total += len(data)
-        self.late_transfers += len(data) >= _MUCH_BYTES
+        self.late_transfers += len(data) >= _MUCH_IN_A_PIPE_BYTES
         self._on_data(kept)
         return True
 

@@ -50,7 +50,9 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     if evidence.out_of_memory_kills and not evidence.at_memory_limit:
         return SHORT_OF_MEMORY
     status = evidence.status
-    if evidence.kills_on_machine and evidence.stopped_for is None and status != 0:
+    # A program may also wait for ever for a child that was killed.
+    may_be_the_reason = evidence.stopped_for in (None, "wall_limit") and status != 0
+    if evidence.kills_on_machine and may_be_the_reason:
         return SHORT_OF_MEMORY
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (

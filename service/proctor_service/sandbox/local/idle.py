@@ -195,7 +195,7 @@ class IdleClock:
         # The time at which a line or much output was written is unknown: the service, possibly
         # waiting for a core itself, reads it later.
         has_waited = end.exchanges > first.exchanges
-        late = min(idle, end.service - first.service) if has_waited else 0.0
+        late = min(idle, max(0.0, end.service - first.service)) if has_waited else 0.0
         idle -= late
         doubtful = min(idle, now.doubtful - first.doubtful)
         idle -= doubtful

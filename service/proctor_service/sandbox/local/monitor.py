@@ -5,9 +5,9 @@ quota: the run queue of a busy machine causes no timeout (see `idle.py`). Of a w
 kernel (state D) a part counts: an overloaded machine causes these waits, but hostile code can cause
 them, too. In a conversation of two sandboxes, each is idle only in its own turns. Delays of the
 service do not count: neither in a conversation, nor for a program whose output it reads late, nor
-while the service itself is stopped. Without cgroups, each sample sums CPU time and memory over the sandbox's
-processes. The monitor only reports; the sandbox enforces its limits. Sampling many processes takes
-long, so a thread samples them, with pauses and less often.
+while the service itself is stopped. Without cgroups, each sample sums CPU time and memory over the
+sandbox's processes. The monitor only reports; the sandbox enforces its limits. Sampling many
+processes takes long, so a thread samples them, with pauses and less often.
 
 A program with more than 0.25 s of CPU time is a long runner. Long runners leave the cores to
 programs that have just begun. Among long runners those with the least CPU time have priority, in
@@ -22,7 +22,7 @@ import contextlib
 import os
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -223,14 +223,22 @@ class Monitor:
         self.reads = Reads()
         self._throttling = Throttling()
         self._seen: dict[Monitored, Seen] = {}
-        # With the throttled seconds and those of absence at the start.
-        self._running: dict[Monitored, tuple[float, float]] = {}
+        self._running: dict[Monitored, Sample] = {}  # with the totals at the start
         self._absence = Absence()
         self._looks = 0
 
     def add(self, sandbox: Monitored) -> None:
         """Start monitoring a sandbox."""
-        self._running[sandbox] = self._throttling.seconds(), self._absence.seconds
+        now = time.monotonic()
+        self._running[sandbox] = Sample(
+            now,
+            now,
+            {},
+            throttled_seconds=self._throttling.seconds(),
+            service_seconds=procfs.scheduled_seconds(threading.get_native_id()),
+            exchanges=sandbox.exchanges,
+            away_seconds=self._absence.seconds,
+        )
 
     def remove(self, sandbox: Monitored) -> None:
         """Stop monitoring a sandbox."""
@@ -286,7 +294,9 @@ class Monitor:
             if pid is None:
                 continue
             if sandbox not in self._seen:
-                self._seen[sandbox] = self._begin(sandbox, service)
+                at = sandbox.started_at
+                start = replace(self._running[sandbox], begun=at, done=at)
+                self._seen[sandbox] = Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
             elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
                 continue
             away_seconds = self._absence.seconds
@@ -298,17 +308,14 @@ class Monitor:
                     sandbox,
                     "look",
                     partial(_read, sandbox, pid, service, self._throttling, away_seconds, None),
-                    partial(self._report, sandbox, self._seen[sandbox]),
+                    partial(self._report_late, sandbox, self._seen[sandbox]),
                 )
 
-    def _begin(self, sandbox: Monitored, service: int) -> Seen:
-        at = sandbox.started_at
-        seconds = procfs.scheduled_seconds(service)
-        throttled, away = self._running[sandbox]
-        start = Sample(
-            at, at, {}, throttled_seconds=throttled, service_seconds=seconds, away_seconds=away
-        )
-        return Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
+    def _report_late(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
+        """Report a thread's reading, unless the service was stopped since the reading began."""
+        self._absence.note_presence(procfs.scheduled_seconds(threading.get_native_id()))
+        if reading is not None and reading.sample.away_seconds == self._absence.seconds:
+            self._report(sandbox, seen, reading)
 
     def _report(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a reading to its sandbox, unless monitoring stopped or a later sample exists."""
