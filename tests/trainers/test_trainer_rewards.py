@@ -481,13 +481,22 @@ def test_before_trl_1_15_processes_end_the_training_together(
     completions = [["pass", "half"], ["lost", "lost"]]
 
     def call(rank: int) -> Any:
-        return ask(fake, *completions[rank], prompts=[*("aa", "ab")[rank]])
+        state = SimpleNamespace(global_step=1)
+        return ask(fake, *completions[rank], prompts=[*("aa", "ab")[rank]], trainer_state=state)
 
     assert two_processes.run(call) == [[1.0, 0.5], [0.75, 0.75]]
     completions[0] = ["pass", "lost"]
     assert [str(each) for each in two_processes.run(call)] == [
         "3 of 4 could not be judged: sandbox_lost: it is gone"
     ] * 2
+
+
+def test_a_trainer_that_tells_no_state_may_call_in_one_process_alone(
+    fake: FakeProctor, two_processes: TwoProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor_trainers.trl.masks_none", lambda: False)
+    assert ask(fake, "pass", "lost") == [1.0, 1.0]
+    assert two_processes.exchanges == 0
 
 
 def test_a_function_alone_needs_no_exchange_between_processes(

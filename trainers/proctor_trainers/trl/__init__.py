@@ -13,7 +13,6 @@ This module does not import TRL; the training script `python -m proctor_trainers
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack
@@ -127,9 +126,9 @@ def _reward(proctor: Client, calls: Rewards, name: str) -> RewardFunction:
 
     def reward(prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
         trainer = _trainer(columns, masks)
-        # In another thread TRL does not call the function in all processes.
-        is_main = threading.current_thread() is threading.main_thread()
-        if is_main and (trainer.adds or not trainer.masks):
+        # The trainers that tell their state call the function in all processes; others need not.
+        in_all_processes = trainer.step is not None or trainer.log_metric is not None
+        if in_all_processes and (trainer.adds or not trainer.masks):
             trainer = replace(trainer, gather=gather_of_processes())
         batch = calls.begin(completions, columns, trainer.step)
         return calls.end(batch, judge(proctor, batch), trainer, prompts)
