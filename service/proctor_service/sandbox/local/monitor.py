@@ -119,16 +119,16 @@ class Absence:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.active_seconds = 0.0  # run time and run-queue wait of the thread, as last noted
         self._at: float | None = None
-        self._active_seconds = 0.0
 
     def note_presence(self, active_seconds: float) -> None:
-        """Call at least every second; `active_seconds`: run time and run-queue wait of the thread."""
+        """Call at least every second; `active_seconds`: see the attribute; 0 if unreadable."""
         now = time.monotonic()
         if self._at is not None:
-            pause = now - self._at - (active_seconds - self._active_seconds)
+            pause = now - self._at - max(0.0, active_seconds - self.active_seconds)
             self.seconds += max(0.0, pause - _LONGEST_PAUSE_SECONDS)
-        self._at, self._active_seconds = now, active_seconds
+        self._at, self.active_seconds = now, active_seconds
 
 
 class Throttling:
@@ -229,13 +229,12 @@ class Monitor:
 
     def add(self, sandbox: Monitored) -> None:
         """Start monitoring a sandbox."""
-        now = time.monotonic()
         self._running[sandbox] = Sample(
-            now,
-            now,
-            {},
+            begun=0.0,  # the program begins later
+            done=0.0,
+            threads={},
             throttled_seconds=self._throttling.seconds(),
-            service_seconds=procfs.scheduled_seconds(threading.get_native_id()),
+            service_seconds=self._absence.active_seconds,
             exchanges=sandbox.exchanges,
             away_seconds=self._absence.seconds,
         )
