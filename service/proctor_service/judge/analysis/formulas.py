@@ -29,6 +29,7 @@ from proctor_service.judge.analysis.literals import (
     NotConstant,
     NotPlannable,
     depends_on_order,
+    parts_of,
     why_costly,
 )
 
@@ -316,13 +317,8 @@ def _core(value: Any) -> Any:
 
 def _check_text(values: list[Any]) -> None:
     """Raise NotDecidable if the text of a value may differ between versions of Python."""
-    parts = list(values)
-    while parts:
-        part = _core(parts.pop())
-        if isinstance(part, list | tuple | dict):
-            parts += part
-        if isinstance(part, dict):
-            parts += part.values()
+    for part in parts_of(values):
+        _core(part)
 
 
 def _number(value: Any) -> Any:

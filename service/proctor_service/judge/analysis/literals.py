@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from proctor_service.guest.rpc.object_operations import OPERATORS
@@ -266,16 +266,19 @@ def depends_on_order(function: Callable[..., Any], arguments: Sequence[Any]) -> 
     """Tell whether a built-in's result depends on the order of a set, for `str` at any depth."""
     if function is not str:
         return function in _ORDERED and any(map(is_set, arguments))
-    parts = list(arguments)
+    return any(map(is_set, parts_of(arguments)))
+
+
+def parts_of(values: Sequence[Any]) -> Iterator[Any]:
+    """Yield values, and all inside lists, tuples and dictionaries, without recursion."""
+    parts = list(values)
     while parts:
         part = parts.pop()
-        if is_set(part):
-            return True
+        yield part
         if isinstance(part, list | tuple | dict):
             parts += part
         if isinstance(part, dict):
             parts += part.values()
-    return False
 
 
 def why_costly(function: Callable[..., Any], more: Sequence[Any]) -> str | None:

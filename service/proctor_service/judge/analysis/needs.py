@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from proctor_service.guest.rpc import environment, handles
 from proctor_service.judge.analysis.names import RUNNING, is_standard
 from proctor_service.judge.analysis.scopes import Definition
-from proctor_service.judge.analysis.suite import Suite, is_name
+from proctor_service.judge.analysis.suite import Suite, arguments_of, is_name
 from proctor_service.judge.analysis.values import Objects
 
 _words = str.split
@@ -149,7 +149,7 @@ def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterat
         yield from _of_class(node, objects, modules)
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         if objects.is_decorated(node):
-            yield from _of_handing_over(node)
+            yield from _of_annotations(node)
     elif isinstance(node, ast.With | ast.AsyncWith):
         yield from _of_context(node, objects)
     elif isinstance(node, ast.Call):
@@ -230,29 +230,29 @@ def _of_context(node: ast.With | ast.AsyncWith, objects: Objects) -> Iterator[st
 def _of_wrapping(node: ast.Call, objects: Objects) -> Iterator[str]:
     """Yield why a function that the submission wraps, and may look at, must be the real one."""
     if objects.runs_submission(node.func):
-        for each in _handed([*node.args, *(keyword.value for keyword in node.keywords)]):
-            for definition in objects.definitions_of(each):
-                yield from _of_handing_over(definition)
+        for definition in _handed(node, objects):
+            if not isinstance(definition, ast.ClassDef):
+                yield from _of_annotations(definition)
 
 
-def _of_handing_over(node: Definition) -> Iterator[str]:
-    """Yield why the submission needs the real function or class: calls and instances cross."""
-    if isinstance(node, ast.ClassDef):
-        if not any(_names_exception(base) for base in node.bases):
-            yield f"hands the class {node.name} to the submission"
-    elif node.returns or any(getattr(part, "annotation", None) for part in ast.walk(node.args)):
+def _of_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    """Yield whether a function has annotations: of a function of the tests, only calls cross."""
+    if node.returns or any(getattr(part, "annotation", None) for part in ast.walk(node.args)):
         yield f"hands the annotations of {node.name} to the submission"
 
 
-def _names_exception(base: ast.expr) -> bool:
+def _is_exception(node: ast.ClassDef) -> bool:
     """Tell whether a base is an exception by its name: such classes are only raised and caught."""
-    name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-    return name.endswith(("Error", "Exception", "Warning"))
+    names = [
+        base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        for base in node.bases
+    ]
+    return any(name.endswith(("Error", "Exception", "Warning")) for name in names)
 
 
-def _handed(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
-    """Yield the expressions that a call hands over, also inside lists and dictionaries."""
-    waiting = list(arguments)
+def _handed(call: ast.Call, objects: Objects) -> Iterator[Definition]:
+    """Yield the tests' definitions that a call hands over, also inside lists and dictionaries."""
+    waiting = arguments_of(call)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
@@ -262,12 +262,12 @@ def _handed(arguments: Sequence[ast.expr]) -> Iterator[ast.expr]:
         elif isinstance(node, ast.Starred):
             waiting.append(node.value)
         else:
-            yield node
+            yield from objects.definitions_of(node)
 
 
 def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
     func = node.func
-    arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+    arguments = arguments_of(node)
     made = [each for each in arguments if objects.kind(each)]
     library = _dotted_name(func, modules) or ""
     if made and library.partition(".")[0] in _OPERATING_MODULES and library not in _KEEPING:
@@ -277,10 +277,9 @@ def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Itera
     if library in _THREADS and not all(_means_python(each, objects) for each in arguments):
         yield f"shares threads through {library}"
     if objects.runs_submission(func):
-        for each in _handed(arguments):
-            for definition in objects.definitions_of(each):
-                if isinstance(definition, ast.ClassDef):  # see _of_wrapping for functions
-                    yield from _of_handing_over(definition)
+        for definition in _handed(node, objects):
+            if isinstance(definition, ast.ClassDef) and not _is_exception(definition):
+                yield f"hands the class {definition.name} to the submission"
     if isinstance(func, ast.Name):
         yield from _of_function(func.id, node, objects, made)
     elif isinstance(func, ast.Attribute):

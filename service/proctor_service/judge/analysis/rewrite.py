@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proctor_service.judge.analysis.literals import NotConstant, evaluate
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Suite, arguments_of
 from proctor_service.judge.analysis.values import DATA_ATTRIBUTES, Objects
 
 _CONTROL = frozenset(
@@ -88,8 +88,7 @@ def calls_carry_literals(suite: Suite, objects: Objects) -> bool:
     for nodes in suite.nodes:
         for node in nodes:
             if isinstance(node, ast.Call) and _hands_over(node.func, objects):
-                arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-                if not all(map(_is_constant, arguments)):
+                if not all(map(_is_constant, arguments_of(node))):
                     return False
             elif isinstance(node, ast.Attribute | ast.Subscript) and _may_tell(node):
                 return False
@@ -409,7 +408,7 @@ def _given_in(part: ast.expr, objects: Objects) -> Iterator[str]:
     """Yield the variables that an expression passes to calls that may run the submission."""
     for node in ast.walk(part):
         if isinstance(node, ast.Call) and _may_reach(node.func, objects):
-            for each in (*node.args, *(keyword.value for keyword in node.keywords)):
+            for each in arguments_of(node):
                 yield from _names_in(each)
             yield from _given_before(node.func, objects)
 

@@ -85,21 +85,17 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     trees = [parse(text, f"tests.{index}") for index, text in enumerate(grader.tests)]
     nodes = tuple(tuple(ast.walk(tree)) for tree in (setup, *trees))
     called = _mentioned(nodes)
-    known = {node.name for node in setup.body if isinstance(node, _DEFINITIONS)}
-    classes = _classes((setup, *trees))
-    defined = {
-        node.name: node
-        for each in (setup, *trees)
-        for node in each.body
-        if isinstance(node, _DEFINITIONS)
-    }
+    known = set(_definitions(setup))
+    defined = _definitions(setup, *trees)
+    classes = {name: node for name, node in defined.items() if isinstance(node, ast.ClassDef)}
+    found = _needs_pytest(trees, called, defined, classes)
+    if found is not None:
+        index, name = found
+        raise InvalidTask(
+            f"tests.{index} defines {name}, which only pytest runs: use the grader `pytest`"
+        )
     tests = []
-    for index, (text, tree) in enumerate(zip(grader.tests, trees, strict=True)):
-        name = _needs_pytest(tree, called, defined)
-        if name is not None:
-            raise InvalidTask(
-                f"tests.{index} defines {name}, which only pytest runs: use the grader `pytest`"
-            )
+    for text, tree in zip(grader.tests, trees, strict=True):
         steps = _run_steps(tree, called, known, classes, entry_point)
         tests.append(Test(text, tree, tuple(steps)))
     return Suite(grader.setup, setup, tuple(tests), entry_point, nodes)
@@ -179,40 +175,48 @@ def _run_steps(
 
 
 def _needs_pytest(
-    tree: ast.Module, mentioned: set[str], defined: Mapping[str, _Definition]
-) -> str | None:
-    """Return the name of a definition that pytest would run, and that no step can run, or None.
+    trees: Sequence[ast.Module],
+    mentioned: set[str],
+    defined: Mapping[str, _Definition],
+    classes: Mapping[str, ast.ClassDef],
+) -> tuple[int, str] | None:
+    """Return a definition that pytest would run, and that no step can run, or None.
 
-    `defined`: all definitions of the tests. A definition that the tests mention, or may find by
-    another way, is theirs to run.
+    The result is the number of its test and its name. `defined`: all definitions of the tests, and
+    `classes` those of classes. A definition that the tests mention, or may find by another way, is
+    theirs to run.
     """
     if not _SEARCHING.isdisjoint(mentioned):
         return None
     fixtures = {name for name, node in defined.items() if _is_fixture(node)} | _FIXTURES
-    classes = {name: node for name, node in defined.items() if isinstance(node, ast.ClassDef)}
     has_runner = "unittest.main" in mentioned or not _RUNNERS.isdisjoint(mentioned)
     has_tests = any(
         not isinstance(each, ast.ClassDef) and _is_test(each) for each in defined.values()
     )
-    for name, node in _last_definitions(tree).items():
-        if name in mentioned or _is_decorated_by(node, defined):
-            continue
+
+    def is_for_pytest(node: _Definition) -> bool:
+        if node.name in mentioned or _is_decorated_by(node, defined):
+            return False
         if isinstance(node, ast.ClassDef):
-            if not has_runner and _is_test_class(node, classes):
-                return name
-        elif _is_fixture(node):
-            if any(map(_is_autouse, node.decorator_list)):
-                return name
-        elif name in _AROUND_TESTS:
-            if has_tests and not _is_empty(node):
-                return name
-        elif _is_test(node) and not _runs_alone(node, fixtures):
-            return name
+            return not has_runner and _is_test_class(node, classes)
+        if _is_fixture(node):
+            return any(map(_is_autouse, node.decorator_list))
+        if node.name in _AROUND_TESTS:
+            return has_tests and not _is_empty(node)
+        return _is_test(node) and not _runs_alone(node, fixtures)
+
+    for index, tree in enumerate(trees):
+        for name, node in _definitions(tree).items():
+            if is_for_pytest(node):
+                return index, name
     return None
 
 
-def _last_definitions(tree: ast.Module) -> dict[str, _Definition]:
-    return {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
+def _definitions(*trees: ast.Module) -> dict[str, _Definition]:
+    """Return what test code defines at module level; of a name the last definition."""
+    return {
+        node.name: node for tree in trees for node in tree.body if isinstance(node, _DEFINITIONS)
+    }
 
 
 def _is_decorated_by(node: _Definition, defined: Mapping[str, _Definition]) -> bool:
@@ -295,13 +299,6 @@ def _is_case(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
     )
 
 
-def _classes(trees: Sequence[ast.Module]) -> dict[str, ast.ClassDef]:
-    """Return the classes that test code defines at module level."""
-    return {
-        node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)
-    }
-
-
 def _with_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
     """Yield a class and those of its base classes that test code defines."""
     seen: set[str] = set()
@@ -350,3 +347,8 @@ def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, count: int) -> bool
 def is_name(node: ast.AST, name: str) -> bool:
     """Tell whether an expression is this name."""
     return isinstance(node, ast.Name) and node.id == name
+
+
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return the arguments of a call, those by position first."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
