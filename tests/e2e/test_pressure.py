@@ -50,40 +50,33 @@ def hogs(count: int) -> Iterator[None]:
             other.wait()
 
 
-def test_right_programs_that_never_sleep_are_no_timeout_while_others_hold_every_core(
-    service: Service,
-) -> None:
+def pass_beside_hogs(service: Service, source: str, count: int) -> None:
+    """Have so many copies of a right program judged while others hold every core."""
     items = [
-        {"completion": f"{BUSY}# {number}", "grader": EXEC, "limits": SHORT_IDLE}
-        for number in range(8)
+        {"completion": f"{source}# {number}", "grader": EXEC, "limits": SHORT_IDLE}
+        for number in range(count)
     ]
     with hogs(6 * (os.cpu_count() or 1)):
         results = judge(service, *items, deadline_seconds=900)
     assert [result["verdict"] for result in results] == ["passed"] * len(items)
+
+
+def test_right_programs_that_never_sleep_are_no_timeout_while_others_hold_every_core(
+    service: Service,
+) -> None:
+    pass_beside_hogs(service, BUSY, 8)
 
 
 def test_right_programs_with_short_lived_children_are_no_timeout_either(service: Service) -> None:
     source = "import subprocess\nfor _ in range(30): subprocess.run(['true'], check=True)\n"
-    items = [
-        {"completion": f"{source}# {number}", "grader": EXEC, "limits": SHORT_IDLE}
-        for number in range(4)
-    ]
-    with hogs(6 * (os.cpu_count() or 1)):
-        results = judge(service, *items, deadline_seconds=900)
-    assert [result["verdict"] for result in results] == ["passed"] * len(items)
+    pass_beside_hogs(service, source, 4)
 
 
 def test_right_programs_that_print_much_are_no_timeout_while_the_service_reads_late(
     service: Service,
 ) -> None:
     source = "line = 'x' * 1000\nfor _ in range(20_000): print(line)\n"
-    items = [
-        {"completion": f"{source}# {number}", "grader": EXEC, "limits": SHORT_IDLE}
-        for number in range(4)
-    ]
-    with hogs(6 * (os.cpu_count() or 1)):
-        results = judge(service, *items, deadline_seconds=900)
-    assert [result["verdict"] for result in results] == ["passed"] * len(items)
+    pass_beside_hogs(service, source, 4)
 
 
 def test_idlers_are_timeouts_while_others_hold_every_core(service: Service) -> None:

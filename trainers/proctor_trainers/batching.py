@@ -229,6 +229,8 @@ class RewardBatcher:
         try:
             yield
         except TimeoutError as error:
+            if self._call_seconds is None:
+                raise
             raise TimeoutError(f"no answer within {self._call_seconds} s") from error
 
     def _send(self, client: Client, batch: Collected) -> None:

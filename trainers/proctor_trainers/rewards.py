@@ -82,9 +82,9 @@ class Part:
     error: str
 
 
-Gather: TypeAlias = Callable[[Part], tuple[Sequence[Part], Sequence[Part]]]
-"""Function that gives away this process's part of a call, and returns the parts of the processes
-before it and the parts of the processes after it."""
+Gather: TypeAlias = Callable[[Part], tuple[Sequence[Part], int]]
+"""Function that gives away this process's part of a call, and returns the parts of all processes
+and the place of its own among them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,11 +259,10 @@ class Rewards:
         rewards = [each.reward for each in answers]
         error = next((each.error for each in answers if each.error), "")
         mine = Part([None] * len(rewards) if prompts is None else prompts, rewards, error)
-        before, after = trainer.gather(mine) if trainer.gather is not None else ((), ())
-        parts = [*before, mine, *after]
+        parts, place = ([mine], 0) if trainer.gather is None else trainer.gather(mine)
         # From the parts of all processes, so that either all of them return or all raise.
         filled = self._fill(parts, trainer)
-        begin = sum(len(each.rewards) for each in before)
+        begin = sum(len(each.rewards) for each in parts[:place])
         return filled[begin : begin + len(rewards)]
 
     def _fill(self, parts: Sequence[Part], trainer: Trainer) -> list[float | None]:

@@ -24,12 +24,12 @@ def gather_of_processes() -> Gather | None:
     if count == 1:
         return None
 
-    def gather(part: Part) -> tuple[Sequence[Part], Sequence[Part]]:
+    def gather(part: Part) -> tuple[Sequence[Part], int]:
         # One object for each group: pickle writes it once, and a prompt may hold images.
         groups = siblings(part.prompts, len(part.rewards))
         prompts = [part.prompts[group.start] for group in groups for _ in group]
         parts: list[Part] = [part] * count
         distributed.all_gather_object(parts, replace(part, prompts=prompts))
-        return parts[:rank], parts[rank + 1 :]
+        return parts, rank
 
     return gather

@@ -64,8 +64,7 @@ class LocalSandbox(Channel):
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
         self.group.begin()
-        if not self.launch.memory_is_counted:
-            self._machine_kills = procfs.out_of_memory_kills()
+        self._machine_kills = self._kills_on_machine()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = limits.output_kb << 10
@@ -189,9 +188,6 @@ class LocalSandbox(Channel):
             self._ended.set_result(Ended("killed", None, None, b"", b"", False, Usage()))
             return
         kills = self.group.out_of_memory_kills()
-        on_machine = 0
-        if not self.launch.memory_is_counted:
-            on_machine = procfs.out_of_memory_kills() - self._machine_kills
         cpu = max(cpu_seconds, self._seen_cpu_seconds, self.group.cpu_seconds() or 0.0)
         evidence = Evidence(
             status,
@@ -200,7 +196,7 @@ class LocalSandbox(Channel):
             cpu,
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
-            kills_on_machine=on_machine,
+            kills_on_machine=self._kills_on_machine() - self._machine_kills,
         )
         why = outside_cause(evidence, limits)
         if not self.greeted and self._stopped_for != "killed":
@@ -224,6 +220,10 @@ class LocalSandbox(Channel):
                 ),
             )
         )
+
+    def _kills_on_machine(self) -> int:
+        """Return the kills for memory on the whole machine so far; 0 where a cgroup counts its own."""
+        return 0 if self.launch.memory_is_counted else procfs.out_of_memory_kills()
 
     def on_lost(self, why: str) -> None:
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""
