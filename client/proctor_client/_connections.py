@@ -39,13 +39,16 @@ class ClientOptions(TypedDict, total=False):
 class Address:
     """URL of the service and its access token. The repr hides the token.
 
-    Raises ValueError for a URL without an http(s) scheme or a host, for a URL with a user name or
-    password, and for a token with characters other than visible ASCII. White space around the
-    token, such as the last newline of a file, is removed.
+    Raises ValueError for an invalid URL, one without an http(s) scheme or a host, for a URL with a
+    user name or password, and for a token with characters other than visible ASCII. White space
+    around the token, such as the last newline of a file, is removed.
     """
 
     def __init__(self, url: str, token: Token) -> None:
-        self.url = httpx.URL(url)
+        try:
+            self.url = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise ValueError(f"url: {error}") from None
         if self.url.scheme not in ("http", "https") or not self.url.host:
             raise ValueError("url: it must begin with http:// or https:// and name a host")
         if self.url.userinfo:

@@ -187,6 +187,10 @@ def test_eval_goes_where_the_environment_says(
             [*GIVEN, "--url", "elsewhere"],
             "url: it must begin with http:// or https://",
         ),
+        (
+            [*GIVEN, "--url", "http://elsewhere:PORT"],
+            "url: Invalid port",
+        ),
     ],
 )
 def test_eval_says_what_is_wrong(

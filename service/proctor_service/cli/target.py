@@ -20,7 +20,8 @@ from proctor_service.cli.console import Trouble
 from proctor_service.cli.temporary import temporary_service
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-_PROBE_SECONDS = 2.0
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0  # a busy machine answers late: that is no reason to call a service absent
 Url = Annotated[
     str | None,
     typer.Option(help="The service; default: PROCTOR_URL, or the local one, or one of its own."),
@@ -100,8 +101,8 @@ def _probe(url: str, token: str | None) -> str | None:
             url,
             token=token,
             max_attempts=1,
-            timeout_seconds=_PROBE_SECONDS,
-            connect_timeout_seconds=_PROBE_SECONDS,
+            timeout_seconds=_ANSWER_SECONDS,
+            connect_timeout_seconds=_CONNECT_SECONDS,
         ) as client:
             client.health()
     except ValueError as error:
