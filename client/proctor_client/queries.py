@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 
 TAIL_CHARACTERS = 200
-_END_TOKENS = re.compile(
-    r"(?:\s*(?:<\|[^<>|\s]{1,40}\|>|<｜[^<>｜\s]{1,40}｜>|</s>|<eos>|<pad>|<end_of_turn>|\[PAD\]))+\s*\Z"
+# The special tokens at the end, read backwards: from the front, the time would be quadratic in the
+# length of white space, which the policy chooses.
+_REVERSED_END = re.compile(
+    r"\s*+(?:(?:>\|[^<>|\s]{1,40}+\|<|>｜[^<>｜\s]{1,40}+｜<|>s/<|>soe<|>dap<|>nrut_fo_dne<|\]DAP\[)\s*+)++"
 )
 
 
@@ -21,7 +23,8 @@ def response_of(query: str, prompt: str) -> str:
     trainer cut off at its front. Raises ValueError if the query does not contain the prompt's end.
     """
     response = _without_prompt(query, prompt)
-    return _END_TOKENS.sub("", response)
+    tokens = _REVERSED_END.match(response[::-1])
+    return response if tokens is None else response[: len(response) - tokens.end()]
 
 
 def _without_prompt(query: str, prompt: str) -> str:

@@ -33,9 +33,16 @@ def test_what_the_policy_repeats_is_its_own() -> None:
     assert response_of(f"{PROMPT}a{PROMPT}b", PROMPT) == f"a{PROMPT}b"
     assert response_of("Write f.if x</s>y</s>", "Write f.") == "if x</s>y"
     assert response_of("anything", "") == "anything"
+    assert response_of("x <|a|> y <|b|> </s>\n<pad>[PAD]\n", "x") == " <|a|> y"
 
 
 def test_a_query_without_its_prompt_is_an_error() -> None:
     for prompt in ("Write g.", "\n"):
         with pytest.raises(ValueError, match="does not contain its prompt"):
             response_of("```python\nf\n```", prompt)
+
+
+def test_the_length_of_a_response_costs_no_more_than_reading_it() -> None:
+    for middle in ("\n" * 300_000, "<|a|>" * 300_000, "<|" * 300_000):
+        assert response_of(f"p{middle}y</s>", "p") == f"{middle}y"
+    assert response_of("p" + "<|a|>\n" * 300_000, "p") == ""

@@ -325,6 +325,7 @@ def test_a_service_does_not_start_without_what_it_names(
     for chosen, words in (
         ({**settings, "environments_folder": tmp_path}, "run `proctor env build one`"),
         ({**settings, "compat_environments": {"/compat": "four"}}, "no 'four', only: default, one"),
+        ({**settings, "compat_environments": {"/run_code": "one"}}, "as /compat/run_code does"),
         ({"environments": tmp_path / "missing.toml"}, "missing.toml"),
     ):
         with pytest.raises(StartError, match=words), running_service(Settings(**chosen)):

@@ -138,6 +138,20 @@ def test_wrong_tokens_are_named_by_variable_file_and_line(
         assert "hush" not in str(refused.value)
 
 
+def test_a_file_of_tokens_is_never_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    path.write_text("\n")
+    for settings, message in (
+        (Settings(tokens_file=path), "it is empty"),
+        (
+            Settings(tokens_file=path, tokens=SecretStr('{"a": "hush"}')),
+            "PROCTOR_TOKENS is set, too",
+        ),
+    ):
+        with pytest.raises(StartError, match=message):
+            settings.tokens_by_tenant()
+
+
 def test_a_setting_that_is_no_json_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCTOR_TENANT_SLOTS", '{"a": 1,\n "b" 2}')
     said, _ = served(monkeypatch)

@@ -129,7 +129,7 @@ def test_openrlhf_gets_the_rewards_of_the_responses(client: httpx.Client, judge:
     [
         ({"query": []}, "query"),
         ({"prompts": ["Write f."]}, "the same length"),
-        ({"labels": [["assert 1"], None]}, "labels.1: label: neither"),
+        ({"labels": [["assert 1"], None]}, "labels.1: label: the ground truth holds neither"),
         ({"query": [QUERY["query"][0], "```python\nright\n```"]}, "query.1: the query does not"),
         (
             {"query": ["Write f.```python\nbroken\n```", QUERY["query"][1]]},
@@ -164,6 +164,15 @@ def test_what_openrlhf_must_not_send(
             {"inputs": ["1"], "outputs": ["2"]},
             {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}]},
         ),
+        (
+            {"inputs": ["2\n3"], "outputs": ["5"], "fn_name": "add"},
+            {"kind": "calls", "entry_point": "add", "cases": [{"args": [2, 3], "expected": 5}]},
+        ),
+        (
+            [{"input": "2\n3", "output": "5", "testtype": "functional",
+              "metadata": {"func_name": "add"}}],
+            {"kind": "calls", "entry_point": "add", "cases": [{"args": [2, 3], "expected": 5}]},
+        ),
     ],
 )  # fmt: skip
 def test_what_a_label_may_be(label: Any, grader: dict[str, Any]) -> None:
@@ -174,14 +183,10 @@ def test_what_a_label_may_be(label: Any, grader: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "label",
     [7, [], {}, [1], [{"input": "1"}, "assert 1"], [{"input": "1"}], {"kind": "guess"},
-     {"inputs": ["1"], "outputs": []}, {"kind": "asserts", "tests": "x"}, "[" * 100_000 + "]"],
+     {"inputs": ["1"], "outputs": []}, {"kind": "asserts", "tests": "x"}, "[" * 100_000 + "]",
+     "Paris", "3/4"],
 )  # fmt: skip
 def test_what_a_label_may_not_be(label: Any, client: httpx.Client) -> None:
-    if isinstance(label, str):
-        assert (
-            grader_of(label).kind == "asserts"
-        )  # a text is Python, and the judge says that it is not
-        return
     with pytest.raises(InvalidRequest, match="label"):
         grader_of(label)
     answer = client.post("/compat/remote_rm", json=LABELLED | {"label": label})

@@ -363,10 +363,14 @@ class Settings(BaseSettings):
         text, where = self.tokens.get_secret_value(), "PROCTOR_TOKENS"
         if self.tokens_file is not None:
             where = f"PROCTOR_TOKENS_FILE {self.tokens_file}"
+            if text.strip():
+                raise StartError(f"{where}: PROCTOR_TOKENS is set, too; one of them must go")
             try:
                 text = self.tokens_file.read_text()
             except (OSError, ValueError) as error:
                 raise StartError(f"{where}: {error}") from None
+            if not text.strip():
+                raise StartError(f"{where}: it is empty, and would admit everybody")
         return parse_tokens(text, where) if text.strip() else {}
 
     def mcp_servers_by_name(self) -> dict[str, McpServer]:

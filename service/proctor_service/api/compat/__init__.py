@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 from pydantic import BaseModel
+from starlette.routing import Route
 
 from proctor_service.api.compat.handler import CompatHandler
 from proctor_service.api.compat.open_instruct import TestProgram, open_instruct_routes
@@ -18,6 +19,7 @@ from proctor_service.api.compat.sandbox_fusion import RunCode, RunJupyter, sandb
 from proctor_service.api.compat.sandbox_fusion_submit import Submit, submit_routes
 from proctor_service.api.compat.skypilot import BatchReward, RewardItem, skypilot_routes
 from proctor_service.api.compat.slime import RemoteRm, slime_routes
+from proctor_service.errors import StartError
 
 COMPAT_BODIES: tuple[type[BaseModel], ...] = (
     RunCode,
@@ -33,8 +35,12 @@ COMPAT_BODIES: tuple[type[BaseModel], ...] = (
 
 
 def compat_routes(handler: CompatHandler) -> APIRouter:
-    """Return the routes of all services."""
+    """Return the routes of all services.
+
+    Raises StartError if PROCTOR_COMPAT_ENVIRONMENTS names a path that belongs to none.
+    """
     routes = APIRouter()
+    paths: list[str] = []
     for service in (
         sandbox_fusion_routes,
         submit_routes,
@@ -44,7 +50,14 @@ def compat_routes(handler: CompatHandler) -> APIRouter:
         slime_routes,
         openrlhf_routes,
     ):
-        routes.include_router(service(handler))
+        found = service(handler)
+        paths += [route.path for route in found.routes if isinstance(route, Route)]
+        routes.include_router(found)
+    for asked in handler.machine.settings.compat_environments:
+        if not any(path.startswith(asked) for path in paths):
+            raise StartError(
+                f"PROCTOR_COMPAT_ENVIRONMENTS {asked}: no path begins so, as {paths[0]} does"
+            )
     return routes
 
 

@@ -1,7 +1,7 @@
 """OpenRLHF's remote reward: queries, prompts and labels in, rewards out.
 
 A query is the decoded text of a prompt and its response, with special tokens. Only the response is
-judged. A label holds the tests, in the forms of `slime.py`. The client waits for 180 s and retries
+judged. A label holds the tests, as in `slime.py`. The client waits for 180 s and retries
 five times after any failure, at intervals of a second; then OpenRLHF goes on without this reward.
 """
 
@@ -65,7 +65,7 @@ def _submission(asked: GetReward, index: int) -> wire.Submission:
     except ValueError as error:
         raise InvalidRequest(f"query.{index}: {error}") from None
     try:
-        grader = grader_of(asked.labels[index])
+        grader = grader_of(asked.labels[index], response)
     except InvalidRequest as error:
         raise InvalidRequest(f"labels.{index}: {error.message}") from None
     return wire.Submission(completion=response, grader=grader)
