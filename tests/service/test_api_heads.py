@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -250,6 +251,23 @@ def test_beyond_the_bound_the_oldest_unfinished_request_goes(
         for connection in connections[3:]:
             connection.sendall(LAST_HEALTHZ)
             assert everything(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_refused_connections_hold_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heads, "LINGER_SECONDS", 600.0)
+    monkeypatch.setattr(serving, "MOST_UNFINISHED", 4)
+    with running_service() as service, contextlib.ExitStack() as open_ones:
+        before = _open_files()
+        count = 4 + 4 * heads.MOST_LINGERING
+        connections = [open_ones.enter_context(connect(service)) for _ in range(count)]
+        for connection in connections[:-4]:
+            assert_refused(everything(connection), 408)
+        held = _open_files() - before - len(connections)
+        assert held <= 4 + 2 * heads.MOST_LINGERING  # sandboxes may be coming up as well
 
 
 def test_the_bytes_of_unfinished_heads_are_bounded_together(

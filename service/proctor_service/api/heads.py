@@ -32,6 +32,8 @@ MOST_UNFINISHED = 2048
 MOST_UNFINISHED_BYTES = 16 * 1024 * 1024
 PIECE_BYTES = 16 * 1024
 LINGER_SECONDS = 2.0
+MOST_LINGERING = 32
+"""In connections; more would use up the descriptors of the sandboxes during a flood."""
 MOST_DISCARDED_BYTES = 1024 * 1024
 MOST_PIPELINED = 32
 """Requests behind the answered request of a connection; parsing more would hold up the loop."""
@@ -55,6 +57,7 @@ class HeadQueue:
         self._deadlines: dict[HttpProtocol, float] = {}
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._lingering: set[HttpProtocol] = set()
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -84,12 +87,24 @@ class HeadQueue:
         connection.unparsed_bytes = 0
 
     def remove(self, connection: HttpProtocol) -> None:
-        """Forget a connection: its head is whole, or the connection is closed."""
+        """End the time limit of a connection's head: the head is whole, or no longer wanted."""
         self.shrink(connection)
         self._deadlines.pop(connection, None)
         if not self._deadlines and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def linger(self, connection: HttpProtocol) -> bool:
+        """Keep an answered connection open until `forget`; False beyond the bound."""
+        if len(self._lingering) >= MOST_LINGERING:
+            return False
+        self._lingering.add(connection)
+        return True
+
+    def forget(self, connection: HttpProtocol) -> None:
+        """Forget a closed connection."""
+        self.remove(connection)
+        self._lingering.discard(connection)
 
     def _expire(self) -> None:
         """Close connections past their deadline, a few in each turn of the loop."""
@@ -178,7 +193,7 @@ class HttpProtocol(HttpToolsProtocol):
 
         uvicorn tells only the newest request, and pipelined requests may follow the running one.
         """
-        self._heads.remove(self)
+        self._heads.forget(self)
         super().connection_lost(exc)
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
@@ -292,7 +307,7 @@ class HttpProtocol(HttpToolsProtocol):
 
         If an earlier request is being answered, its answer is the last. Later bytes of the client
         are discarded for LINGER_SECONDS; otherwise the client would see a reset instead of the
-        answer.
+        answer, as it may beyond MOST_LINGERING connections.
         """
         self._refusal = refusal
         self._heads.remove(self)
@@ -306,7 +321,7 @@ class HttpProtocol(HttpToolsProtocol):
         if not self.pipeline and not (answering and cycle.response_started):
             answer = refusal.status, refusal.reason, refusal.message, refusal.retryable
             self.transport.write(_closing_answer(*answer))
-            if not answering and self.transport.can_write_eof():
+            if not answering and self.transport.can_write_eof() and self._heads.linger(self):
                 self.transport.write_eof()
                 self.loop.call_later(LINGER_SECONDS, self.transport.close)
                 return
