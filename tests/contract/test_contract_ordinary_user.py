@@ -87,6 +87,80 @@ def test_a_failure_while_the_machine_kills_processes_for_memory_is_no_verdict() 
     assert said.splitlines() == [lost, "0", lost, "3", "0", "wall_limit"]
 
 
+def test_a_command_that_fails_while_the_machine_kills_for_memory_has_no_result() -> None:
+    said = as_ordinary_user("""
+        from functools import partial
+        from itertools import count, repeat
+        from proctor_service.errors import SandboxLost
+        from contract.rooms_for_tests import LIMITS
+        from proctor_service.sandbox.interface import Command
+        from proctor_service.sandbox.linux import procfs
+        async def question(place: Place) -> None:
+            for kills in (count(), repeat(7)):
+                procfs.out_of_memory_kills = partial(next, kills)
+                for code in ("raise SystemExit(3)", "pass"):
+                    async with place.backend.open_stateful(LIMITS) as sandbox:
+                        try:
+                            print((await sandbox.exec(Command(code=code))).exit_code)
+                        except SandboxLost as lost:
+                            print(lost.message)
+        inside(question)
+    """)
+    lost = "its surroundings ran out of memory before it reached its own limit"
+    assert said.splitlines() == [lost, "0", "3", "0"]
+
+
+def test_a_program_that_outlives_the_loss_of_a_child_may_fail_by_it() -> None:
+    said = as_ordinary_user("""
+        from functools import partial
+        from itertools import count
+        from proctor_service.errors import SandboxLost
+        from proctor_service.judge.run import Run
+        from proctor_service.sandbox.linux import procfs
+        async def question(place: Place) -> None:
+            procfs.out_of_memory_kills = partial(next, count())
+            finished = Run((), (await place.script("pass")).ended, "sandbox")
+            print(finished.judgement("passed").verdict)
+            try:
+                finished.judgement("failed")
+            except SandboxLost as lost:
+                print("lost")
+        inside(question)
+    """)
+    assert said.splitlines() == ["passed", "lost"]
+
+
+def test_a_program_that_cannot_be_observed_is_not_idle() -> None:
+    said = as_ordinary_user("""
+        import asyncio, errno, os
+        from itertools import count
+        from proctor_service.judge.run import message
+        from proctor_service.sandbox.interface import Job
+        from proctor_service.sandbox.linux import procfs
+        from contract.rooms_for_tests import LIMITS
+        from dataclasses import replace
+        reads, listdir, observed = count(), os.listdir, asyncio.Event()
+        def scarce(path: str) -> list[str]:
+            number = next(reads)
+            if 2 < number < 40:
+                raise OSError(errno.EMFILE, "Too many open files")
+            if number > 45:
+                observed.set()
+            return listdir(path)
+        async def question(place: Place) -> None:
+            procfs.os.listdir = scarce
+            job = message("python", mode="script", source="while True: pass", files={}, stdin="")
+            limits = replace(LIMITS, cpu_seconds=600, wall_seconds=0.5)
+            async with place.backend.lease(limits) as sandbox:
+                sandbox.begin(Job(job, limits))
+                await observed.wait()
+                sandbox.kill()
+                print((await sandbox.ended()).ending)
+        inside(question)
+    """)
+    assert said.splitlines() == ["killed"]
+
+
 def test_memory_of_all_processes_counts_together() -> None:
     said = as_ordinary_user("""
         hog = '''

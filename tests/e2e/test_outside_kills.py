@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from harness import Service, running_service
-from judging import judge, one
+from judging import ask, judge, one
 from service_process import ServiceProcess
 from waits import WAIT_SECONDS
 
@@ -105,8 +107,8 @@ def test_kills_from_outside_cost_no_reward_and_none_is_wrong(service: Service) -
 
 def test_waiting_sandboxes_that_are_killed_are_replaced(service: Service) -> None:
     backend = local(service)
+    service.until(lambda: bool(backend.waiting_slots()))
     waiting = backend.waiting_slots()
-    assert waiting
     for pid in first_processes(waiting):
         kill(pid)
     items = [{"completion": RIGHT.format(number), "grader": ASSERTS} for number in range(20)]
@@ -116,6 +118,29 @@ def test_waiting_sandboxes_that_are_killed_are_replaced(service: Service) -> Non
         left -= 1
         assert left > 0, backend.census()
         threading.Event().wait(0.05)
+
+
+def test_a_machine_that_starts_no_process_for_a_while_costs_no_reward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    item = {"completion": RIGHT.format(0), "grader": ASSERTS}
+    with running_service(Settings(workers=0), judge=None) as service:
+        backend = local(service)
+        with monkeypatch.context() as short:
+            short.setattr("proctor_service.sandbox.local.spawn.subprocess.Popen", refuse)
+            service.until(lambda: not backend.busy_slots() and bool(backend.waiting_slots()))
+            for pid in (backend.zygote(), *backend.waiting_slots()):
+                kill(pid)
+            [result] = ask(service, item)
+        assert result["error"]["reason"] == "sandbox_unavailable", result
+        assert "temporarily unavailable" in result["error"]["message"]
+        deadline = time.monotonic() + WAIT_SECONDS
+        while (result := ask(service, item)[0])["verdict"] is None:
+            assert time.monotonic() < deadline, result
+        assert result["verdict"] == "passed"
 
 
 def test_a_first_process_that_is_always_killed_is_lost_and_no_verdict(service: Service) -> None:

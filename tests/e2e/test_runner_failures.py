@@ -155,7 +155,14 @@ FORGERIES = {
 }
 
 
-@pytest.mark.parametrize("line", ['["broken", "no"]', '["unfit", "no"]', '["unusable", "no"]'])
+DEEP = '["broken", ' + "[" * 2000 + "]" * 2000 + "]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['["broken", "no"]', '["unfit", "no"]', '["unusable", "no"]', DEEP],
+    ids=["broken", "unfit", "unusable", "deep"],
+)
 def test_a_submission_cannot_ask_for_an_error(line: str) -> None:
     with running_service(Settings(), judge=None) as service:
         for name, grader in GRADERS.items():

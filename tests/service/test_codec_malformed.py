@@ -205,3 +205,11 @@ def shared_chain(length: int) -> Any:
     for number in range(length, 0, -1):
         wire = ["t", wire, ["r", number + 1]]
     return wire
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 5000 + b"]" * 5000, b'["' + b"x" * (1 << 20) + b'"]', b"[", b'["\xc3\xa9"]']
+)
+def test_a_message_is_short_and_hardly_nested(line: bytes) -> None:
+    with pytest.raises(Malformed):
+        values.loads_message(line)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from proctor_service.sandbox.linux.procfs import out_of_memory_kills
 from proctor_service.sandbox.memory_room import MemoryRoom, memory_check, memory_room
 from proctor_service.settings import Settings
-from proctor_service.settings.cgroups_above import cpu_quota, files_above
+from proctor_service.settings.cgroups_above import cpu_quota, files_above, kills_path
 
 FIRST = "5:cpu,cpuacct:/x\n4:memory:/a/b\n0::/c/d\n"
 SECOND = "0::/c/d\n"
@@ -42,6 +43,19 @@ def test_groups_above_are_found_in_either_version(
 
 def test_nothing_is_found_where_a_process_has_no_groups(tmp_path: Path) -> None:
     assert files_above("memory", ("m1",), tmp_path / "missing", tmp_path) == []
+
+
+def test_kills_for_memory_are_counted_by_the_nearest_group_or_else_by_the_machine(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own").write_text(FIRST)
+    root = grown(tmp_path / "root", "memory/a/b/memory.oom_control", "memory/memory.oom_control")
+    nearest = root / "memory/a/b/memory.oom_control"
+    assert kills_path(tmp_path / "own", root) == "/proc/vmstat"  # an old kernel does not count
+    nearest.write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    assert kills_path(tmp_path / "own", root) == str(nearest)
+    assert out_of_memory_kills(str(nearest)) == 3
+    assert kills_path(tmp_path / "missing", root) == "/proc/vmstat"
 
 
 def test_this_machine_has_memory() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,3 +56,18 @@ def test_its_memory_counts(headless: subprocess.Popen[bytes]) -> None:
     assert not exceeds([headless.pid], MemoryLimit(200, own_network=False))
     assert procfs.exceeds_memory([headless.pid], 90)
     assert not procfs.exceeds_memory([headless.pid], 200)
+
+
+def test_without_descriptors_nothing_is_said_about_a_process() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    pidfd = os.pidfd_open(os.getpid())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (pidfd, hard))
+    try:
+        for ask in (procfs.threads, procfs.walk, procfs.schedule, procfs.memory_directory):
+            with pytest.raises(procfs.Unread):
+                ask(os.getpid())
+        assert not procfs.is_exiting(pidfd)
+        assert procfs.out_of_memory_kills("/proc/vmstat") == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(pidfd)

@@ -26,11 +26,13 @@ __all__ = [
     "dumps",
     "encode",
     "loads",
+    "loads_message",
 ]
 
 # Bound at import: an honest submission may replace json.dumps.
 _dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
+_MOST_MESSAGE_BYTES = 1 << 17
 
 
 def dumps(wire: Any) -> bytes:
@@ -56,3 +58,16 @@ def loads(line: bytes) -> Any:
             return json_lines.parse(text)
     except (ValueError, RecursionError, MemoryError) as error:
         raise Malformed(f"not a line of JSON: {type(error).__name__}") from error
+
+
+def loads_message(line: bytes) -> Any:
+    """Return a runner's message about a submission, which is short and hardly nested.
+
+    The submission may forge the line; parsing takes a few ms at most. Raises ``Malformed``.
+    """
+    if len(line) > _MOST_MESSAGE_BYTES:
+        raise Malformed("the message is too long")
+    try:
+        return _loads(line.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"not a message: {type(error).__name__}") from error

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EIO)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -19,12 +21,14 @@ def write_files(files: dict[str, str]) -> None:
 
 
 def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
-    """Write one file. Raises Unfit."""
+    """Write one file. Raises Unfit, and OSError where no file of a submission can be the cause."""
     try:
         make_way(path)
         with open(os.open(path, _NEW, mode), "wb") as file:
             file.write(data)
     except OSError as error:
+        if error.errno in _OF_THE_MACHINE:
+            raise
         raise Unfit(f"{path}: {error.strerror}") from None
 
 

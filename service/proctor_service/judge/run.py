@@ -12,8 +12,8 @@ import json
 import math
 from dataclasses import dataclass, replace
 
-from proctor_service.codec.values import Malformed, loads
-from proctor_service.errors import InvalidTask
+from proctor_service.codec.values import Malformed, loads_message
+from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.guest.channel import BEGAN
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
@@ -59,9 +59,19 @@ class Run:
             + (f", runner failed: {failed}" if failed else "")
         )
 
+    def check_blame(self) -> None:
+        """Raise SandboxLost if a failure of this run may not be the submission's own."""
+        if self.ended.doubt:
+            raise SandboxLost(self.ended.doubt)
+
     def judgement(self, verdict: str, **more: object) -> Judgement:
-        """Return a judgement that carries this run's output, usage and exit code."""
+        """Return a judgement that carries this run's output, usage and exit code.
+
+        Raises SandboxLost as `check_blame`, unless it passed.
+        """
         ended = self.ended
+        if verdict != "passed":
+            self.check_blame()
         fields: dict[str, object] = {
             "stdout": text_of(ended.stdout),
             "stderr": text_of(ended.stderr),
@@ -177,14 +187,17 @@ def check_outcome(finished: Run, *, says_began: bool = True) -> Run:
 
 
 def _second_item(line: bytes, beginning: bytes) -> str | None:
-    """Return the second item of a two-item line with this beginning, else None."""
+    """Return the text that a two-item line with this beginning holds, else None.
+
+    A submission may have forged the line.
+    """
     if not line.startswith(beginning):
         return None
     try:
-        _, text = loads(line)
+        _, text = loads_message(line)
     except (Malformed, ValueError):
         return None
-    return str(text)
+    return text if isinstance(text, str) else None
 
 
 def with_files(submission: Submission, name: str, source: str) -> dict[str, str]:

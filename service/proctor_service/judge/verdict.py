@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proctor_client.wire import MAX_FAILURES, Failure, Verdict
-from proctor_service.codec.values import Malformed, loads
+from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import Run
 from proctor_service.judge.submission import Judgement
@@ -74,7 +74,7 @@ def understand(lines: Iterable[bytes], calls: int = 0) -> Said:
             said.answers.append(line[len(expected) : -1])
             continue
         try:
-            _take(said, loads(line) if len(line) < 65_536 else None, calls)
+            _take(said, loads_message(line), calls)
         except (Malformed, TypeError, ValueError, IndexError, KeyError):
             said.forged = True
         if said.forged:

@@ -72,7 +72,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Ending of a sandbox's program, and its output up to `Limits.output_kb`."""
+    """Ending of a sandbox's program, and its output up to `Limits.output_kb`.
+
+    `doubt`: why a failure may not be the program's own; empty without doubt.
+    """
 
     ending: Ending
     exit_code: int | None
@@ -81,6 +84,7 @@ class Ended:
     stderr: bytes
     truncated: bool
     usage: Usage
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

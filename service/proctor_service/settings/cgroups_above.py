@@ -38,6 +38,19 @@ def files_above(
     return found[True] or found[False]
 
 
+def kills_path(own: Path = _OWN, root: Path = _ROOT) -> str:
+    """Return the file with a line `oom_kill N`, the number of processes killed for memory so far.
+
+    The nearest memory cgroup counts its own processes. Without such a count, and in the topmost
+    group of v2, the file is /proc/vmstat: it counts those of the whole machine. Needs Linux 4.13.
+    """
+    for path in files_above("memory", ("memory.events", "memory.oom_control"), own, root)[:1]:
+        with contextlib.suppress(OSError):
+            if "\noom_kill " in path.read_text():
+                return str(path)
+    return "/proc/vmstat"
+
+
 def cpu_quota(own: Path = _OWN, root: Path = _ROOT) -> float:
     """Return the cores' worth of CPU time that this process's cgroups allow; infinite by default."""
     least = math.inf

@@ -49,7 +49,9 @@ limits_values = attrgetter(*Limits.__slots__)
 command_values = attrgetter(*Command.__slots__)
 traits_values = attrgetter(*Traits.__slots__)
 _usage_values = attrgetter(*Usage.__slots__)
-_ended_values = attrgetter("ending", "exit_code", "signal", "stdout", "stderr", "truncated")
+_ended_values = attrgetter(
+    "ending", "exit_code", "signal", "stdout", "stderr", "truncated", "doubt"
+)
 _judgement_values = attrgetter(
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
     "integrity", "level", "hack_signals", "sandbox_id", "unreported", "verifier_reward",
@@ -163,8 +165,8 @@ def ended_values(ended: Ended) -> Values:
 
 def ended_of(values: Values) -> Ended:
     """Return the ending of `ended_values`."""
-    ending, exit_code, number, stdout, stderr, truncated, usage = values
-    return Ended(ending, exit_code, number, stdout, stderr, truncated, Usage(*usage))
+    ending, exit_code, number, stdout, stderr, truncated, doubt, usage = values
+    return Ended(ending, exit_code, number, stdout, stderr, truncated, Usage(*usage), doubt)
 
 
 class WorkerFault(Exception):

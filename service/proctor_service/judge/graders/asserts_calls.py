@@ -48,10 +48,11 @@ async def judge(
     job = python_message(submission, "calls", imports=plan.imports)
     job = job[:-2] + b', "calls": ' + plan.calls_json.encode("ascii") + b"}\n"
     finished = await run(backend, job, submission.limits, state=submission.state)
-    said = understand(finished.lines, plan.count)
     if sum(map(len, finished.lines)) > _MOST_BYTES_IN_THE_LOOP:
+        said = await asyncio.to_thread(understand, finished.lines, plan.count)
         tests = await asyncio.to_thread(outcomes, plan, said, grader)
     else:
+        said = understand(finished.lines, plan.count)
         tests = outcomes(plan, said, grader)
     return conclude(finished, said, tests)
 

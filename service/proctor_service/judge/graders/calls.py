@@ -19,6 +19,7 @@ from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, u
 from proctor_service.sandbox.interface import Sandboxes
 
 _FEW_BYTES = 4096  # total size of results compared in the event loop within a few ms
+_FEW_LINES_BYTES = 1 << 16  # total size of messages parsed there
 _NOT_DESCRIBED = Raised("failed", "it returned another value")
 
 
@@ -30,7 +31,10 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     ]
     job = python_message(submission, "calls", calls=calls, imports=[], plain_arrays=True)
     finished = await run(backend, job, submission.limits, state=submission.state)
-    said = understand(finished.lines, len(calls))
+    if sum(map(len, finished.lines)) <= _FEW_LINES_BYTES:
+        said = understand(finished.lines, len(calls))
+    else:
+        said = await asyncio.to_thread(understand, finished.lines, len(calls))
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
         return conclude(finished, said, _tests(said, grader))
     return conclude(finished, said, await asyncio.to_thread(_tests, said, grader))

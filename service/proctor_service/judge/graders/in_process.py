@@ -8,12 +8,13 @@ submission in the runner's place is a forgery.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
-from proctor_service.codec.values import Malformed, loads
+from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import TestSource
 from proctor_service.judge.run import Run, message, run
@@ -26,6 +27,7 @@ _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
 _FINISHED_WELL = (0, 1)  # exit codes of pytest: all tests passed, some tests failed
 _SHOWN = 300
+_FEW_BYTES = 1 << 16  # total size of messages parsed on the event loop
 
 
 @dataclass(slots=True)
@@ -102,7 +104,9 @@ async def _run(
     files, tools = dict(submission.files), backend.traits.tools
     job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
     finished = await run(backend, job, submission.limits, state=submission.state)
-    return finished, read(finished, word, end, reveal=reveal)
+    if sum(map(len, finished.lines)) <= _FEW_BYTES:
+        return finished, read(finished, word, end, reveal=reveal)
+    return finished, await asyncio.to_thread(read, finished, word, end, reveal=reveal)
 
 
 def _judgement(
@@ -142,7 +146,7 @@ def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
     report = Report()
     for line in finished.lines:
         try:
-            said, *frame = loads(line)
+            said, *frame = loads_message(line)
         except (Malformed, TypeError, ValueError):
             said, frame = None, []
         if said != word or report.status is not None:

@@ -180,6 +180,7 @@ async def judge_stdio(
             passed += 1
             last = finished
             continue
+        finished.check_blame()
         first = first or _cut(finished, submission, verdict, text)
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=f"case {index}", message=text))

@@ -8,8 +8,9 @@ and on an idle machine, so the verdict does not depend on timing.
 The first process of a PID namespace cannot be killed from inside: the kernel ignores a SIGKILL from
 the same namespace, and `seccomp.py` makes a CPU time rlimit ineffective. An unexplained SIGKILL of
 this process came from outside and is no evidence against the submission. The same holds for an
-out-of-memory kill below the sandbox's own limit. Where no cgroup counts these kills, any such kill
-on the machine may have been one of the sandbox's: a program that failed meanwhile is judged again.
+out-of-memory kill below the sandbox's own limit. Where the sandbox has no memory cgroup, any such
+kill around it, in the service's cgroup or on the machine, may have been one of the sandbox's: a
+program that failed meanwhile is judged again.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Evidence:
     `status`: as from wait(2). `stopped_for`: the service's reason for stopping the sandbox, or
     None. `out_of_memory_kills` and `cpu_seconds`: totals over all processes of the sandbox.
     `at_memory_limit`: the sandbox reached its own memory limit. `is_first_process`: `status`
-    belongs to the first process of the sandbox's own PID namespace. `kills_on_machine`: number of
-    processes killed for memory on the whole machine meanwhile, where no cgroup counts.
+    belongs to the first process of the sandbox's own PID namespace. `kills_around`: number of
+    processes killed for memory around it meanwhile, where no cgroup of its own counts.
     """
 
     status: int
@@ -40,7 +41,7 @@ class Evidence:
     cpu_seconds: float
     at_memory_limit: bool = True
     is_first_process: bool = False
-    kills_on_machine: int = 0
+    kills_around: int = 0
 
 
 def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
@@ -52,7 +53,7 @@ def outside_cause(evidence: Evidence, limits: Limits) -> str | None:
     status = evidence.status
     # A program may also wait for ever for a child that was killed.
     may_be_the_reason = evidence.stopped_for in (None, "wall_limit") and status != 0
-    if evidence.kills_on_machine and may_be_the_reason:
+    if evidence.kills_around and may_be_the_reason:
         return SHORT_OF_MEMORY
     was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     explained = (
@@ -89,7 +90,9 @@ def ended_by(
     ):
         ending = evidence.stopped_for
         code = None  # a shell whose child is killed first ends with a code of that
-    return Ended(ending, code, number, stdout, stderr, truncated, usage)
+    # A program may survive the loss of a child, and fail by it later.
+    doubt = SHORT_OF_MEMORY if evidence.kills_around else ""
+    return Ended(ending, code, number, stdout, stderr, truncated, usage, doubt)
 
 
 OVER = {

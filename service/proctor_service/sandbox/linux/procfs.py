@@ -1,13 +1,16 @@
 """Reads of /proc about a sandbox's processes, from the service's side.
 
-A process may end during any read; the read then returns an empty result. Formats: proc(5), and for
-schedstat the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run, nanoseconds waited
-for a core).
+A process may end during any read; the read then returns an empty result. A read for which the
+machine lacks a descriptor or memory says nothing about the process: it raises Unread. Formats:
+proc(5), and for schedstat the kernel's Documentation/scheduler/sched-stats.rst (nanoseconds run,
+nanoseconds waited for a core).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import signal
 from collections.abc import Iterable, Iterator
 
@@ -19,14 +22,28 @@ _PENDING_FIELD = 28  # pending signals, counted from the state
 _PENDING_KILL = 1 << (signal.SIGKILL - 1)
 _LEAST_OF_MORE = 1 << 11  # a shorter piece is the last: the kernel returns about a page per read
 _MOST_BYTES = 1 << 20  # limit of `read`; see `pieces` for longer files
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Unread(Exception):
+    """The machine lacks a descriptor or memory for a read."""
+
+
+def _check_shortage(error: OSError) -> None:
+    if error.errno in _SHORTAGES:
+        raise Unread(str(error)) from error
 
 
 def read(path: str) -> bytes:
-    """Return the content of a /proc file; empty if its process is gone or access is denied."""
+    """Return the content of a /proc file; empty if its process is gone or access is denied.
+
+    Raises Unread.
+    """
     # os.read instead of a file object, for speed: many sandboxes need thousands of reads a second.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _check_shortage(error)
         return b""
     try:
         data = piece = os.read(descriptor, _CHUNK)
@@ -34,26 +51,31 @@ def read(path: str) -> bytes:
             piece = os.read(descriptor, _CHUNK)
             data += piece
         return data
-    except OSError:
+    except OSError as error:
+        _check_shortage(error)
         return b""
     finally:
         os.close(descriptor)
 
 
-def out_of_memory_kills() -> int:
-    """Return the number of processes that the machine's kernel has killed for memory; 0 if unknown.
+def out_of_memory_kills(path: str) -> int:
+    """Return the number of processes killed for memory so far, by the file of `kills_path`.
 
-    Needs Linux 4.13. The kills of all cgroups and containers count.
+    Returns 0 if unknown.
     """
-    _, found, rest = read("/proc/vmstat").partition(b"\noom_kill ")
+    try:
+        _, found, rest = read(path).partition(b"\noom_kill ")
+    except Unread:
+        return 0
     return int(rest.split(None, 1)[0]) if found else 0
 
 
 def pieces(path: str) -> Iterator[bytes]:
-    """Yield a long /proc file in blocks of whole lines."""
+    """Yield a long /proc file in blocks of whole lines. Raises Unread."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _check_shortage(error)
         return
     unfinished = b""
     try:
@@ -61,14 +83,14 @@ def pieces(path: str) -> Iterator[bytes]:
             lines, _, unfinished = (unfinished + piece).rpartition(b"\n")
             yield lines
         yield unfinished
-    except OSError:
-        return  # its process is gone
+    except OSError as error:
+        _check_shortage(error)  # else its process is gone
     finally:
         os.close(descriptor)
 
 
 def pid_of(pidfd: int) -> int | None:
-    """Return the pid of a pidfd in this PID namespace; None if its process is gone."""
+    """Return the pid of a pidfd in this PID namespace; None if its process is gone. Raises Unread."""
     for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
@@ -81,6 +103,15 @@ def is_exiting(pidfd: int) -> bool:
 
     A process whose first thread alone has exited lives on in its other threads.
     """
+    try:
+        return _is_exiting(pidfd)
+    except Unread:
+        poll = select.poll()  # it takes no descriptor, but sees only what is gone
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(0))
+
+
+def _is_exiting(pidfd: int) -> bool:
     for line in read(f"/proc/self/fdinfo/{pidfd}").split(b"\n"):
         if line.startswith(b"Pid:"):
             pid = int(line.split()[1])
@@ -103,7 +134,7 @@ def tree(pid: int) -> list[int]:
 
 
 def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
-    """Return the threads of `pid` and of all its descendants, by process.
+    """Return the threads of `pid` and of all its descendants, by process. Raises Unread.
 
     Returns None if there are more than `most` threads, in the time of reading `most` threads.
     """
@@ -124,10 +155,11 @@ def walk(pid: int, most: int | None = None) -> dict[int, list[int]] | None:
 
 
 def threads(pid: int) -> list[int]:
-    """Return the thread ids of a process."""
+    """Return the thread ids of a process. Raises Unread."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    except OSError:
+    except OSError as error:
+        _check_shortage(error)
         return []
 
 

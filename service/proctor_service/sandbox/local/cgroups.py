@@ -82,15 +82,18 @@ class Group:
         self.set_weight(AWAKE)
         names = {"cpuacct": "cpuacct.usage"} if self._v1 else {"cpuacct": "cpu.stat"}
         names["memory"] = "memory.oom_control" if self._v1 else "memory.events"
-        self._open = {
-            controller: os.open(directories[controller] / name, os.O_RDONLY | os.O_CLOEXEC)
-            for controller, name in names.items()
-            if controller in directories
-        }
+        self._open: dict[str, int] = {}
         self._peak = -1
-        for name in _PEAK_FILES if self._v1 and "memory" in directories else ():
-            if self._peak < 0 and (directories["memory"] / name).exists():
-                self._peak = os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC)
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(self.close)
+            for controller, name in names.items():
+                if controller in directories:
+                    path = directories[controller] / name
+                    self._open[controller] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            for name in _PEAK_FILES if self._v1 and "memory" in directories else ():
+                if self._peak < 0 and (directories["memory"] / name).exists():
+                    self._peak = os.open(directories["memory"] / name, os.O_RDWR | os.O_CLOEXEC)
+            on_failure.pop_all()
 
     def entrances(self) -> list[int]:
         """Open the files for entering the group; the caller closes them.
@@ -98,10 +101,15 @@ class Group:
         A process enters by writing `0` into each file. Entering blocks for about 10 ms, too long
         for an event loop.
         """
-        return [
-            os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-            for directory in set(self._directories.values())
-        ]
+        entrances: list[int] = []
+        try:
+            for directory in set(self._directories.values()):
+                entrances.append(os.open(directory / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+        except OSError:
+            for entrance in entrances:
+                os.close(entrance)
+            raise
+        return entrances
 
     def set_limits(self, memory_mb: int, processes: int) -> None:
         """Write the limits of the next sandbox. Raises OSError when the kernel refuses them."""

@@ -69,7 +69,7 @@ class Execution:
         self.active_seconds = 0.0
         self.idle_seconds = 0.0
         self._unseen_seconds = 0.0
-        self.kills_before = 0
+        self.kills_before = self.kills_around_before = 0
         self.stopped_for: Ending | None = None
         self._stopped_at_active = 0.0
         self._timeout_seconds = timeout_seconds

@@ -41,6 +41,7 @@ from proctor_service.sandbox.local.spawn import USERS, Launch
 from proctor_service.sandbox.memory_room import memory_check, memory_room
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.settings import Settings, Share, cores
+from proctor_service.settings.cgroups_above import kills_path
 from proctor_service.settings.languages import SANDBOX_PATH
 
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
@@ -180,6 +181,7 @@ def _launch(
         disk_mb=settings.disk_mb,
         flood_bytes=settings.flood_mb << 20,
         memory_is_counted=memory_counted,
+        kills_path=kills_path(),
         contained=bool(known["namespaces"]),
         rlimits=tuple(
             (soft % _RLIMITS, hard % _RLIMITS)

@@ -181,11 +181,14 @@ def _read(
     away_seconds: float,
     most_threads: int | None,
 ) -> _Reading | None:
-    """Take a sample; None with more than `most_threads`. `service`: the event loop's thread."""
+    """Take a sample; None with more than `most_threads`. `service`: the event loop's thread.
+
+    Raises procfs.Unread: a sample without a thread that exists would be idle time.
+    """
     begun = time.monotonic()
     turns = sandbox.turns
     rested = 0.0 if turns is None else turns.rested_seconds()
-    service_seconds = procfs.scheduled_seconds(service)
+    service_seconds = _active_seconds(service)
     processes = procfs.walk(pid, most_threads)
     if processes is None:
         return None
@@ -203,6 +206,14 @@ def _read(
         away_seconds=away_seconds,
     )
     return _Reading(list(processes), sample)
+
+
+def _active_seconds(thread: int) -> float:
+    """Return seconds in which a thread ran or waited for a core; 0 if unreadable."""
+    try:
+        return procfs.scheduled_seconds(thread)
+    except procfs.Unread:
+        return 0.0
 
 
 def _times(process: int, thread: int) -> ThreadTimes:
@@ -270,7 +281,10 @@ class Monitor:
         self._throttling.close()
 
     async def cpu_total(self, pid: int) -> float:
-        """Return CPU seconds of a process, its descendants, and all their reaped children."""
+        """Return CPU seconds of a process, its descendants, and all their reaped children.
+
+        Raises procfs.Unread.
+        """
         processes = procfs.walk(pid, _FEW_THREADS)
         if processes is not None:
             return procfs.cpu_seconds(list(processes))
@@ -281,10 +295,10 @@ class Monitor:
         pace = Pace()
         service = threading.get_native_id()
         self._looks += 1
-        self._absence.note_presence(procfs.scheduled_seconds(service))
+        self._absence.note_presence(_active_seconds(service))
         for sandbox in list(self._running):
             if await pace.rest():
-                self._absence.note_presence(procfs.scheduled_seconds(service))
+                self._absence.note_presence(_active_seconds(service))
             if sandbox not in self._running or sandbox.is_idle:
                 continue
             if time.monotonic() - sandbox.started_at < _MOMENT_SECONDS:
@@ -298,21 +312,25 @@ class Monitor:
                 self._seen[sandbox] = Seen(IdleClock(start, is_counted=sandbox.is_counted), at)
             elif self._seen[sandbox].set_aside and self._looks % _LOOKS_PER_LOOK_ASIDE:
                 continue
-            away_seconds = self._absence.seconds
-            reading = _read(sandbox, pid, service, self._throttling, away_seconds, _FEW_THREADS)
-            if reading is not None:
-                self._report(sandbox, self._seen[sandbox], reading)
-            else:
-                self.reads.start(
-                    sandbox,
-                    "look",
-                    partial(_read, sandbox, pid, service, self._throttling, away_seconds, None),
-                    partial(self._report_late, sandbox, self._seen[sandbox]),
-                )
+            with contextlib.suppress(procfs.Unread):  # the next sample covers this time, too
+                self._sample(sandbox, pid, service)
+
+    def _sample(self, sandbox: Monitored, pid: int, service: int) -> None:
+        seen, away_seconds = self._seen[sandbox], self._absence.seconds
+        reading = _read(sandbox, pid, service, self._throttling, away_seconds, _FEW_THREADS)
+        if reading is not None:
+            self._report(sandbox, seen, reading)
+        else:
+            self.reads.start(
+                sandbox,
+                "look",
+                partial(_read, sandbox, pid, service, self._throttling, away_seconds, None),
+                partial(self._report_late, sandbox, seen),
+            )
 
     def _report_late(self, sandbox: Monitored, seen: Seen, reading: _Reading | None) -> None:
         """Report a thread's reading, unless the service was stopped since the reading began."""
-        self._absence.note_presence(procfs.scheduled_seconds(threading.get_native_id()))
+        self._absence.note_presence(_active_seconds(threading.get_native_id()))
         if reading is not None and reading.sample.away_seconds == self._absence.seconds:
             self._report(sandbox, seen, reading)
 

@@ -65,6 +65,8 @@ class Reads:
         began = time.monotonic()
         try:
             then(await self.run(read))
+        except procfs.Unread as error:
+            _log.warning("a look at a sandbox failed: %s", error)
         except Exception:
             _log.exception("a look at a sandbox failed")
         finally:

@@ -54,7 +54,7 @@ class LocalSandbox(Channel):
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
         self.idle_seconds = 0.0
-        self._machine_kills = 0
+        self._kills_before = 0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
 
@@ -64,7 +64,7 @@ class LocalSandbox(Channel):
         """Start the program; see `Sandbox.begin`. `descriptors`: limit on open descriptors."""
         limits = self._limits = job.limits
         self.group.begin()
-        self._machine_kills = self._kills_on_machine()
+        self._kills_before = self.kills_around()
         out, err = self._streams
         out.room = max(limits.output_kb << 10, job.keep_stdout_bytes)
         err.room = limits.output_kb << 10
@@ -112,9 +112,10 @@ class LocalSandbox(Channel):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def host_pid(self) -> int | None:
-        """Return the first process's PID in the service's PID namespace."""
+        """Return the first process's PID in the service's PID namespace; None while unreadable."""
         if self._host_pid is None and self._pidfd >= 0:
-            self._host_pid = procfs.pid_of(self._pidfd)
+            with contextlib.suppress(procfs.Unread):
+                self._host_pid = procfs.pid_of(self._pidfd)
         return self._host_pid
 
     @property
@@ -196,7 +197,7 @@ class LocalSandbox(Channel):
             cpu,
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
-            kills_on_machine=self._kills_on_machine() - self._machine_kills,
+            kills_around=self.kills_around() - self._kills_before,
         )
         why = outside_cause(evidence, limits)
         if not self.greeted and self._stopped_for != "killed":
@@ -221,9 +222,10 @@ class LocalSandbox(Channel):
             )
         )
 
-    def _kills_on_machine(self) -> int:
-        """Return the kills for memory on the whole machine so far; 0 where a cgroup counts its own."""
-        return 0 if self.launch.memory_is_counted else procfs.out_of_memory_kills()
+    def kills_around(self) -> int:
+        """Return the kills for memory around the sandbox so far; 0 where a cgroup counts its own."""
+        launch = self.launch
+        return 0 if launch.memory_is_counted else procfs.out_of_memory_kills(launch.kills_path)
 
     def on_lost(self, why: str) -> None:
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""

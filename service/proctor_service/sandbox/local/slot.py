@@ -66,14 +66,13 @@ class Slot:
         self._pause: asyncio.TimerHandle | None = None
         self.pid = 0
         self._pidfd = -1
-        self._control, theirs = socket.socketpair()
         entrances = group.entrances()
         try:
-            with theirs:
+            self._control, theirs = socket.socketpair()
+            with contextlib.ExitStack() as on_failure, theirs:
+                on_failure.callback(self._control.close)
                 spawner.spawn(number, theirs, entrances)
-        except OSError:
-            self._control.close()
-            raise
+                on_failure.pop_all()
         finally:
             for entrance in entrances:
                 os.close(entrance)
@@ -160,7 +159,9 @@ class Slot:
             self._on_message(kind, rest)
 
     def _on_message(self, kind: str, rest: str) -> None:
-        if kind == "born":
+        if kind == "born" and not self._descriptors:
+            self._die("no descriptor is left")
+        elif kind == "born":
             self.pid, self._pidfd = int(rest), self._descriptors.pop(0)
         elif kind == "failed":
             self.error = rest

@@ -37,6 +37,8 @@ class Launch:
     disk_mb: int
     flood_bytes: int
     memory_is_counted: bool
+    kills_path: str
+    """File of `kills_path`, for sandboxes without a memory cgroup of their own."""
     contained: bool
     rlimits: tuple[tuple[int, int], ...]
     """Limits that sandboxes inherit, soft and hard, in the order of `fork_server.RLIMITS`."""
@@ -68,8 +70,12 @@ class Spawner:
     async def open(self) -> None:
         """Start a zygote if none runs. Raises StartError on failure."""
         async with self._starting:
-            if not self.ready:
+            if self.ready:
+                return
+            try:
                 await asyncio.to_thread(self._start)
+            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                raise StartError(f"the zygote does not start: {error}") from error
 
     async def close(self) -> None:
         """Kill the zygote; each slot ends its own fork server."""
@@ -100,7 +106,8 @@ class Spawner:
         self._end()
         launch = self._launch
         orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with contextlib.ExitStack() as on_failure, theirs:
+            on_failure.callback(orders.close)
             self._process = subprocess.Popen(
                 [launch.python, "-P", "-s", "-S", "-c", BOOT, str(theirs.fileno())],
                 env=launch.environment,
@@ -112,6 +119,7 @@ class Spawner:
                 cwd="/",
                 start_new_session=True,
             )
+            on_failure.pop_all()
         assert self._process.stdin is not None
         orders.settimeout(START_SECONDS)
         said = b""

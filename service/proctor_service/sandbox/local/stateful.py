@@ -22,6 +22,7 @@ from functools import partial
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
+from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.linux.exit_status import OVER, SHORT_OF_MEMORY, Evidence, outside_cause
 from proctor_service.sandbox.local.cgroups import AWAKE, RESTING
 from proctor_service.sandbox.local.execution import Execution, Pipes
@@ -160,6 +161,7 @@ class LocalStatefulSandbox(FileOperations):
             raise SandboxUnavailable(f"a command has no pipes: {error}") from error
         execution = make(number, pipes)
         execution.kills_before = self._sandbox.group.out_of_memory_kills()
+        execution.kills_around_before = self._sandbox.kills_around()
         self._begin(execution, cpu_base)
         order = json.dumps(["run", number, kind, what]).encode() + b"\n"
         self._sandbox.send(order, pipes.theirs)
@@ -222,8 +224,14 @@ class LocalStatefulSandbox(FileOperations):
         at_memory_limit = self._sandbox.group.at_memory_limit()
         if status == 0 and at_memory_limit:
             kills = 0  # the command got along without the killed process
+        on_machine = self._sandbox.kills_around() - execution.kills_around_before
         return Evidence(
-            status, execution.stopped_for, kills, cpu_seconds, at_memory_limit=at_memory_limit
+            status,
+            execution.stopped_for,
+            kills,
+            cpu_seconds,
+            at_memory_limit=at_memory_limit,
+            kills_around=on_machine,
         )
 
     async def _listen(self) -> None:
@@ -359,4 +367,7 @@ class LocalStatefulSandbox(FileOperations):
         pid = self._sandbox.host_pid()
         if counted is not None or pid is None:
             return counted or 0.0
-        return await self._monitor.cpu_total(pid)
+        try:
+            return await self._monitor.cpu_total(pid)
+        except procfs.Unread as error:
+            raise SandboxUnavailable(f"the machine cannot start a command: {error}") from error

@@ -31,15 +31,19 @@ class Clock:
         """Add the time used by these processes and by all ended processes."""
         self.looks += 1
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
-        threads = [thread for pid in pids for thread in procfs.threads(pid)]
-        scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
+        try:
+            cpu = procfs.cpu_seconds(pids) + used.ru_utime + used.ru_stime
+            threads = [thread for pid in pids for thread in procfs.threads(pid)]
+            scheduled = {thread: procfs.scheduled_seconds(thread) for thread in threads}
+            is_runnable = procfs.any_is_runnable(pids)
+        except procfs.Unread:  # here the program can cause this: no reason to live on
+            cpu, scheduled, is_runnable = self.cpu_seconds, self._scheduled, False
         # The counters of recently ended threads are gone; their CPU time is still in the total.
         ran = max(0.0, cpu - self.cpu_seconds)
         progress = max(ran, sum(s - self._scheduled.get(t, 0.0) for t, s in scheduled.items()))
         interval = now - self._at
         # The kernel adds a wait for a core only after the wait.
-        idle = 0.0 if procfs.any_is_runnable(pids) else min(interval, max(0.0, interval - progress))
+        idle = 0.0 if is_runnable else min(interval, max(0.0, interval - progress))
         if self.turns is not None:
             idle = max(0.0, idle - self.turns.take_idle_seconds())
         self.idle_seconds += idle

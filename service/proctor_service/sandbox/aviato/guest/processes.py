@@ -106,9 +106,12 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
     So a child with this user id measures again when the cheap sum is above the limit. If hostile
     processes prevent this measurement, shared pages count once per process.
     """
-    if uid is None:
-        return procfs.exceeds_memory(pids, limit_mb)
-    if sum(map(procfs.resident_bytes, pids)) <= limit_mb * (1 << 20):
+    try:
+        if uid is None:
+            return procfs.exceeds_memory(pids, limit_mb)
+        if sum(map(procfs.resident_bytes, pids)) <= limit_mb * (1 << 20):
+            return False
+    except procfs.Unread:
         return False
     pid = os.fork()
     if pid == 0:
@@ -117,6 +120,8 @@ def exceed_memory(pids: list[int], limit_mb: float, uid: int | None) -> bool:
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
             code = int(procfs.exceeds_memory(pids, limit_mb))
+        except procfs.Unread:
+            code = 0
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1] != 0
