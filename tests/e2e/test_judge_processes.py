@@ -283,18 +283,21 @@ def test_heavy_values_have_a_verdict(service: ServiceProcess, name: str) -> None
 
 def test_what_waits_at_a_judge_keeps_its_deadline(service: ServiceProcess) -> None:
     streamed(service.url, mixed(100)[0])  # now submissions are sent ahead
-    body = {
-        # They compute, since those that sleep would lend their slots.
-        "submissions": exec_items(COMPUTES, 200),
-        "extract": "none", "cache": False, "deadline_seconds": 2,
-    }  # fmt: skip
-    with client(service) as http:
-        results = http.post("/reward", json=body).json()["results"]
-    rewards = [result["reward"] for result in results if result["error"] is None]
-    reasons = {result["error"]["reason"] for result in results if result["error"] is not None}
+    for deadline_seconds in (2, 8, 32, 128):  # on a slow machine nothing is done within 2 s
+        body = {
+            # They compute, since those that sleep would lend their slots.
+            "submissions": exec_items(COMPUTES, 100 * deadline_seconds),
+            "extract": "none", "cache": False, "deadline_seconds": deadline_seconds,
+        }  # fmt: skip
+        with client(service) as http:
+            results = http.post("/reward", json=body).json()["results"]
+        rewards = [result["reward"] for result in results if result["error"] is None]
+        reasons = {result["error"]["reason"] for result in results if result["error"] is not None}
+        assert set(rewards) <= {1.0}
+        assert reasons == {"deadline"}
+        if rewards:
+            break
     assert rewards
-    assert set(rewards) == {1.0}
-    assert reasons == {"deadline"}
     until(lambda: is_idle(service), "items are left in the queue")
 
 

@@ -36,8 +36,9 @@ class Process:
         """What all its lives have logged."""
         if self._log.closed:
             return self._last_words
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        # Not by `seek`: the process writes at the same position.
+        descriptor = self._log.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
     @property
     def runs(self) -> bool:
