@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from waits import WAIT_SECONDS
+
 from proctor_service.settings import Settings
 
 KEY = "right-key"
@@ -82,4 +84,4 @@ def stand_in(streams: int = 0, user: int = 0) -> Iterator[StandIn]:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(WAIT_SECONDS)

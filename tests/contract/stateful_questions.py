@@ -145,7 +145,8 @@ async def background_processes_stay(rooms: Rooms) -> None:
         line = "n=$(wc -l < log); while [ $(wc -l < log) -le $n ]; do sleep 0.02; done; kill $(cat pid)"
         ended = await sh(sandbox, line)
         assert ended.exit_code == 0
-        gone = await sh(sandbox, "sleep 0.05; n=$(wc -l < log); sleep 0.2; [ $n = $(wc -l < log) ]")
+        line = "until n=$(wc -l < log); sleep 0.2; [ $n = $(wc -l < log) ]; do :; done"
+        gone = await sh(sandbox, line)
     assert gone.exit_code == 0
 
 

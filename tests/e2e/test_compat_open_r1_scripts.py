@@ -85,7 +85,10 @@ def test_scripts_that_are_not_done_in_time_are_null_and_the_others_keep_their_va
     client: httpx.Client,
 ) -> None:
     body = {"scripts": ["0.5", "while True: pass"], "languages": ["python"] * 2, "timeout": 60}
-    done, cut = post(client, "execute_batch?hold_seconds=8", body)
+    for hold_seconds in (8, 32, 128):  # on a busy machine nothing is done within 8 s
+        done, cut = post(client, f"execute_batch?hold_seconds={hold_seconds}", body)
+        if done["text"] != "nan":
+            break
     assert (done["text"], done["exception_str"]) == ("0.5", None)
     assert (cut["execution"], cut["text"]) == (None, "nan")
     assert cut["exception_str"] == "overloaded: it is not done yet"

@@ -129,9 +129,12 @@ def test_no_process_outlives_the_service(how: signal.Signals) -> None:
         "server.run()\n"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as process:
-        children = _children_when_there(process.pid)
-        process.send_signal(how)
-        process.wait(WAIT_SECONDS)
+        try:
+            children = _children_when_there(process.pid)
+            process.send_signal(how)
+            process.wait(WAIT_SECONDS)
+        finally:
+            process.kill()
     for child in children:
         _wait_gone(child)
 

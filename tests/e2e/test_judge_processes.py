@@ -22,6 +22,7 @@ from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
 from e2e.test_outside_kills import HOLDS, surroundings_of
+from proctor_client.wire import MAX_SUBMISSIONS
 from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment
 from proctor_service.workers.pool import Pool
@@ -286,7 +287,7 @@ def test_what_waits_at_a_judge_keeps_its_deadline(service: ServiceProcess) -> No
     for deadline_seconds in (2, 8, 32, 128):  # on a slow machine nothing is done within 2 s
         body = {
             # They compute, since those that sleep would lend their slots.
-            "submissions": exec_items(COMPUTES, 100 * deadline_seconds),
+            "submissions": exec_items(COMPUTES, min(100 * deadline_seconds, MAX_SUBMISSIONS)),
             "extract": "none", "cache": False, "deadline_seconds": deadline_seconds,
         }  # fmt: skip
         with client(service) as http:

@@ -89,7 +89,7 @@ def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
         running_service(Settings(max_rollouts=1)) as service,
         service.client() as client,
     ):
-        body = request(server.url, trajectories_per_task=3, deadline_seconds=2)
+        body = request(server.url, trajectories_per_task=3, deadline_seconds=8)
         answer = ask(client, body)
         assert service.parts.rollouts.running == frozenset()
     assert reasons(answer) == ["deadline"] * 3

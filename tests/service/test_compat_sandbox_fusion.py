@@ -159,7 +159,7 @@ def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
     answer = client.post("/compat/run_code?hold_seconds=0.2", json=VERL)
     assert answer.status_code == 504
     assert answer.json()["error"]["reason"] == "overloaded"
-    assert inn.coming == 1
+    service.until(lambda: inn.coming == 1)
     other = client.post("/compat/run_code?hold_seconds=0.2", json=VERL | {"code": "other"})
     assert other.status_code == 504
     with asking(service, "/compat/run_code", VERL) as asked:
@@ -271,7 +271,7 @@ def test_submit_ends_what_is_behind_the_first_case_that_fails() -> None:
     with running_service(Settings(slots=3), judge=gate) as service:
         with asking(service, "/compat/submit?hold_seconds=0.2", submitted()) as asked:
             assert asked.answer().status_code == 504
-        assert len(gate.entered) == 3
+        service.until(lambda: len(gate.entered) == 3)
         service.call(gate.open)
         with service.client() as client:
             answer = client.post("/compat/submit", json=submitted()).json()
