@@ -8,15 +8,20 @@ honest snapshot always fits.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.guest.channel import BEGAN
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Ended, Job, Limits, Sandbox, Sandboxes
+
+T = TypeVar("T")
 
 _BEGAN = BEGAN.rstrip(b"\n")
 _ROOM_STEP_MB = 64  # few disk sizes, so sandboxes with a snapshot are easier to reuse
@@ -82,6 +87,16 @@ class Run:
             **more,
         }
         return Judgement(verdict=verdict, **fields)  # type: ignore[arg-type]
+
+
+async def parsed(finished: Run, few_bytes: int, parse: Callable[[], T]) -> T:
+    """Return `parse()` of the run's lines; of more than `few_bytes` in a thread.
+
+    A submission chooses the size of its lines, which must not hold up the event loop.
+    """
+    if sum(map(len, finished.lines)) <= few_bytes:
+        return parse()
+    return await asyncio.to_thread(parse)
 
 
 def text_of(output: bytes) -> str:

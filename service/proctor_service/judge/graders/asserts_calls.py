@@ -8,7 +8,6 @@ block this process; so are results with values that this process cannot treat as
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
-from proctor_service.judge.run import python_message, run
+from proctor_service.judge.run import parsed, python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
@@ -48,12 +47,12 @@ async def judge(
     job = python_message(submission, "calls", imports=plan.imports)
     job = job[:-2] + b', "calls": ' + plan.calls_json.encode("ascii") + b"}\n"
     finished = await run(backend, job, submission.limits, state=submission.state)
-    if sum(map(len, finished.lines)) > _MOST_BYTES_IN_THE_LOOP:
-        said = await asyncio.to_thread(understand, finished.lines, plan.count)
-        tests = await asyncio.to_thread(outcomes, plan, said, grader)
-    else:
+
+    def judged() -> tuple[Said, list[tuple[str, Raised | None]]]:
         said = understand(finished.lines, plan.count)
-        tests = outcomes(plan, said, grader)
+        return said, outcomes(plan, said, grader)
+
+    said, tests = await parsed(finished, _MOST_BYTES_IN_THE_LOOP, judged)
     return conclude(finished, said, tests)
 
 

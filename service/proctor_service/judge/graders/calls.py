@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
 from proctor_service.judge.graders.asserts_calls import shown
 from proctor_service.judge.json_answers import is_answer
-from proctor_service.judge.run import python_message, run
+from proctor_service.judge.run import parsed, python_message, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
@@ -31,10 +32,7 @@ async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes)
     ]
     job = python_message(submission, "calls", calls=calls, imports=[], plain_arrays=True)
     finished = await run(backend, job, submission.limits, state=submission.state)
-    if sum(map(len, finished.lines)) <= _FEW_LINES_BYTES:
-        said = understand(finished.lines, len(calls))
-    else:
-        said = await asyncio.to_thread(understand, finished.lines, len(calls))
+    said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
         return conclude(finished, said, _tests(said, grader))
     return conclude(finished, said, await asyncio.to_thread(_tests, said, grader))

@@ -8,16 +8,16 @@ submission in the runner's place is a forgery.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import TestSource
-from proctor_service.judge.run import Run, message, run
+from proctor_service.judge.run import Run, message, parsed, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED, Raised, not_loaded
 from proctor_service.sandbox.interface import Sandboxes
@@ -104,9 +104,8 @@ async def _run(
     files, tools = dict(submission.files), backend.traits.tools
     job = message(kind, files=files, tools=tools, word=word, end=end, **fields)
     finished = await run(backend, job, submission.limits, state=submission.state)
-    if sum(map(len, finished.lines)) <= _FEW_BYTES:
-        return finished, read(finished, word, end, reveal=reveal)
-    return finished, await asyncio.to_thread(read, finished, word, end, reveal=reveal)
+    report = await parsed(finished, _FEW_BYTES, partial(read, finished, word, end, reveal=reveal))
+    return finished, report
 
 
 def _judgement(
