@@ -91,7 +91,7 @@ def test_a_command_that_fails_while_the_machine_kills_for_memory_has_no_result()
     said = as_ordinary_user("""
         from functools import partial
         from itertools import count, repeat
-        from proctor_service.errors import SandboxLost
+        from proctor_service.errors import FileMissing, SandboxLost
         from contract.rooms_for_tests import LIMITS
         from proctor_service.sandbox.interface import Command
         from proctor_service.sandbox.linux import procfs
@@ -100,6 +100,10 @@ def test_a_command_that_fails_while_the_machine_kills_for_memory_has_no_result()
                 procfs.out_of_memory_kills = partial(next, kills)
                 for code in ("raise SystemExit(3)", "pass"):
                     async with place.backend.open_stateful(LIMITS) as sandbox:
+                        try:
+                            await sandbox.read_file("missing", 9)
+                        except FileMissing:
+                            pass
                         try:
                             print((await sandbox.exec(Command(code=code))).exit_code)
                         except SandboxLost as lost:

@@ -165,6 +165,18 @@ def test_what_openrlhf_must_not_send(
             {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}]},
         ),
         (
+            "np.testing.assert_allclose(f(1), 2)",
+            {"kind": "asserts", "tests": ["np.testing.assert_allclose(f(1), 2)"]},
+        ),
+        (
+            ["with pytest.raises(ValueError): f(1)"],
+            {"kind": "asserts", "tests": ["with pytest.raises(ValueError): f(1)"]},
+        ),
+        (
+            [{"input": "1", "output": "2", "testtype": []}],
+            {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}]},
+        ),
+        (
             {"inputs": ["2\n3"], "outputs": ["5"], "fn_name": "add"},
             {"kind": "calls", "entry_point": "add", "cases": [{"args": [2, 3], "expected": 5}]},
         ),
@@ -184,7 +196,8 @@ def test_what_a_label_may_be(label: Any, grader: dict[str, Any]) -> None:
     "label",
     [7, [], {}, [1], [{"input": "1"}, "assert 1"], [{"input": "1"}], {"kind": "guess"},
      {"inputs": ["1"], "outputs": []}, {"kind": "asserts", "tests": "x"}, "[" * 100_000 + "]",
-     "Paris", "3/4"],
+     "Paris", "3/4", {"tests": ["assert 1"], "setup": ["import math"]},
+     {"tests": ["assert 1"], "test_imports": 5}, {"tests": ["assert 1"], "test_imports": [5]}],
 )  # fmt: skip
 def test_what_a_label_may_not_be(label: Any, client: httpx.Client) -> None:
     with pytest.raises(InvalidRequest, match="label"):

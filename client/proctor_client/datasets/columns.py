@@ -8,7 +8,7 @@ function of your own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 Row: TypeAlias = Mapping[str, Any]
@@ -70,10 +70,14 @@ def _asserts(row: Row, tests: object, name: str) -> dict[str, Any]:
     if not isinstance(tests, list | tuple) or not tests:
         raise BadTask(f"{name}: no list of tests")
     imports = row.get("test_imports") or ()
-    setup = [imports] if isinstance(imports, str) else list(imports)
-    setup += [row.get(each) for each in SETUP]
+    parts = [imports] if isinstance(imports, str) else imports
+    if not isinstance(parts, Iterable):
+        raise BadTask("test_imports: neither a text nor a list")
+    setup = [part for part in (*parts, *(row.get(each) for each in SETUP)) if part]
+    if not all(isinstance(part, str) for part in setup):
+        raise BadTask(f"test_imports, {', '.join(SETUP)}: not all are texts")
     grader: dict[str, Any] = {"kind": "asserts", "tests": list(tests)}
-    text = "\n".join(part for part in setup if part)
+    text = "\n".join(setup)
     if text:
         grader["setup"] = text
     if row.get("entry_point"):

@@ -32,7 +32,7 @@ from proctor_client.datasets.fields import cases_of, pairs_of
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
 MOST_NESTED = 100
-_STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+)\b")
+_STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
 _GROUND_TRUTHS = (GROUND_TRUTH, "label", "input_output", "answer")
 _SETUP = ("setup", "prefix", "import_prefix")
 
@@ -107,7 +107,7 @@ def _of_object(value: Mapping[str, Any], completion: str) -> Mapping[str, Any]:
 def _of_cases(cases: Sequence[Mapping[str, Any]], completion: str) -> Mapping[str, Any]:
     inputs = [each.get("stdin", each.get("input", "")) for each in cases]
     outputs = [each.get("stdout", each.get("output")) for each in cases]
-    kinds = {each.get("testtype") or each.get("type") or "stdin" for each in cases}
+    kinds = {str(each.get("testtype") or each.get("type") or "stdin") for each in cases}
     if not kinds & {"functional", "function_call"}:
         return {"kind": "stdio", "cases": cases_of(inputs, outputs)}
     names = {_function_of(each) for each in cases}

@@ -102,7 +102,7 @@ class HeadQueue:
         return True
 
     def forget(self, connection: HttpProtocol) -> None:
-        """Forget a closed connection."""
+        """Forget a connection that is closed, or that lingers no longer."""
         self.remove(connection)
         self._lingering.discard(connection)
 
@@ -323,8 +323,12 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.write(_closing_answer(*answer))
             if not answering and self.transport.can_write_eof() and self._heads.linger(self):
                 self.transport.write_eof()
-                self.loop.call_later(LINGER_SECONDS, self.transport.close)
+                self.loop.call_later(LINGER_SECONDS, self._end_lingering)
                 return
+        self.transport.close()
+
+    def _end_lingering(self) -> None:
+        self._heads.forget(self)  # a client that reads nothing keeps the connection open
         self.transport.close()
 
     def _discard(self, length: int) -> None:

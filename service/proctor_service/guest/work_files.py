@@ -6,12 +6,17 @@ import errno
 import os
 import stat
 
-_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.EIO)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 class Unfit(Exception):
     """Exception for files that cannot be written; the message gives the reason."""
+
+
+def is_of_the_machine(error: BaseException) -> bool:
+    """Return True for an error that no file of a submission can cause."""
+    of_the_machine = (errno.EMFILE, errno.ENFILE, errno.EIO)
+    return isinstance(error, OSError) and error.errno in of_the_machine
 
 
 def write_files(files: dict[str, str]) -> None:
@@ -27,7 +32,7 @@ def write_file(path: str, data: bytes, mode: int = 0o644) -> None:
         with open(os.open(path, _NEW, mode), "wb") as file:
             file.write(data)
     except OSError as error:
-        if error.errno in _OF_THE_MACHINE:
+        if is_of_the_machine(error):
             raise
         raise Unfit(f"{path}: {error.strerror}") from None
 

@@ -164,6 +164,8 @@ def restore(channel: Channel, size_bytes: int) -> None:
             with tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK) as archive:  # type: ignore[call-overload]
                 _unpack(archive, os.path.dirname(os.getcwd()))
     except Exception as error:  # forged archives raise more exceptions than tarfile documents
+        if work_files.is_of_the_machine(error):
+            raise
         raise work_files.Unfit(f"{type(error).__name__}: {error}") from None
     while incoming.read(_CHUNK):
         pass

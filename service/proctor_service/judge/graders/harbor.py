@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from proctor_client.wire import HarborGrader
-from proctor_service.errors import FileMissing, FileRefused, InvalidTask, SandboxEnded
+from proctor_service.errors import FileMissing, FileRefused, InvalidTask, SandboxEnded, SandboxLost
 from proctor_service.guest.session.retained import LIBRARIES, TOOLS, is_open
 from proctor_service.judge.run import room_for, text_of
 from proctor_service.judge.submission import Judgement, Submission
@@ -60,8 +60,13 @@ class _Verification:
     sandbox_id: str = ""
 
     def judgement(self, verdict: str, message: str, reward: float | None) -> Judgement:
-        """Return a judgement with the output and usage of this run."""
+        """Return a judgement with the output and usage of this run.
+
+        Raises SandboxLost if a failure may not be the agent's.
+        """
         ended = self.ended
+        if verdict != "passed" and ended is not None and ended.doubt:
+            raise SandboxLost(ended.doubt)
         return Judgement(
             verdict,  # type: ignore[arg-type]
             passed=int(verdict == "passed"),

@@ -63,7 +63,10 @@ async def judge_runner(
         step = replace(program, argv=argv)
         finished = await step.run(backend, step.job(end=word))
         usage = usage + finished.ended.usage
+        failed = report.count("failed")
         _read(finished, word, report, tool.tool)
+        if report.wrong is not None or report.count("failed") > failed:
+            finished.check_blame()
         if report.wrong is not None:
             break
     judgement = _judgement(finished, report, grader)

@@ -90,8 +90,9 @@ def ended_by(
     ):
         ending = evidence.stopped_for
         code = None  # a shell whose child is killed first ends with a code of that
-    # A program may survive the loss of a child, and fail by it later.
-    doubt = SHORT_OF_MEMORY if evidence.kills_around else ""
+    # A program may survive the loss of a child, and fail by it later; its limits are its own.
+    within_limits = ending in ("exited", "signalled", "killed")
+    doubt = SHORT_OF_MEMORY if evidence.kills_around and within_limits else ""
     return Ended(ending, code, number, stdout, stderr, truncated, usage, doubt)
 
 

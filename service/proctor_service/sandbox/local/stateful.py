@@ -14,12 +14,14 @@ import itertools
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
+from proctor_service.guest.session.file_operations import MISSING, REFUSED
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux import procfs
@@ -34,6 +36,7 @@ from proctor_service.sandbox.local.sandbox import LocalSandbox
 
 log = logging.getLogger(__name__)
 
+_PROGRAMS = ("argv", "code")  # the other kinds of runs are file operations
 _UNTIMED_SECONDS = 1e8
 _DESCRIPTORS = 8192  # limit for the session process, which needs three for each running command
 _FILE_SECONDS = 10.0
@@ -174,6 +177,8 @@ class LocalStatefulSandbox(FileOperations):
             self._finish(execution)
             raise await self._over()
         evidence = self._evidence(execution, *report[:2])
+        if kind not in _PROGRAMS and os.waitstatus_to_exitcode(report[0]) in (MISSING, REFUSED):
+            evidence = replace(evidence, kills_around=0)  # our own helper has answered
         why = outside_cause(evidence, execution.limits)
         if why is not None:
             self._finish(execution)
@@ -224,14 +229,13 @@ class LocalStatefulSandbox(FileOperations):
         at_memory_limit = self._sandbox.group.at_memory_limit()
         if status == 0 and at_memory_limit:
             kills = 0  # the command got along without the killed process
-        on_machine = self._sandbox.kills_around() - execution.kills_around_before
         return Evidence(
             status,
             execution.stopped_for,
             kills,
             cpu_seconds,
             at_memory_limit=at_memory_limit,
-            kills_around=on_machine,
+            kills_around=self._sandbox.kills_around() - execution.kills_around_before,
         )
 
     async def _listen(self) -> None:

@@ -1,0 +1,28 @@
+"""Files that cannot be written: a verdict where the submission can be the cause, else an error."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from proctor_service.guest import work_files
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(errno.EMFILE, OSError), (errno.ENFILE, OSError), (errno.EIO, OSError),
+     (errno.ENOSPC, work_files.Unfit), (errno.ENAMETOOLONG, work_files.Unfit)],
+)  # fmt: skip
+def test_what_a_submission_cannot_cause_is_no_verdict(
+    number: int, raised: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("proctor_service.guest.work_files.os.open", refuse)
+    with pytest.raises(raised):
+        work_files.write_file("solution.py", b"")
