@@ -58,7 +58,7 @@ def test_the_mappings_of_a_submission_hold_nobody_up(service: Started) -> None:
 
 
 def test_the_mappings_of_what_a_command_left_running_hold_nobody_up(service: Started) -> None:
-    limits = {"cpu_seconds": 20, "wall_seconds": 20, "memory_mb": 512, "processes": 64}
+    limits = {"cpu_seconds": 20, "wall_seconds": 20, "memory_mb": 4096, "processes": 64}
     with service.client() as client:
         made = client.post("/sandboxes", json={"limits": limits}).json()
         path = f"/sandboxes/{made['id']}"
