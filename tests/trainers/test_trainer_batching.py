@@ -16,11 +16,18 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx
 import pytest
 from harness import Service, running_service
 from waits import WAIT_SECONDS
 
-from proctor_client import ForbiddenError, ProctorConnectionError, UnauthorizedError, wire
+from proctor_client import (
+    ForbiddenError,
+    ProctorConnectionError,
+    ProctorTimeoutError,
+    UnauthorizedError,
+    wire,
+)
 from proctor_client.datasets.columns import MissingColumns
 from proctor_client.testing import FakeProctor
 from proctor_service.settings import Settings
@@ -153,8 +160,48 @@ def test_no_call_lasts_longer_than_its_limit_although_the_service_says_nothing(f
             answers = at_once(3, lambda n: batcher.judge("1", ROW))
         else:
             answers = in_tasks(3, lambda n: batcher.judge_async("1", ROW))
-    assert [str(each) for each in answers] == ["no answer within 0.1 s"] * 3
-    assert {type(each) for each in answers} == {TimeoutError}
+    assert [str(each) for each in answers] == ["timeout: no answer within 0.1 s"] * 3
+    assert {type(each) for each in answers} == {ProctorTimeoutError}
+
+
+class Hanging(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """The fake service, which does not answer a request with the text "hang"."""
+
+    def __init__(self, fake: FakeProctor) -> None:
+        self._fake = fake
+        self.released = threading.Event()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        if b"hang" in request.read():
+            self.released.wait(WAIT_SECONDS)
+        return self._fake.handle_request(request)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if b"hang" in await request.aread():
+            await asyncio.sleep(WAIT_SECONDS)
+        return await self._fake.handle_async_request(request)
+
+
+def test_a_call_at_its_limit_has_no_reward_where_the_service_has_answered_before() -> None:
+    fake = FakeProctor()
+    hanging = Hanging(fake)
+    limits: Any = {"window_seconds": 0, "call_seconds": 0.5}
+
+    async def in_loop() -> list[Answer]:
+        async with fake.async_client(transport=hanging) as client:
+            batcher = RewardBatcher(async_client=client, **limits)
+            return [await batcher.judge_async(each, ROW) for each in ("good", "hang")]
+
+    with fake.client(transport=hanging) as client:
+        batcher = RewardBatcher(client=client, **limits)
+        try:
+            of_threads = [batcher.judge(each, ROW) for each in ("good", "hang")]
+        finally:
+            hanging.released.set()
+    no_answer = Answer(error="timeout: no answer within 0.5 s")
+    for good, hung in (of_threads, asyncio.run(in_loop())):
+        assert good.reward == 1.0
+        assert hung == no_answer
 
 
 def test_a_limit_of_time_changes_no_answer(fake: FakeProctor) -> None:

@@ -30,12 +30,13 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from proctor_client import AsyncClient, Client, RewardOptions
+from proctor_client import AsyncClient, Client, ProctorTimeoutError, RewardOptions
 from proctor_client._runtime import PerProcess
 from proctor_client.datasets.columns import Row, TaskOf, task_from_columns
 from proctor_trainers.addresses import async_client_for, client_for
 from proctor_trainers.answers import Answer
 from proctor_trainers.collecting import Collected, Collection, Place
+from proctor_trainers.mistakes import is_mistake
 from proctor_trainers.requests import judge_each, judge_each_async
 from proctor_trainers.rewards import Rewards, Settings, Trainer
 
@@ -56,9 +57,9 @@ class RewardBatcher:
     `url` and `token` are PROCTOR_URL and PROCTOR_TOKEN by default. Alternatively, give `client`
     for threads, or `async_client` for event loops; then the other form is unavailable.
     `retry_seconds` is the maximum wait of a call for an unreachable service. `call_seconds` is the
-    maximum time of `judge` and `judge_async`, which then raise TimeoutError, whatever the request
-    still waits for; None: the request's own limits. Each process and each copy opens its own
-    connections: a batcher may be pickled, deep-copied, and used after a fork.
+    maximum time of `judge` and `judge_async`, which then return an answer without a reward, whatever
+    the request still waits for; None: the request's own limits. Each process and each copy opens its
+    own connections: a batcher may be pickled, deep-copied, and used after a fork.
     """
 
     def __init__(
@@ -105,8 +106,8 @@ class RewardBatcher:
         `completion` is a text, or a list of messages, of which the last assistant message counts.
         `row` holds the columns that define the judging (see proctor_client.datasets.columns). `group`
         names the prompt that several completions share, and `step` is the step of the training,
-        both for the service's journal. Raises MissingColumns, TimeoutError after `call_seconds`,
-        and ProctorError for a fatal error, such as a wrong token: see proctor_trainers.mistakes.
+        both for the service's journal. Raises MissingColumns, and ProctorError for a fatal error,
+        such as a wrong token, or a service that has never answered: see proctor_trainers.mistakes.
         """
         client = self._for_threads()
         made = self._rewards.submission_of(completion, row, group)
@@ -126,8 +127,10 @@ class RewardBatcher:
                 self._collection.get().close(batch)
                 batch.fail(error)
                 raise
-        with self._naming_the_limit():
+        try:
             return future.result(self._call_seconds)
+        except TimeoutError:
+            return future.result() if future.done() else self._at_limit(client.has_answered)
 
     async def judge_async(
         self, completion: Any, row: Row, *, group: str | None = None, step: int | None = None
@@ -150,7 +153,7 @@ class RewardBatcher:
         collection = self._collection.get()
         place = Place(loop, step)
         batch, _ = collection.join(place, made, future, self._most_submissions, begin)
-        with self._naming_the_limit():
+        try:
             async with asyncio.timeout(self._call_seconds):
                 try:
                     return await future
@@ -159,6 +162,10 @@ class RewardBatcher:
                         collection.close(batch)
                         batch.sending.cancel()
                     raise
+        except TimeoutError:
+            if not future.cancelled():
+                return future.result()
+            return self._at_limit(client.has_answered)
 
     def judge_all(
         self,
@@ -224,14 +231,12 @@ class RewardBatcher:
             if not batch.fail(error) or not isinstance(error, Exception):
                 raise
 
-    @contextmanager
-    def _naming_the_limit(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError as error:
-            if self._call_seconds is None:
-                raise
-            raise TimeoutError(f"no answer within {self._call_seconds} s") from error
+    def _at_limit(self, has_answered: bool) -> Answer:
+        """Return the answer for a call that lasted `call_seconds`, or raise its fatal error."""
+        error = ProctorTimeoutError(f"no answer within {self._call_seconds} s")
+        if is_mistake(error, has_answered):
+            raise error
+        return Answer.failed(error)
 
     def _send(self, client: Client, batch: Collected) -> None:
         with self._request(batch) as options:
