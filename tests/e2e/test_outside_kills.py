@@ -238,6 +238,16 @@ def surroundings_of(megabytes: int) -> Iterator[Path]:
         group.rmdir()
 
 
+def kills_in(group: Path) -> int:
+    """Return how many processes the kernel killed for memory in this cgroup and those below."""
+    kills = 0
+    for folder, _, _ in os.walk(group):
+        with contextlib.suppress(OSError):  # a sandbox's cgroup that was removed meanwhile
+            text = Path(folder, "memory.oom_control").read_text()
+            kills += int(text.partition("oom_kill ")[2])
+    return kills
+
+
 def judged(url: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     body = {"submissions": items, "extract": "none", "cache": False, "deadline_seconds": 600}
     answer = httpx.post(f"{url}/reward", json=body, timeout=700, trust_env=False)
@@ -303,7 +313,10 @@ def test_a_command_whose_child_the_surroundings_killed_has_no_result() -> None:
         with httpx.Client(base_url=service.url, timeout=WAIT_SECONDS, trust_env=False) as client:
             made = client.post("/sandboxes", json={"limits": {"memory_mb": 512}}).json()
             path = f"/sandboxes/{made['id']}/exec"
+            before = kills_in(group)
             assert client.post(path, json={"code": LEAVES_CHILD}).json()["exit_code"] == 0
-            threading.Event().wait(10)
+            deadline = time.monotonic() + WAIT_SECONDS
+            while kills_in(group) == before and time.monotonic() < deadline:
+                threading.Event().wait(0.02)
             answer = client.post(path, json={"code": "1"})
         assert answer.json()["error"]["reason"] == "sandbox_lost", answer.text
