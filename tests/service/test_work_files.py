@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from proctor_service.guest import work_files
+from proctor_service.guest import command, work_files
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,21 @@ def test_what_a_submission_cannot_cause_is_no_verdict(
     monkeypatch.setattr("proctor_service.guest.work_files.os.open", refuse)
     with pytest.raises(raised):
         work_files.write_file("solution.py", b"")
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(errno.ENFILE, OSError), (errno.EIO, SystemExit), (errno.ENOENT, SystemExit)],
+)
+def test_a_command_that_the_machine_cannot_start_is_no_verdict(
+    number: int, raised: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    channel: Any = SimpleNamespace(send=lambda data: None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("proctor_service.guest.command.os.execvp", refuse)
+    monkeypatch.setattr("proctor_service.guest.command.os._exit", sys.exit)
+    with pytest.raises(raised):
+        command.run_command(channel, {"argv": ["./main"]})

@@ -6,6 +6,7 @@ the job. The line before has their sizes.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from typing import Any, NoReturn
@@ -27,7 +28,7 @@ _MAX_MADE_FILES = 4096
 def run_command(channel: Channel, job: dict[str, Any]) -> None:
     """Replace this process by the command (`exec`), so the sandbox ends with its exit code.
 
-    Send `["not started"]` if the command cannot start.
+    Send `["not started"]` if the command cannot start. Raises OSError where the machine is the cause.
     """
     place(channel, job)
     argv = job["argv"]
@@ -37,6 +38,9 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
     try:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:
+        # Unlike ENFILE, EIO can come from a broken program.
+        if getattr(error, "errno", None) == errno.ENFILE:
+            raise
         channel.send(values.dumps(["not started"]))
         os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "replace"))
         os._exit(127)
