@@ -217,3 +217,32 @@ def test_skipped_tests_earn_nothing(service: Service) -> None:
     [result] = judge(service, {"completion": ";", "language": "javascript", "grader": grader})
     assert (result["verdict"], result["message"]) == ("failed", "no test ran")
     assert (result["reward"], result["tests"]["passed"]) == (0.0, 0)
+
+
+def test_a_report_of_many_tests_with_long_names_counts_them_all(service: Service) -> None:
+    if not _is_here("jest"):
+        pytest.skip("jest is not installed")
+    rows = "Array.from({length: 4000}, (_, n) => [n, '数'.repeat(60)])"
+    test = f"const f = require('./solution'); test.each({rows})('%d \\u0085 %s', n => f(n));"
+    throws = "if (n === {}) throw Error()"
+    good, bad = (f"module.exports = n => {{ {throws.format(n)}; }};" for n in (-1, 3999))
+    items = [{"completion": text, "language": "javascript"} for text in (good, bad)]
+    grader = {"kind": "command", "runner": "jest", "files": {"x.test.js": test}}
+    right, wrong = judge(service, *items, grader=grader, limits=LIMITS)
+    assert (right["verdict"], right["tests"]["passed"]) == ("passed", 4000), right
+    assert (wrong["verdict"], wrong["tests"]["passed"], wrong["tests"]["total"]) == (
+        "failed",
+        3999,
+        4000,
+    )
+    assert [each["index"] for each in wrong["tests"]["failures"]] == [3999]
+
+
+def test_a_report_that_is_too_long_is_no_pass(service: Service) -> None:
+    if not _is_here("jest"):
+        pytest.skip("jest is not installed")
+    test = "require('./solution'); test.each([1, 2, 3])('%d' + 'x'.repeat(2 << 20), n => {});"
+    item = {"completion": ";", "language": "javascript"}
+    grader = {"kind": "command", "runner": "jest", "files": {"x.test.js": test}}
+    [result] = judge(service, item, grader=grader, limits=LIMITS)
+    assert (result["verdict"], result["reward"]) == ("output_limit", 0.0), result

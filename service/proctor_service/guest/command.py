@@ -20,8 +20,9 @@ from .session.streams import write_all
 MAX_MADE_BYTES = 48 << 20
 """Total size of the files that a compiler may make."""
 END_DESCRIPTOR = 3
-MAX_END_BYTES = 1 << 20
-"""Size of what a program may report at its end."""
+MAX_END_BYTES = 4 << 20
+"""Size of what a program may report at its end: the names of some 50,000 tests."""
+TOO_LONG = values.dumps(["too long"])
 _MAX_MADE_FILES = 4096
 
 
@@ -50,7 +51,8 @@ def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
     """Run a command that can prove its end: send `["reached", text]` with what it left in descriptor 3.
 
     Descriptor 3 is a file with the secret word. A launcher reads and empties it, and writes the word
-    and a line break behind the tests. End with the command's exit code, or 128 plus its signal.
+    and a line break behind the tests. End with the command's exit code, or 128 plus its signal. Send
+    `["too long"]` for a text above MAX_END_BYTES, whose end may tell of failed tests.
     """
     end = os.memfd_create("end", 0)
     os.write(end, word.encode())
@@ -60,9 +62,11 @@ def _run_with_end(channel: Channel, argv: list[str], word: str) -> NoReturn:
     if code is None:
         channel.send(values.dumps(["not started"]))
         script.leave(127)
-    text = os.pread(end, MAX_END_BYTES, 0).decode("utf-8", "replace")
-    if text:
-        channel.send(values.dumps(["reached", text]))
+    text = os.pread(end, MAX_END_BYTES + 1, 0)
+    if len(text) > MAX_END_BYTES:
+        channel.send(TOO_LONG)
+    elif text:
+        channel.send(values.dumps(["reached", text.decode("utf-8", "replace")]))
     script.leave(code if code >= 0 else 128 - code)
 
 

@@ -8,20 +8,26 @@ passed test earn no reward. Tests and submission share a process: `in_process`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from proctor_client.wire import MAX_FAILURES, CommandGrader, Failure, Verdict
+from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import JudgeFailed
+from proctor_service.guest.command import MAX_END_BYTES, TOO_LONG
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.graders.programs import Program, compiled
 from proctor_service.judge.graders.runner_tools import tool_for
-from proctor_service.judge.run import Run
+from proctor_service.judge.run import Run, parsed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import FORGED, understand
+from proctor_service.judge.verdict import FORGED
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language
 
+_FEW_BYTES = 1 << 16  # size of a report that is parsed on the event loop
+_TOO_LONG = TOO_LONG.rstrip(b"\n")
 _OUTCOMES = ("passed", "failed", "skipped")
 _MISSING = "missing "
 _SHOWN = 300
@@ -29,15 +35,20 @@ _SHOWN = 300
 
 @dataclass(slots=True)
 class Report:
-    """Outcome and name of each test, and what was wrong with the report or the run."""
+    """Number of tests by outcome, the first failed ones, and what was wrong with report or run."""
 
-    tests: list[tuple[str, str]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+    """Place and name of each of the first MAX_FAILURES failed tests."""
     wrong: tuple[Verdict, str] | None = None
     forged: bool = False
 
-    def count(self, *outcomes: str) -> int:
-        """Return the number of tests with one of these outcomes."""
-        return sum(outcome in outcomes for outcome, _ in self.tests)
+    def add(self, outcome: str, name: str) -> None:
+        """Add a test; an unknown outcome is a failed test."""
+        outcome = outcome if outcome in _OUTCOMES else "failed"
+        if outcome == "failed" and len(self.failed) < MAX_FAILURES:
+            self.failed.append((self.counts.total(), name))
+        self.counts[outcome] += 1
 
 
 async def judge_runner(
@@ -63,9 +74,10 @@ async def judge_runner(
         step = replace(program, argv=argv)
         finished = await step.run(backend, step.job(end=word))
         usage = usage + finished.ended.usage
-        failed = report.count("failed")
-        _read(finished, word, report, tool.tool)
-        if report.wrong is not None or report.count("failed") > failed:
+        failed = report.counts["failed"]
+        read = partial(_read, finished, word, report, tool.tool)
+        await parsed(finished, _FEW_BYTES, read)
+        if report.wrong is not None or report.counts["failed"] > failed:
             finished.check_blame()
         if report.wrong is not None:
             break
@@ -79,14 +91,17 @@ def _read(finished: Run, word: str, report: Report, tool: str) -> None:
     if limited is not None:
         report.wrong = limited
         return
-    reached = understand(finished.lines).reached or ""
+    if finished.lines == (_TOO_LONG,):
+        report.wrong = "output_limit", f"the report of the tests is above {MAX_END_BYTES >> 20} MB"
+        return
+    reached = _reached(finished.lines)
     first, _, rest = reached.partition("\n")
     if first == word and rest.startswith(_MISSING):
         raise JudgeFailed(f"the sandbox has no {tool}")
     if first == word and rest and finished.ended.exit_code == 0:
-        for line in rest.splitlines():
+        for line in filter(None, rest.split("\n")):
             outcome, _, name = line.partition(" ")
-            report.tests.append((outcome if outcome in _OUTCOMES else "failed", name))
+            report.add(outcome, name)
         return
     report.forged = bool(reached) and first != word
     if finished.ended.exit_code is None:
@@ -98,8 +113,19 @@ def _read(finished: Run, word: str, report: Report, tool: str) -> None:
         report.wrong = "runtime_error", f"the tests ended with code {code}, without a report"
 
 
+def _reached(lines: Sequence[bytes]) -> str:
+    """Return the text that the launcher left at its end, or an empty text."""
+    try:
+        match list(map(loads, lines)):
+            case [["reached", str(text)]]:
+                return text
+    except Malformed:
+        pass
+    return ""
+
+
 def _judgement(finished: Run, report: Report, grader: CommandGrader) -> Judgement:
-    passed, failed = report.count("passed"), report.count("failed")
+    passed, failed = report.counts["passed"], report.counts["failed"]
     verdict: tuple[Verdict, str] = "passed", ""
     if report.wrong is not None:
         verdict = report.wrong
@@ -109,15 +135,14 @@ def _judgement(finished: Run, report: Report, grader: CommandGrader) -> Judgemen
         verdict = "failed", "no test ran"
     failures = [
         Failure(index=index, test=_shown(name, grader), message="failed")
-        for index, (outcome, name) in enumerate(report.tests)
-        if outcome == "failed"
+        for index, name in report.failed
     ]
     signals = {FORGED: report.forged, "early_exit": verdict[0] == "early_exit"}
     return finished.judgement(
         verdict[0],
         passed=passed if report.wrong is None else 0,
         total=max(passed + failed, 1),
-        failures=tuple(failures[:MAX_FAILURES]),
+        failures=tuple(failures),
         message=verdict[1],
         integrity="in_process",
         hack_signals=tuple(name for name, was in signals.items() if was),
