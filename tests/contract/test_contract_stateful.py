@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waits import WAIT_SECONDS
 
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
 from contract.test_contract_ordinary_user import as_ordinary_user
 from proctor_service.errors import FileRefused, SandboxLost, SandboxUnavailable
+from proctor_service.guest.session import file_operations as guest
 from proctor_service.sandbox import file_operations
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Command
@@ -128,6 +131,63 @@ def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
             assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
     ask(question)
+
+
+def test_a_machine_that_starts_no_process_costs_an_untouched_sandbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Without room for the first process, no other can start.
+    monkeypatch.setattr("proctor_service.sandbox.local.backend._SESSION_PROCESSES", 0)
+
+    async def question(rooms: Rooms) -> None:
+        for work in (
+            lambda sandbox: sh(sandbox, "true"),
+            lambda sandbox: sandbox.write_file("a", b""),
+            lambda sandbox: sandbox.restore(b"archive"),
+        ):
+            async with rooms.open_stateful(processes=1) as sandbox:
+                with pytest.raises(SandboxLost, match="processes or open files"):
+                    await work(sandbox)
+
+    ask(question)
+
+
+def test_a_program_that_leaves_no_process_for_another_costs_its_sandbox_nothing() -> None:
+    async def question(rooms: Rooms) -> None:
+        async with rooms.open_stateful(processes=1) as sandbox:
+            began = asyncio.Event()
+            command = Command(argv=("sh", "-c", "echo; exec sleep 600"), timeout_seconds=600)
+            holding = asyncio.create_task(sandbox.exec(command, lambda *_: began.set()))
+            await asyncio.wait_for(began.wait(), WAIT_SECONDS)
+            ended = await sh(sandbox, "true")
+            assert ended.exit_code == 126
+            assert b"no process can be started" in ended.stderr
+            holding.cancel()
+            await asyncio.wait({holding})
+            async with asyncio.timeout(WAIT_SECONDS):
+                while (await sh(sandbox, "true")).exit_code != 0:
+                    pass
+
+    ask(question)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(errno.EMFILE, guest.OF_THE_MACHINE), (errno.ENFILE, guest.OF_THE_MACHINE),
+     (errno.EIO, guest.REFUSED), (errno.ENOSPC, guest.REFUSED), (errno.ENOENT, guest.MISSING)],
+)  # fmt: skip
+def test_a_file_that_the_machine_cannot_open_has_its_own_exit_code(
+    number: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(guest.os, "open", refuse)
+    monkeypatch.setattr(guest.os, "write", lambda *_: 0)
+    monkeypatch.setattr(guest.os, "_exit", sys.exit)
+    with pytest.raises(SystemExit) as left:
+        guest.read("a", 1)
+    assert left.value.code == code
 
 
 def open_files() -> int:

@@ -23,6 +23,7 @@ from service_process import ServiceProcess
 from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.settings import Settings
 
 ASSERTS = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
@@ -320,3 +321,23 @@ def test_a_command_whose_child_the_surroundings_killed_has_no_result() -> None:
                 threading.Event().wait(0.02)
             answer = client.post(path, json={"code": "1"})
         assert answer.json()["error"]["reason"] == "sandbox_lost", answer.text
+
+
+def test_a_program_of_compat_is_run_again_where_a_kill_around_it_may_have_failed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sandboxes: list[str] = []
+    kills = itertools.count()
+
+    def kills_around(self: LocalSandbox) -> int:
+        if self.id not in sandboxes:
+            sandboxes.append(self.id)
+        return next(kills) if self.id == sandboxes[0] else 0
+
+    with running_service(Settings(workers=0), judge=None) as service:
+        monkeypatch.setattr(LocalSandbox, "kills_around", kills_around)
+        body = {"code": "print('survived')", "run_timeout": 30}
+        with service.client() as client:
+            answer = client.post("/compat/run_code", json=body, timeout=WAIT_SECONDS).json()
+    assert answer["run_result"]["stdout"] == "survived\n", answer
+    assert len(sandboxes) == 2

@@ -6,7 +6,6 @@ the job. The line before has their sizes.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from typing import Any, NoReturn
@@ -39,8 +38,7 @@ def run_command(channel: Channel, job: dict[str, Any]) -> None:
     try:
         os.execvp(argv[0], argv)
     except (OSError, ValueError) as error:
-        # Unlike ENFILE, EIO can come from a broken program.
-        if getattr(error, "errno", None) == errno.ENFILE:
+        if getattr(error, "errno", None) in work_files.SHORTAGES:  # a broken program causes EIO
             raise
         channel.send(values.dumps(["not started"]))
         os.write(2, f"{argv[0]}: {error}\n".encode("utf-8", "replace"))

@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 
+SHORTAGES = (errno.EMFILE, errno.ENFILE)
+"""Errors of a machine that can open no further file."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -15,8 +17,7 @@ class Unfit(Exception):
 
 def is_of_the_machine(error: BaseException) -> bool:
     """Return True for an error that no file of a submission can cause."""
-    of_the_machine = (errno.EMFILE, errno.ENFILE, errno.EIO)
-    return isinstance(error, OSError) and error.errno in of_the_machine
+    return isinstance(error, OSError) and error.errno in (*SHORTAGES, errno.EIO)
 
 
 def write_files(files: dict[str, str]) -> None:

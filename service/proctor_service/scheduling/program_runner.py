@@ -136,6 +136,8 @@ class Runner:
                 raise SandboxLost("the sandbox was ended under a running program") from None
         finally:
             self._tell(_outcome(ended), clock() - begun)
+        if ended.doubt:  # only the caller can tell whether the program has failed
+            raise SandboxLost(ended.doubt)
         return ended
 
 

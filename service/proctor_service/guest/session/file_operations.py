@@ -27,7 +27,7 @@ from .streams import WholeFile, write_all
 
 _CHUNK = 1 << 18
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-REFUSED, MISSING = 2, 3
+REFUSED, MISSING, OF_THE_MACHINE = 2, 3, 4
 SAVED = ("work", "home", "tmp")
 
 
@@ -141,8 +141,12 @@ KINDS: dict[str, Callable[..., None]] = {
 
 
 def _fail_for(error: Exception, path: str) -> NoReturn:
-    missing = isinstance(error, (FileNotFoundError, NotADirectoryError))
-    _fail(MISSING if missing else REFUSED, f"{path}: {getattr(error, 'strerror', None) or error}")
+    code = REFUSED
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        code = MISSING
+    elif getattr(error, "errno", None) in work_files.SHORTAGES:  # reading /proc may raise EIO
+        code = OF_THE_MACHINE
+    _fail(code, f"{path}: {getattr(error, 'strerror', None) or error}")
 
 
 def _fail(code: int, message: str) -> NoReturn:

@@ -9,9 +9,9 @@ Orders arrive on the channel, one line of JSON each:
     ["clear"]                kill every process except the session
 
 The session sends `["ready"]` once, then `["exited", N, status, cpu seconds, peak kilobytes]` for
-each run. While a command runs, its output goes directly to the service. Background processes of a
-command may write output later: the session reads and discards this output, since a closed pipe
-would kill them with SIGPIPE.
+each run, with the word "not started" if no process could be started. While a command runs, its
+output goes directly to the service. Background processes of a command may write output later: the
+session reads and discards this output, since a closed pipe would kill them with SIGPIPE.
 
 Other processes of the sandbox run as the same user and are hostile. They cannot read or trace the
 session (not dumpable) or signal it (the first process of its pid namespace). Other attacks on the
@@ -30,6 +30,7 @@ import signal
 import socket
 from typing import Any, NoReturn
 
+from .. import work_files
 from ..channel import Channel
 from . import file_operations, layer, snippet
 
@@ -146,7 +147,7 @@ class _Session:
             if kind == "save":
                 self.let_go_on()
             self.settling[number] = outputs
-            self.send(["exited", number, snippet.CANNOT_START << 8, 0.0, 0])
+            self.send(["not started", number, snippet.CANNOT_START << 8, 0.0, 0])
             return
         if pid == 0:
             self.become(kind, what, ends, theirs)
@@ -198,6 +199,8 @@ class _Session:
             snippet.become_program(work)
         except BaseException as error:
             os.write(2, f"{type(error).__name__}: {error}\n".encode("utf-8", "replace"))
+            if kind in file_operations.KINDS and work_files.is_of_the_machine(error):
+                os._exit(file_operations.OF_THE_MACHINE)
         os._exit(snippet.CANNOT_START)
 
     def reap(self) -> None:

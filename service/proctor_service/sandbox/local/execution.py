@@ -71,6 +71,7 @@ class Execution:
         self._unseen_seconds = 0.0
         self.kills_before = self.kills_around_before = 0
         self.stopped_for: Ending | None = None
+        self.has_started = True
         self._stopped_at_active = 0.0
         self._timeout_seconds = timeout_seconds
         self._flood_bytes = flood_bytes

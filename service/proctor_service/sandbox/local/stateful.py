@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 
 from proctor_service.errors import SandboxEnded, SandboxLost, SandboxUnavailable
-from proctor_service.guest.session.file_operations import MISSING, REFUSED
+from proctor_service.guest.session.file_operations import MISSING, OF_THE_MACHINE, REFUSED
 from proctor_service.sandbox.file_operations import FileOperations, limits_of_operation
 from proctor_service.sandbox.interface import Command, Ended, Ending, Hear, Job, Limits
 from proctor_service.sandbox.linux import procfs
@@ -64,6 +64,7 @@ class LocalStatefulSandbox(FileOperations):
         self._past_exchanges = 0  # of commands that have ended
         self._listener: asyncio.Task[None] | None = None
         self._commands = 0
+        self._has_run_programs = False
         self._cpu_base = 0.0
         self._background_base: float | None = None
         self._background_used = 0.0  # between earlier commands
@@ -157,6 +158,9 @@ class LocalStatefulSandbox(FileOperations):
         if self._is_short_of_memory():
             self._sandbox.on_lost(SHORT_OF_MEMORY)
             raise await self._over()
+        # No program runs beside a restore.
+        is_touched = self._has_run_programs and kind != "take_over"
+        self._has_run_programs |= kind in _PROGRAMS
         number = next(self._numbers)
         try:
             pipes = Pipes()
@@ -176,8 +180,14 @@ class LocalStatefulSandbox(FileOperations):
         if report is None:
             self._finish(execution)
             raise await self._over()
+        code = os.waitstatus_to_exitcode(report[0])
+        is_short = not execution.has_started or (kind not in _PROGRAMS and code == OF_THE_MACHINE)
+        if is_short and not is_touched:
+            self._finish(execution)
+            self._sandbox.on_lost("the machine lacks the processes or open files for a command")
+            raise await self._over()
         evidence = self._evidence(execution, *report[:2])
-        if kind not in _PROGRAMS and os.waitstatus_to_exitcode(report[0]) in (MISSING, REFUSED):
+        if kind not in _PROGRAMS and code in (MISSING, REFUSED):
             evidence = replace(evidence, kills_around=0)  # our own helper has answered
         why = outside_cause(evidence, execution.limits)
         if why is not None:
@@ -244,7 +254,8 @@ class LocalStatefulSandbox(FileOperations):
             with contextlib.suppress(ValueError, TypeError, KeyError):
                 word, number, status, cpu_seconds, peak_kb = json.loads(line)
                 execution = self._running[number]
-                if word == "exited":
+                if word in ("exited", "not started"):
+                    execution.has_started = word == "exited"
                     execution.on_exit((int(status), float(cpu_seconds), int(peak_kb)))
                     if execution.abandoned:
                         self._finish(execution)
