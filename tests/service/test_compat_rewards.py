@@ -196,6 +196,7 @@ def test_what_a_label_may_be(label: Any, grader: dict[str, Any]) -> None:
     "label",
     [7, [], {}, [1], [{"input": "1"}, "assert 1"], [{"input": "1"}], {"kind": "guess"},
      {"inputs": ["1"], "outputs": []}, {"kind": "asserts", "tests": "x"}, "[" * 100_000 + "]",
+     {"grader": "[" * 100_000},
      "Paris", "3/4", {"tests": ["assert 1"], "setup": ["import math"]},
      {"tests": ["assert 1"], "test_imports": 5}, {"tests": ["assert 1"], "test_imports": [5]}],
 )  # fmt: skip
@@ -204,6 +205,11 @@ def test_what_a_label_may_not_be(label: Any, client: httpx.Client) -> None:
         grader_of(label)
     answer = client.post("/compat/remote_rm", json=LABELLED | {"label": label})
     assert answer.status_code == 422
+
+
+def test_a_test_that_is_no_python_is_left_to_its_judging() -> None:
+    text = "[" * 100_000
+    assert grader_of({"tests": text}).model_dump(exclude_defaults=True)["tests"] == [text]
 
 
 # ---------------------------------------------------------------- what is ours

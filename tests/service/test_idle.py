@@ -128,7 +128,8 @@ def test_only_pauses_that_are_neither_work_nor_the_monitor_s_own_count_as_absenc
 
 def test_an_unreadable_figure_of_the_service_is_no_absence(monkeypatch: pytest.MonkeyPatch) -> None:
     absence = Absence()
-    for now, active_seconds in ((0.0, 500.0), (0.1, 0.0), (0.2, 500.1)):
+    for now, active_seconds in ((0.0, 500.0), (0.1, None), (0.2, 500.1), (60.2, 500.2)):
         monkeypatch.setattr("time.monotonic", lambda now=now: now)
         absence.note_presence(active_seconds)
-    assert absence.seconds == 0.0
+        assert absence.active_seconds >= 500.0
+    assert absence.seconds == pytest.approx(58.9)  # the pause after the gap

@@ -88,5 +88,5 @@ def _asserts(row: Row, tests: object, name: str) -> dict[str, Any]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

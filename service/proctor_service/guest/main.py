@@ -32,6 +32,7 @@ from .session import file_operations
 from .session import main as session
 
 _MOST_OF_A_TRACEBACK = 8000
+_MOST_OF_A_REASON = 2000
 _format_exc = traceback.format_exc
 
 
@@ -46,7 +47,7 @@ def main(descriptor: int) -> None:
         _take_job(channel)
         return
     except work_files.Unfit as unfit:
-        line = ["unfit", str(unfit)]
+        line = ["unfit", str(unfit)[:_MOST_OF_A_REASON]]
     except MemoryError:  # the memory limit is too low, or the files are too large
         line = ["unfit", "there is too little memory"]
     except BaseException:

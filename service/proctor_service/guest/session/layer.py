@@ -189,15 +189,38 @@ def _create(archive: Any, member: Any, here: int, name: str) -> None:
 
 def _remove(here: int, name: str) -> None:
     """Remove a file, or a folder with everything in it, if there is one."""
+    if _unlink(here, name):
+        return
+    folder = os.open(name, _FOLDER, dir_fd=here)
+    try:
+        # One descriptor at a time, since a hostile agent chose the depth.
+        way = [(name, os.listdir(folder))]
+        while way:
+            name, left = way[-1]
+            if not left:
+                folder = _instead(folder, "..")
+                os.rmdir(name, dir_fd=folder)
+                way.pop()
+            elif not _unlink(folder, child := left.pop()):
+                folder = _instead(folder, child)
+                way.append((child, os.listdir(folder)))
+    finally:
+        os.close(folder)
+
+
+def _unlink(here: int, name: str) -> bool:
+    """Remove a file if there is one; False for a folder."""
     try:
         os.unlink(name, dir_fd=here)
     except FileNotFoundError:
-        return
+        return True
     except (IsADirectoryError, PermissionError):
-        folder = os.open(name, _FOLDER, dir_fd=here)
-        try:
-            for each in os.listdir(folder):
-                _remove(folder, each)
-        finally:
-            os.close(folder)
-        os.rmdir(name, dir_fd=here)
+        return False
+    return True
+
+
+def _instead(folder: int, name: str) -> int:
+    """Open the folder `name` in `folder`, and close `folder`."""
+    opened = os.open(name, _FOLDER, dir_fd=folder)
+    os.close(folder)
+    return opened

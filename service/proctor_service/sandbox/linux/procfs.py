@@ -61,12 +61,9 @@ def read(path: str) -> bytes:
 def out_of_memory_kills(path: str) -> int:
     """Return the number of processes killed for memory so far, by the file of `kills_path`.
 
-    Returns 0 if unknown.
+    Returns 0 where the kernel does not count them. Raises Unread.
     """
-    try:
-        _, found, rest = read(path).partition(b"\noom_kill ")
-    except Unread:
-        return 0
+    _, found, rest = read(path).partition(b"\noom_kill ")
     return int(rest.split(None, 1)[0]) if found else 0
 
 

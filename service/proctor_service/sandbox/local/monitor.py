@@ -122,13 +122,15 @@ class Absence:
         self.active_seconds = 0.0  # run time and run-queue wait of the thread, as last noted
         self._at: float | None = None
 
-    def note_presence(self, active_seconds: float) -> None:
-        """Call at least every second; `active_seconds`: see the attribute; 0 if unreadable."""
+    def note_presence(self, active_seconds: float | None) -> None:
+        """Call at least every second; `active_seconds`: see the attribute; None while unreadable."""
         now = time.monotonic()
-        if self._at is not None:
+        if self._at is not None and active_seconds is not None:
             pause = now - self._at - max(0.0, active_seconds - self.active_seconds)
             self.seconds += max(0.0, pause - _LONGEST_PAUSE_SECONDS)
-        self._at, self.active_seconds = now, active_seconds
+        self._at = now
+        if active_seconds is not None:
+            self.active_seconds = active_seconds
 
 
 class Throttling:
@@ -188,7 +190,7 @@ def _read(
     begun = time.monotonic()
     turns = sandbox.turns
     rested = 0.0 if turns is None else turns.rested_seconds()
-    service_seconds = _active_seconds(service)
+    service_seconds = procfs.scheduled_seconds(service)
     processes = procfs.walk(pid, most_threads)
     if processes is None:
         return None
@@ -208,12 +210,12 @@ def _read(
     return _Reading(list(processes), sample)
 
 
-def _active_seconds(thread: int) -> float:
-    """Return seconds in which a thread ran or waited for a core; 0 if unreadable."""
+def _active_seconds(thread: int) -> float | None:
+    """Return seconds in which a thread ran or waited for a core; None while unreadable."""
     try:
         return procfs.scheduled_seconds(thread)
     except procfs.Unread:
-        return 0.0
+        return None
 
 
 def _times(process: int, thread: int) -> ThreadTimes:

@@ -54,7 +54,7 @@ class LocalSandbox(Channel):
         self._ended: asyncio.Future[Ended] = self._loop.create_future()
         self.started_at = 0.0
         self.idle_seconds = 0.0
-        self._kills_before = 0
+        self._kills_before: int | None = 0
         self._unseen_seconds = 0.0
         self._seen_cpu_seconds = 0.0
 
@@ -197,7 +197,7 @@ class LocalSandbox(Channel):
             cpu,
             at_memory_limit=kills > 0 and self.group.at_memory_limit(),
             is_first_process=self.launch.contained,
-            kills_around=self.kills_around() - self._kills_before,
+            kills_around=self.kills_since(self._kills_before),
         )
         why = outside_cause(evidence, limits)
         if not self.greeted and self._stopped_for != "killed":
@@ -222,10 +222,22 @@ class LocalSandbox(Channel):
             )
         )
 
-    def kills_around(self) -> int:
-        """Return the kills for memory around the sandbox so far; 0 where a cgroup counts its own."""
-        launch = self.launch
-        return 0 if launch.memory_is_counted else procfs.out_of_memory_kills(launch.kills_path)
+    def kills_around(self) -> int | None:
+        """Return the number of kills for memory around the sandbox so far; None while unreadable.
+
+        Where a cgroup counts the sandbox's own kills, 0.
+        """
+        if self.launch.memory_is_counted:
+            return 0
+        try:
+            return procfs.out_of_memory_kills(self.launch.kills_path)
+        except procfs.Unread:
+            return None
+
+    def kills_since(self, before: int | None) -> int:
+        """Return the number of kills around the sandbox since that count; 0 if unknown."""
+        now = self.kills_around()
+        return 0 if before is None or now is None else now - before
 
     def on_lost(self, why: str) -> None:
         """Handle the death of the fork server: an ending if out of memory, else SandboxLost."""

@@ -245,7 +245,7 @@ class LocalStatefulSandbox(FileOperations):
             kills,
             cpu_seconds,
             at_memory_limit=at_memory_limit,
-            kills_around=self._sandbox.kills_around() - execution.kills_around_before,
+            kills_around=self._sandbox.kills_since(execution.kills_around_before),
         )
 
     async def _listen(self) -> None:
