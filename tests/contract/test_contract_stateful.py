@@ -182,9 +182,9 @@ def test_a_file_that_the_machine_cannot_open_has_its_own_exit_code(
     def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(guest.os, "open", refuse)
-    monkeypatch.setattr(guest.os, "write", lambda *_: 0)
-    monkeypatch.setattr(guest.os, "_exit", sys.exit)
+    monkeypatch.setattr(f"{guest.__name__}.os.open", refuse)
+    monkeypatch.setattr(f"{guest.__name__}.os.write", lambda *_: 0)
+    monkeypatch.setattr(f"{guest.__name__}.os._exit", sys.exit)
     with pytest.raises(SystemExit) as left:
         guest.read("a", 1)
     assert left.value.code == code

@@ -57,6 +57,17 @@ def test_ms_swift_reads_no_missing_reward_as_zero() -> None:
             orm(["x"] * 2, tests=[["assert f()"]] * 2)
 
 
+def test_ms_swift_calls_a_method_where_the_completion_has_the_class() -> None:
+    fake = FakeProctor()
+    method = "class Solution:\n    def double(self, n): return 2 * n"
+    truth = {"inputs": ["2"], "outputs": ["4"], "fn_name": "double"}
+    with fake.client() as client:
+        orm = orm_class(client=client)()
+        assert orm([[{"role": "assistant", "content": method}]], ground_truth=[truth]) == [1.0]
+    [asked] = [each.reward for each in fake.requests if each.reward is not None]
+    assert "Solution().double(2)" in str(asked.submissions[0].grader)
+
+
 # ---------------------------------------------------------------- Axolotl, ROLL, verl
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,6 +90,33 @@ def test_what_holds_no_tests_gives_no_reward(value: Any) -> None:
         grader_of(value)
     with pytest.raises(BadTask):
         grader_of(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("completion", "target"),
+    [
+        (METHOD, "Solution().double"),
+        (DOUBLE, "double"),
+        (f"{DOUBLE}\n\n{METHOD}", "double"),
+        (
+            f"A draft:\n```python\n{DOUBLE}\n```\nBetter:\n```python\n{METHOD}\n```",
+            "Solution().double",
+        ),
+        (f"A draft:\n```\n{METHOD}\n```\nBetter:\n~~~\n{DOUBLE}\n~~~\nDone.", "double"),
+        (f"```python\n{METHOD}\n```\nFor example:\n```python\nprint(1)\n```", "Solution().double"),
+        (
+            "1. So:\n   ```python\n" + textwrap.indent(METHOD, "   ") + "\n   ```",
+            "Solution().double",
+        ),
+        (f"```python\n{METHOD}", "Solution().double"),
+    ],
+)
+def test_the_last_block_of_code_tells_whether_a_function_is_a_method(
+    completion: str, target: str
+) -> None:
+    value = {"inputs": ["2"], "outputs": ["[4]"], "fn_name": "double"}
+    [test] = grader_of(value, completion)["tests"]
+    assert re.search(rf"(?<![\w.]){re.escape(target)}\(", test), test
 
 
 def test_lists_of_arrow_and_numpy_are_read() -> None:

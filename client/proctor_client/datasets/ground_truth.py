@@ -23,7 +23,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from proctor_client.datasets.columns import GRADER, TESTS, BadTask, Row, task_from_columns
@@ -33,6 +34,8 @@ GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
 MOST_NESTED = 100
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
+_SOLUTION = re.compile(r"^class\s+Solution\b", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 _GROUND_TRUTHS = (GROUND_TRUTH, "label", "input_output", "answer")
 _SETUP = ("setup", "prefix", "import_prefix")
 
@@ -149,9 +152,24 @@ def calls_of(
 
 
 def _in_class(name: str, completion: str) -> bool:
-    """True if the completion has `class Solution`, and no function `name` beside it."""
-    defined = re.search(rf"^(async\s+)?def\s+{re.escape(name)}\b", completion, re.MULTILINE)
-    return not defined and bool(re.search(r"^class\s+Solution\b", completion, re.MULTILINE))
+    """True if the completion has `class Solution`, and no function `name` beside it.
+
+    Of several blocks of code, the last one with either decides: the earlier ones are drafts.
+    """
+    function = re.compile(rf"^(async\s+)?def\s+{re.escape(name)}\b", re.MULTILINE)
+    for code in _blocks(completion):
+        if function.search(code):
+            return False
+        if _SOLUTION.search(code):
+            return True
+    return False
+
+
+def _blocks(completion: str) -> Iterator[str]:
+    """Yield the blocks of code between fences, the last one first, and then the whole text."""
+    for block in reversed(_FENCE.split(completion)[1::2]):
+        yield textwrap.dedent(block)
+    yield completion
 
 
 def _arguments(value: Any) -> list[Any]:
