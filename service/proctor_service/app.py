@@ -256,7 +256,9 @@ def _parts(machine: Machine, judge: Judge, readiness: Readiness, metrics: Metric
     player = Player(
         evaluate,
         workplaces(registry),
-        lambda plan: gradings.admit(plan.tenant, plan.job, plan.deadline, plan.priority),
+        lambda plan: gradings.admit(
+            plan.tenant, plan.job, plan.deadline, plan.priority, begun=True
+        ),
         machine.mcp_servers,
     )
     play = player.play if journal is None else journal.recorded_play(player.play)

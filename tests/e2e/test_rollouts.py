@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from grace import grace_period
 from harness import Service, running_service
 from policy_server import Act, Asked, PolicyServer, calls, hangs, policy_server, says
 from shared_data import shared_data
@@ -385,6 +388,32 @@ def test_without_submit_solution_the_final_state_is_judged(service: Service) -> 
     assert (trajectory["verdict"], trajectory["reward"]) == ("passed", 1.0)
     trajectory = play_one(service, in_turn(says("Done.")), WORKER, files=files, grader=test)
     assert (trajectory["verdict"], trajectory["reward"]) == ("no_code", 0.0)
+
+
+def test_a_final_state_is_judged_while_the_service_drains() -> None:
+    answers_last, released = threading.Event(), threading.Event()
+
+    def last(handler: Any) -> None:
+        answers_last.set()
+        released.wait(WAIT_SECONDS)
+        says("Done.")(handler)
+
+    script = in_turn(calls(("write_file", {"path": "solution.py", "content": RIGHT})), last)
+    with (
+        grace_period() as grace,
+        policy_server(script) as server,
+        running_service(Settings(grace_seconds=grace.seconds), judge=None) as service,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        asked = pool.submit(play, service, request(server, WORKER))
+        try:
+            assert answers_last.wait(WAIT_SECONDS)
+            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+            service.until(lambda: service.parts.queue.draining)
+        finally:
+            released.set()
+        [trajectory] = asked.result()
+        assert (trajectory["verdict"], trajectory["reward"]) == ("passed", 1.0), trajectory
 
 
 def test_a_final_state_without_a_solution_is_no_code(service: Service) -> None:

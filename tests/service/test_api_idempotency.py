@@ -161,3 +161,22 @@ def test_the_ledger_forgets_what_is_old_and_what_is_too_much() -> None:
     now[0] = 50.0
     assert ledger.find(names[3]) is None
     assert len(ledger) == 0
+
+
+def test_the_ledger_keeps_a_job_that_took_longer_than_it_keeps_jobs() -> None:
+    now = [0.0]
+    ledger: JobStore[Any] = JobStore(keep_seconds=10, max_bytes=5000, clock=lambda: now[0])
+    name, ends = name_request("t", "long", b"body"), list[Any]()
+
+    class Long(Finished):
+        def when_done(self, then: Any) -> None:
+            ends.append(then)
+
+    long: Any = Long(1500)
+    ledger.remember(name, long)
+    now[0] = 100.0
+    ends[0]()
+    now[0] = 109.0
+    assert ledger.find(name) is long
+    now[0] = 111.0
+    assert ledger.find(name) is None

@@ -235,7 +235,8 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
 class PickyStore:
     """A store that takes no group with a certain record, and is down for the fourth attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, refusal: Exception) -> None:
+        self.refusal = refusal
         self.attempts = 0
         self.taken: list[str] = []
 
@@ -245,15 +246,18 @@ class PickyStore:
         if self.attempts == 4:
             raise OperationalError("INSERT", {}, Exception("down"))
         if "bad" in records:
-            raise DataError("INSERT", {}, Exception("bad"))
+            raise self.refusal
         self.taken += records
 
 
+@pytest.mark.parametrize(
+    "refusal", [DataError("INSERT", {}, Exception("bad")), OverflowError("an integer of 67 bits")]
+)
 def test_a_record_that_the_database_does_not_take_costs_no_other(
-    monkeypatch: pytest.MonkeyPatch,
+    refusal: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "PAUSES_SECONDS", (0.0,))
-    store = PickyStore()
+    store = PickyStore(refusal)
     end, other = socket.socketpair()
     with end, other:
         writer = process.Writer(store, end, 1e6, 1e12)  # type: ignore[arg-type]

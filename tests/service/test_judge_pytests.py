@@ -31,6 +31,8 @@ def test_a_run_that_we_ended_is_our_failure() -> None:
         ["no pytest", ""],
         [],
         ["word"],
+        ["word", "collected", 10**20],
+        ["word", "collected", -1],
         ["word", "test", 1],
         ["word", "x"],
     ],

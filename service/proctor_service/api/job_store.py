@@ -94,6 +94,9 @@ class JobStore(Generic[R]):
 
     def _weigh(self, entry: _Entry[R], entry_bytes: int) -> None:
         if entry in self._entries:
+            # The time begins now: the work may have taken longer.
+            entry.until = self._clock() + self._keep_seconds
+            self._entries.move_to_end(entry)
             entry.size_bytes = entry.job.size_bytes + entry_bytes
             self._bytes += entry.size_bytes
             self._forget_old()

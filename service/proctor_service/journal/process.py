@@ -15,7 +15,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from alembic.util import CommandError
-from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+    StatementError,
+)
 
 from proctor_service.journal.address import checked
 from proctor_service.journal.connection import Incoming, set_up
@@ -106,22 +112,23 @@ class Writer:
             group = self._waiting[: 1 if singly else MOST_TOGETHER]
             try:
                 self._store.write([marshal.loads(record) for _, record in group])
-            except (DataError, IntegrityError) as error:
+            except Exception as error:  # no record ends the writer: the next would get it again
+                if not _is_of_a_record(error):
+                    if not tries:
+                        why = short_error(error)
+                        log.warning("the journal cannot be written", extra={"why": why})
+                        self._report("down", why)
+                    pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
+                    tries += 1
+                    if deadline is not None and time.monotonic() + pause > deadline:
+                        return
+                    time.sleep(pause)
+                    continue
                 if len(group) > 1:
                     singly = len(group)
                     continue
                 log.warning("a record of the journal is dropped", extra={"why": short_error(error)})
                 self._report("dropped", 1)
-            except (SQLAlchemyError, OSError) as error:
-                if not tries:
-                    log.warning("the journal cannot be written", extra={"why": short_error(error)})
-                    self._report("down", short_error(error))
-                pause = PAUSES_SECONDS[min(tries, len(PAUSES_SECONDS) - 1)]
-                tries += 1
-                if deadline is not None and time.monotonic() + pause > deadline:
-                    return
-                time.sleep(pause)
-                continue
             tries, singly = 0, max(0, singly - 1)
             del self._waiting[: len(group)]
             self._report("written", group[-1][0])
@@ -143,6 +150,13 @@ class Writer:
             self._end.sendall(b"".join(frame_of([(NOTE, name, value)])))
         except OSError:  # the listening process has ended
             return
+
+
+def _is_of_a_record(error: Exception) -> bool:
+    """Return True for an error that comes again with each try, such as one of an integer's size."""
+    if isinstance(error, DBAPIError):
+        return isinstance(error, DataError | IntegrityError)
+    return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError | OSError)
 
 
 def run(arguments: Sequence[str]) -> None:

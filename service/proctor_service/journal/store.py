@@ -81,10 +81,10 @@ class Store:
 
         Raises SQLAlchemyError; then nothing was written.
         """
-        batch = Batch(self._version, self._known)
-        for record in records:
-            batch.add(record)
         try:
+            batch = Batch(self._version, self._known)
+            for record in records:
+                batch.add(record)
             with self._begin() as connection:
                 self._insert(connection, texts, batch.texts, update=("digest", "used_at"))
                 self._insert(connection, rollouts, batch.rollouts)

@@ -27,6 +27,7 @@ _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
 _FINISHED_WELL = (0, 1)  # exit codes of pytest: all tests passed, some tests failed
 _SHOWN = 300
+_MOST_TESTS = 1_000_000  # a larger number is a forgery
 _FEW_BYTES = 1 << 16  # total size of messages parsed on the event loop
 
 
@@ -160,7 +161,7 @@ def read(finished: Run, word: str, end: str, *, reveal: bool) -> Report:
 
 def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> None:
     match frame:
-        case ["collected", int(count)] if not report.collected:
+        case ["collected", int(count)] if not report.collected and 0 <= count <= _MOST_TESTS:
             report.collected = count
         case ["test", str(name), str(outcome), str(hint), str(text)] if outcome in _OUTCOMES:
             # A test's parameters may be expected values.
