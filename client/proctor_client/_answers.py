@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client.errors import DrainingError, ProctorError, ProtocolError
+from proctor_client.errors import ProtocolError
 
 M = TypeVar("M", bound=wire.Response)
 
@@ -131,12 +131,25 @@ def parse_model(model: type[M], body: bytes) -> M:
         raise ProtocolError(f"the answer is no {model.__name__}: {_first(error)}") from None
 
 
-def handed_back(results: Iterable[wire.Result]) -> ProctorError | None:
-    """Return the reason to ask again, if the service stopped before it judged some results."""
-    count = sum(is_back(result) for result in results)
-    if not count:
-        return None
-    return DrainingError(f"{count} submissions were handed back", retryable=True)
+def completed(kept: wire.RewardResponse, later: wire.RewardResponse) -> wire.RewardResponse:
+    """Return the response with the later results of what the service had handed back.
+
+    A service that was restarted meanwhile may judge again what it had judged, or hand it back.
+    """
+    results = [
+        after if is_back(before) else before
+        for before, after in zip(kept.results, later.results, strict=True)
+    ]
+    rewards = [result.reward for result in results if result.reward is not None]
+    summary = wire.Summary(
+        count=len(results),
+        judged=len(rewards),
+        passed=sum(result.verdict == "passed" for result in results),
+        no_code=sum(result.verdict == "no_code" for result in results),
+        errors=len(results) - len(rewards),
+        mean_reward=sum(rewards) / len(rewards) if rewards else None,
+    )
+    return later.model_copy(update={"results": results, "summary": summary})
 
 
 def is_back(result: wire.Result) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 from pydantic import BaseModel
 
 from proctor_client import wire
-from proctor_client._answers import handed_back, parse_model, parse_reward_response
+from proctor_client._answers import completed, is_back, parse_model, parse_reward_response
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
 from proctor_client._requests import checked, encode, plain
 from proctor_client._runtime import Clock
@@ -70,7 +70,8 @@ class Calls:
             lambda body: parse_reward_response(body, count),
             self.policy,
             self.clock,
-            lambda response: handed_back(response.results),
+            lambda response: sum(map(is_back, response.results)),
+            completed,
         )
 
     def reward_stream(

@@ -25,12 +25,12 @@ from proctor_client._answers import (
     Lines,
     check_complete,
     check_index,
-    handed_back,
     is_back,
     parse_line,
 )
 from proctor_client._runtime import Clock
 from proctor_client.errors import (
+    DrainingError,
     ProctorConnectionError,
     ProctorError,
     ProctorTimeoutError,
@@ -237,21 +237,32 @@ def answer_flow(
     parse: Callable[[bytes], T],
     policy: Policy,
     clock: Clock,
-    lacking: Callable[[T], ProctorError | None] = lambda item: None,
+    lacking: Callable[[T], int] = lambda item: 0,
+    completed: Callable[[T, T], T] = lambda item, later: later,
 ) -> Flow[T]:
     """Emit one item: the result of `parse` for the body of a success answer.
 
-    `lacking` returns an error if the item is incomplete; the flow then asks again within the retry
-    limits.
+    `lacking` returns how much an item lacks. The flow then asks again within the retry limits, and
+    `completed` returns the item with what it lacked from a later one. If no later one comes, the
+    item is emitted as it is.
     """
     patience = Patience(call, policy, clock)
-    while True:
-        answer = yield from _answered(call, policy, clock, patience, streams=False)
-        item = parse(answer.body)
-        wait = patience.if_any(lacking(item))
+    answer = yield from _answered(call, policy, clock, patience, streams=False)
+    item = parse(answer.body)
+    while missing := lacking(item):
+        wait = patience.if_any(DrainingError(f"{missing} were handed back", retryable=True))
         if wait is None:
             break
         yield Sleep(wait)
+        try:
+            answer = yield from _answered(call, policy, clock, patience, streams=False)
+            item = completed(item, parse(answer.body))
+        except ProctorError as error:
+            log = logging.getLogger("proctor_client")
+            log.warning("%d results of %s are missing: %s", missing, call.path, error)
+            break
+        if lacking(item) < missing:
+            patience.note_progress()
     yield Emit(item)
 
 
@@ -320,7 +331,9 @@ def stream_flow(
         if isinstance(ended, ProctorError):
             yield Sleep(patience.wait_after(ended))
             continue
-        wait = patience.if_any(handed_back(back.values()))
+        if not back:
+            break
+        wait = patience.if_any(DrainingError(f"{len(back)} were handed back", retryable=True))
         if wait is None:
             break
         yield Sleep(wait)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from proctor_client import wire
+from proctor_client._answers import completed
 from proctor_client.testing import FakeProctor, Judged
 
 BACK = wire.ItemError(reason="cancelled", message="the service is stopping", retryable=True)
@@ -73,3 +74,39 @@ def test_a_stream_that_breaks_between_two_attempts_goes_on() -> None:
     proctor = FakeProctor(judge)
     proctor.drop_next(after_results=2)
     assert rewards(proctor, streams=True) == ([0.0, 0.0, 1.0, 1.0], 4)
+
+
+def test_what_was_judged_is_kept_when_the_service_stays_away() -> None:
+    judge = Judge({"b": 1})
+
+    def judge_once(submission: wire.Submission) -> Judged:
+        proctor.fail_next(999)
+        return judge(submission)
+
+    proctor = FakeProctor(judge_once)
+    with proctor.client() as client:
+        answer = client.reward(NAMES)
+    assert [each.reward for each in answer.results] == [0.0, None, 1.0, 1.0]
+    assert answer.results[1].error == BACK
+    assert (answer.summary.judged, answer.summary.errors, answer.summary.passed) == (3, 1, 2)
+
+
+def test_a_later_answer_takes_nothing_away() -> None:
+    answers = [
+        result_lists(["judged", "back", "judged", "back"]),
+        result_lists(["back", "judged", "back", "back"]),  # a replica that did not know the first
+        result_lists(["back", "back", "back", "judged"]),
+    ]
+    kept = answers[0]
+    for later in answers[1:]:
+        kept = completed(kept, later)
+    assert [each.reward for each in kept.results] == [1.0] * 4
+    assert kept.summary.judged == 4
+    assert kept.summary.mean_reward == 1.0
+
+
+def result_lists(outcomes: list[str]) -> wire.RewardResponse:
+    """An answer with these outcomes."""
+    fake = FakeProctor(lambda each: BACK if each.completion == "back" else 1.0)
+    with fake.client(max_attempts=1) as client:
+        return client.reward(outcomes)
