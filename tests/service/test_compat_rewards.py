@@ -158,11 +158,12 @@ def test_what_openrlhf_must_not_send(
         (
             [{"input": "1", "output": "2"}, {"stdin": "3", "stdout": ["4", "5"]}],
             {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"},
-                                        {"stdin": "3", "stdout": "4\n5"}]},
+                                        {"stdin": "3", "stdout": "4\n5"}],
+             "tolerance": 1e-6},
         ),
         (
             {"inputs": ["1"], "outputs": ["2"]},
-            {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}]},
+            {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}], "tolerance": 1e-6},
         ),
         (
             "np.testing.assert_allclose(f(1), 2)",
@@ -174,7 +175,7 @@ def test_what_openrlhf_must_not_send(
         ),
         (
             [{"input": "1", "output": "2", "testtype": []}],
-            {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}]},
+            {"kind": "stdio", "cases": [{"stdin": "1", "stdout": "2"}], "tolerance": 1e-6},
         ),
         (
             {"inputs": ["2\n3"], "outputs": ["5"], "fn_name": "add"},

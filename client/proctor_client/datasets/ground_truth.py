@@ -33,6 +33,8 @@ from proctor_client.datasets.fields import cases_of, pairs_of
 GROUND_TRUTH = "ground_truth"
 COMPLETION = "completion"
 MOST_NESTED = 100
+TOLERANCE = 1e-6
+"""The harnesses of APPS, TACO, CodeContests and PRIME compare floats with 1e-5 or more."""
 _STATEMENT = re.compile(r"\b(assert|raise|def check|self\.assert\w+|assert_\w+)\b|\braises\(")
 _SOLUTION = re.compile(r"^class\s+Solution\b", re.MULTILINE)
 _FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
@@ -98,7 +100,7 @@ def _of_object(value: Mapping[str, Any], completion: str) -> Mapping[str, Any]:
         name = value.get("fn_name")
         if name:
             return calls_of(str(name), inputs, outputs, in_class=_in_class(str(name), completion))
-        return {"kind": "stdio", "cases": cases_of(inputs, outputs)}
+        return programs_of(inputs, outputs)
     if any(value.get(name) is not None for name in (GRADER, *TESTS)):
         grader: Mapping[str, Any] = task_from_columns(value)["grader"]
         return grader
@@ -112,7 +114,7 @@ def _of_cases(cases: Sequence[Mapping[str, Any]], completion: str) -> Mapping[st
     outputs = [each.get("stdout", each.get("output")) for each in cases]
     kinds = {str(each.get("testtype") or each.get("type") or "stdin") for each in cases}
     if not kinds & {"functional", "function_call"}:
-        return {"kind": "stdio", "cases": cases_of(inputs, outputs)}
+        return programs_of(inputs, outputs)
     names = {_function_of(each) for each in cases}
     if len(kinds) > 1 or len(names) > 1 or not names - {""}:
         raise BadTask("functional cases need one function's name: metadata.func_name or fn_name")
@@ -124,6 +126,11 @@ def _function_of(case: Mapping[str, Any]) -> str:
     metadata = _decoded(case.get("metadata"))
     told = metadata.get("func_name") if isinstance(metadata, Mapping) else None
     return str(told or case.get("fn_name") or "")
+
+
+def programs_of(inputs: Any, outputs: Any) -> Mapping[str, Any]:
+    """Return a grader for programs. Decimal fractions need not have all digits; integers are exact."""
+    return {"kind": "stdio", "cases": cases_of(inputs, outputs), "tolerance": TOLERANCE}
 
 
 # ---------------------------------------------------------------- calls

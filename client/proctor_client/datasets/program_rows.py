@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from proctor_client.datasets.fields import Row, cases_of, decoded, optional_text, stream
-from proctor_client.datasets.ground_truth import calls_of
+from proctor_client.datasets.ground_truth import TOLERANCE, calls_of, programs_of
 from proctor_client.datasets.tasks import Imports, Method, Task
 
 _ID_KEYS = ("task_id", "id", "name", "question_id", "problem_id")
@@ -32,8 +32,6 @@ _CONTEST_IMPORTS = (
 )
 """What the harnesses of LiveCodeBench, APPS and TACO import before each solution."""
 
-_TOLERANCE = 1e-6
-"""APPS and TACO compare floats by numpy's `allclose`, whose relative tolerance is 1e-5."""
 
 
 def stdio(row: Row, place: str) -> Task:
@@ -59,7 +57,7 @@ def apps(row: Row, place: str) -> Task:
     reference = solutions[0] if isinstance(solutions, list) and solutions else None
     starter = str(row.get("starter_code") or "")
     inputs, outputs = tests["inputs"], tests.get("outputs") or []
-    task = _contest(inputs, outputs, tests.get("fn_name"), starter or str(reference), _TOLERANCE)
+    task = _contest(inputs, outputs, tests.get("fn_name"), starter or str(reference), TOLERANCE)
     return _named(task, row, place, reference, _with_starter(row, starter))
 
 
@@ -87,7 +85,7 @@ def codecontests(row: Row, place: str) -> Task:
     solutions = row.get("solutions") or {}
     pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=True)
     reference = next((text for language, text in pairs if language in _PYTHON3), None)
-    grader = {"kind": "stdio", "cases": cases_of(inputs, outputs)}
+    grader = programs_of(inputs, outputs)
     text = optional_text(row, "description")
     return Task(_name(row, place), place, {"grader": grader}, reference, text=text)
 

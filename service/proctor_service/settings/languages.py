@@ -262,7 +262,7 @@ LANGUAGES: dict[str, Language] = {
     "rust": Language(
         source="solution.rs",
         launcher="rust",
-        compile=("rustc", "-O", "-o", "solution", "solution.rs"),
+        compile=("rustc", "--edition", "2021", "-O", "-o", "solution", "solution.rs"),
         run=("./solution",),
         needs=("rustc",),
         aliases=("rs",),

@@ -44,6 +44,8 @@ NOT_STARTED = b'["not started"]'  # a started program cannot report this
 _STDOUT_AT_LEAST = 1 << 20
 _STDOUT_TIMES = 4
 _COMPILER_PROCESSES = 64  # at once, at least
+_COMPILER_SECONDS = 30.0  # at least, of CPU time and of waiting
+_COMPILER_MEMORY_MB = 512  # at least
 _SHORT_BYTES = 32_768  # largest output compared in the event loop, in a few ms
 
 
@@ -262,8 +264,14 @@ async def compiled(
     """
     job = message("compile", argv=argv, files=dict(files))
     limits, state = submission.limits, submission.state
-    # The limit is meant for the program: a compiler is several processes, with threads.
-    limits = replace(limits, processes=max(limits.processes, _COMPILER_PROCESSES))
+    # The limits are meant for the program: of the compiler, they would refuse right programs.
+    limits = replace(
+        limits,
+        processes=max(limits.processes, _COMPILER_PROCESSES),
+        cpu_seconds=max(limits.cpu_seconds, _COMPILER_SECONDS),
+        wall_seconds=max(limits.wall_seconds, _COMPILER_SECONDS),
+        memory_mb=max(limits.memory_mb, _COMPILER_MEMORY_MB),
+    )
     ran = _as_compiler(await run(backend, job, limits, MAX_MADE_BYTES, state))
     if ran.fault:  # no forgery: a compiler cannot write to the runner's channel
         raise RunnerFailed(f"while compiling:\n{ran.fault}")

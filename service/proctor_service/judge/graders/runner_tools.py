@@ -35,6 +35,12 @@ _GO = (
     "env", "GOENV=off", "GOFLAGS=", "GO111MODULE=on", "GOPROXY=off", "GOTOOLCHAIN=local", "CGO_ENABLED=0",
     "GOWORK=off",
 )  # fmt: skip
+# The version in go.mod is that of the language, too; without one it would be 1.16.
+_GO_NEWEST = """\
+version=$("$1" env GOVERSION | cut -d. -f1,2)
+case $version in go1.*) "$1" mod edit -go="${version#go}" ;; esac
+exec "$@"
+"""
 _GO_TEST = re.compile(r"^func[ \t]+(Test\w*)[ \t]*\(", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
 _GO_MODULE = re.compile(r"^module[ \t]+(\S+)", re.MULTILINE)
@@ -133,6 +139,7 @@ def _go(
     if source is not None and not _GO_PACKAGE.search(source):
         files["solution.go"] = f"package {package[1].removesuffix('_test')}\n{source}"
     module = _GO_MODULE.search(tests.get("go.mod", ""))
+    newest = () if "go.mod" in files else ("sh", "-c", _GO_NEWEST, "sh")
     files.setdefault("go.mod", "module solution\n\ngo 1.18\n")
     files[f"{name}_test.go"] = launcher_text(
         "go_test.go",
@@ -142,7 +149,7 @@ def _go(
         EXPECTED=" ".join(expected),
     )
     files[f"{name}/word.go"] = launcher_text("go_word.go", name)
-    compile_it = (*_GO, *go, "test", "-c", "-vet=off", "-o", "solution.test", ".")
+    compile_it = (*_GO, *newest, *go, "test", "-c", "-vet=off", "-o", "solution.test", ".")
     return Tool("go", compile_it, (("./solution.test",),), files)
 
 

@@ -37,8 +37,16 @@ _TEST_FILE = re.compile(r"\b(?:tests|launcher|program)\b")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _GO_MAIN = re.compile(r"^func[ \t]+main[ \t]*\([ \t]*\)", re.MULTILINE)
+_GO_IMPORT = re.compile(
+    r"^import[ \t]*(?:\([^()]*\)|(?:[\w.]+[ \t]+)?\"[^\"\n]*\")[ \t]*;?[ \t]*$", re.MULTILINE
+)
+_GO_IMPORTED = re.compile(r"(?:[\w.]+[ \t]+)?(\"[^\"\n]*\")")
 _GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
+_REQUIRE = re.compile(
+    r"^(?:const|let|var)[ \t]+[^=\n]+=[ \t]*require\([^()\n]*\)[ \t]*;?[ \t]*$", re.MULTILINE
+)
+_RUST_USE = re.compile(r"^(?:use|extern[ \t]+crate)[ \t][^\n]*;[ \t]*$", re.MULTILINE)
 _RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
 _JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE | re.ASCII)
 _JAVA_IMPORTED = re.compile(r"^\s*import\s+([\w.]+)\.\*\s*;", re.MULTILINE | re.ASCII)
@@ -126,6 +134,12 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
     return arrange
 
 
+def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
+    """Leave out of the completion what the setup has required by the same line: they share a scope."""
+    completion = without_repeated(parts.completion, parts.setup, _REQUIRE)
+    return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
+
+
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
     made = {"setup.ts": parts.setup, "solution.ts": parts.completion, "tests.ts": parts.tests}
@@ -169,13 +183,32 @@ def _go(language: Language, parts: Parts, name: str) -> Arranged:
     solution = _GO_MAIN.sub(f"func {name}other()", parts.completion)
     made = {"a_launcher.go": launcher_text("go.go", name)}
     if _GO_PACKAGE.search(parts.completion):
-        if parts.setup.strip():
+        if _GO_IMPORT.sub("", parts.setup).strip():  # Go refuses imports without a use
             made["setup.go"] = _go_file(parts.setup)
         made["solution.go"] = solution
     else:
-        made["solution.go"] = _go_file(f"{parts.setup}\n{solution}")
+        made["solution.go"] = _go_file(f"{_go_setup(parts.setup, solution)}\n{solution}")
     made["tests.go"] = _go_file(_GO_MAIN.sub(f"func {name}tests()", parts.tests))
     return Arranged(_replaced(language.compile, language.source, *made), language.run, made)
+
+
+def _go_setup(setup: str, completion: str) -> str:
+    """Return the setup without the packages that the completion imports itself, in one file with it."""
+    imported = {
+        path for found in _GO_IMPORT.findall(completion) for path in _GO_IMPORTED.findall(found)
+    }
+
+    def left(found: re.Match[str]) -> str:
+        each = [one[0] for one in _GO_IMPORTED.finditer(found[0][6:]) if one[1] not in imported]
+        return "".join(f"import {one}\n" for one in each)
+
+    return _GO_IMPORT.sub(left, setup)
+
+
+def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
+    """Return a text without those lines of this form that `other` has, too: they are left empty."""
+    lines = {each.strip() for each in other.splitlines()}
+    return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
 
 
 def _go_file(text: str) -> str:
@@ -183,19 +216,24 @@ def _go_file(text: str) -> str:
 
 
 def _rust(language: Language, parts: Parts, name: str) -> Arranged:
-    """Put the tests into a module within that of the completion, where its macros have no effect."""
+    """Make the completion the crate, and launcher and tests its modules.
+
+    They come before the completion's macros, which have no effect in them.
+    """
     assert language.compile is not None
     inner = _RUST_INNER.match(parts.completion)
     at = inner.end() if inner else 0
-    head, body = parts.completion[:at], parts.completion[at:]
-    declared = f'#[path = "tests.rs"]\npub mod {name};'
+    head, body = parts.completion[:at], _RUST_MAIN.sub(f"fn {name}_other", parts.completion[at:])
+    setup = without_repeated(parts.setup, parts.completion, _RUST_USE)
+    declared = f'#[path = "tests.rs"]\nmod {name};\n#[path = "launcher.rs"]\nmod {name}_launcher;'
+    main = f"fn main() -> ::std::process::ExitCode {{ {name}_launcher::main() }}"
     tests = RUST_MACRO_CALL.sub(r"::std::\1!", _RUST_MAIN.sub("pub fn main", parts.tests))
     made = {
         "launcher.rs": launcher_text("rust.rs", name),
-        "solution.rs": f"{head}\n{parts.setup}\n{declared}\n{body}\n",
+        "solution.rs": f"#![allow(warnings)]\n{head}\n{setup}\n{declared}\n{body}\n{main}\n",
         "tests.rs": f"use super::*;\n{tests}\n",
     }
-    return Arranged(_replaced(language.compile, language.source, "launcher.rs"), language.run, made)
+    return Arranged(language.compile, language.run, made)
 
 
 def _java_shadows(completion: str, tests: str) -> tuple[str, str]:
@@ -307,7 +345,7 @@ _ARRANGE: Mapping[Launcher, Callable[[Language, Parts, str], Arranged]] = {
     "csharp": _csharp,
     "go": _go,
     "java": _java,
-    "javascript": _interpreted("javascript.js"),
+    "javascript": _javascript,
     "kotlin": _kotlin,
     "lua": _interpreted("lua.lua"),
     "perl": _interpreted("perl.pl"),

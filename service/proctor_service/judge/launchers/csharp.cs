@@ -11,8 +11,13 @@ class PROCTOR_NAME {
         object code;
         try {
             code = main.Invoke(null, arguments);
-        } catch (System.Reflection.TargetInvocationException thrown) {
-            System.Console.Error.WriteLine(thrown.InnerException);
+            var task = code as System.Threading.Tasks.Task;
+            if (task != null) task.GetAwaiter().GetResult();
+            var number = code as System.Threading.Tasks.Task<int>;
+            if (number != null) code = number.Result;
+        } catch (System.Exception thrown) {
+            bool isInvoked = thrown is System.Reflection.TargetInvocationException;
+            System.Console.Error.WriteLine(isInvoked ? thrown.InnerException : thrown);
             return 1;
         }
         if (code is int && (int) code != 0) return (int) code;

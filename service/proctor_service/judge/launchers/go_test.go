@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) {
 	os.Args = os.Args[:1]
 	expected := strings.Fields("PROCTOR_EXPECTED")
 	outcome := map[string]string{}
+	var lock sync.Mutex // parallel tests end in goroutines of their own
 	field := reflect.ValueOf(m).Elem().FieldByName("tests")
 	tests := (*[]testing.InternalTest)(unsafe.Pointer(field.UnsafeAddr()))
 	chosen := []testing.InternalTest{}
@@ -26,6 +28,8 @@ func TestMain(m *testing.M) {
 			if name == each.Name {
 				chosen = append(chosen, testing.InternalTest{Name: name, F: func(t *testing.T) {
 					t.Cleanup(func() {
+						lock.Lock()
+						defer lock.Unlock()
 						outcome[each.Name] = "passed"
 						if t.Skipped() {
 							outcome[each.Name] = "skipped"
