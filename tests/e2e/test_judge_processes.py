@@ -271,6 +271,25 @@ HEAVY = {
 }
 
 
+def test_large_files_of_a_sandbox_cost_no_other_its_sandbox() -> None:
+    # Of 150 MB there are some copies on the way.
+    write = "open('big', 'wb').write(bytes(150 << 20)); open('solution.py', 'w').write('x = 1')"
+    settings = Settings(workers=2, slots=4, worker_memory_mb=300)
+    with running_service(settings, judge=None) as service, service.client() as client:
+        others = [client.post("/sandboxes", json={}).json()["id"] for _ in range(4)]
+        limits = {"disk_mb": 300, "memory_mb": 1024}
+        large = client.post("/sandboxes", json={"limits": limits}).json()["id"]
+        made = client.post(f"/sandboxes/{large}/exec", json={"code": write}, timeout=WAIT_SECONDS)
+        assert made.json()["exit_code"] == 0, made.text
+        body = {"grader": {"kind": "asserts", "tests": ["assert x == 1"]}}
+        for _ in range(3):
+            graded = client.post(f"/sandboxes/{large}/grade", json=body, timeout=WAIT_SECONDS)
+            assert graded.json()["verdict"] == "passed", graded.text
+        for each in others:
+            answer = client.post(f"/sandboxes/{each}/exec", json={"command": ["true"]})
+            assert answer.json().get("exit_code") == 0, answer.text
+
+
 @pytest.mark.parametrize("name", HEAVY)
 def test_heavy_values_have_a_verdict(service: ServiceProcess, name: str) -> None:
     grader = calls(([1], 1), ([2], 2))

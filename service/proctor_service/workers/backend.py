@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from proctor_service.sandbox.environments.within import InEnvironment
+from proctor_service.sandbox.file_operations import most_archive_bytes
 from proctor_service.sandbox.interface import (
     PAYER,
     Command,
@@ -29,7 +30,7 @@ from proctor_service.workers.values import (
     limits_values,
     lost_with_worker,
 )
-from proctor_service.workers.worker import Worker, WorkerEnded
+from proctor_service.workers.worker import MEBIBYTE, Worker, WorkerEnded
 
 
 class Holders(Protocol):
@@ -109,7 +110,7 @@ class WorkersBackend:
             except WorkerEnded:
                 raise lost_with_worker() from None
             try:
-                yield _RemoteSandbox(worker, number, name)
+                yield _RemoteSandbox(worker, number, name, limits)
             finally:
                 with contextlib.suppress(WorkerEnded):
                     await worker.call("close", number)
@@ -162,7 +163,8 @@ class WorkersBackend:
 class _RemoteSandbox:
     """Implements `StatefulSandbox`: each method is a request to the judge process."""
 
-    def __init__(self, worker: Worker, number: int, name: str) -> None:
+    def __init__(self, worker: Worker, number: int, name: str, limits: Limits) -> None:
+        self._limits = limits
         self._worker = worker
         self._number = number
         self._name = name
@@ -191,13 +193,15 @@ class _RemoteSandbox:
         return data
 
     async def snapshot(self) -> bytes:
-        data: bytes = await self._ask("snapshot")
+        most_mb = most_archive_bytes(self._limits) / MEBIBYTE
+        data: bytes = await self._ask("snapshot", archive_mb=most_mb)
         return data
 
     async def restore(
         self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
-        await self._ask("restore", archive, tuple(kept), tuple(left_out))
+        size_mb = len(archive) / MEBIBYTE
+        await self._ask("restore", archive, tuple(kept), tuple(left_out), archive_mb=size_mb)
 
     async def ended(self) -> Ended:
         return ended_of(await self._ask("ended"))
@@ -205,8 +209,12 @@ class _RemoteSandbox:
     def kill(self) -> None:
         self._worker.notify("kill", self._number)
 
-    async def _ask(self, method: str, *arguments: object, hear: Hear | None = None) -> Any:
-        asked = self._worker.call(method, self._number, *arguments, hear=hear)
+    async def _ask(
+        self, method: str, *arguments: object, hear: Hear | None = None, archive_mb: float = 0.0
+    ) -> Any:
+        asked = self._worker.call(
+            method, self._number, *arguments, hear=hear, archive_mb=archive_mb
+        )
         try:
             return await asked
         except WorkerEnded:

@@ -30,6 +30,7 @@ from proctor_service.workers.values import Graders, judgement_of, submission_val
 from proctor_service.workers.worker import (
     BLAMED,
     JUDGE,
+    MEBIBYTE,
     STALLED_CPU_SECONDS,
     Cause,
     Start,
@@ -215,7 +216,10 @@ class Pool:
 
     async def _ask(self, worker: Worker, submission: Submission) -> Judgement:
         values = submission_values(submission, self._graders)
-        judgement, seconds, leases = await worker.call(JUDGE, values, PAYER.get())
+        state_mb = len(submission.state or b"") / MEBIBYTE
+        judgement, seconds, leases = await worker.call(
+            JUDGE, values, PAYER.get(), archive_mb=state_mb
+        )
         self._set_seconds(seconds)
         if self.when_leased is not None:
             for lease in leases:
