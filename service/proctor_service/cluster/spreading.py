@@ -33,6 +33,8 @@ REST_SECONDS = 5.0
 """Time without slices for a peer that has refused one, or has lost one."""
 GONE_SECONDS = 1.0
 """Time until a peer that takes no connection is asked again."""
+LOOK_UP_SECONDS = 0.5
+"""Time for the DNS; meanwhile nobody looks whether a peer is silent."""
 SOON_SECONDS = 0.05
 """What the slots here take within this time stays here: a slice would take as long to travel."""
 FIRST_PAUSE_SECONDS = 0.01
@@ -51,6 +53,7 @@ class Spreader:
         self._peers: dict[str, Peer] = {}
         self._surplus_begins = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
+        self._looking_up: asyncio.Task[list[str]] | None = None
 
     def open(self) -> None:
         """Begin, in the running loop."""
@@ -60,9 +63,12 @@ class Spreader:
     async def close(self) -> None:
         """End; what peers still have is given up."""
         self._queue.handover.tell = None
-        tasks = [each.task for peer in self._peers.values() for each in peer.slices]
+        tasks: list[asyncio.Task[Any] | None] = [
+            each.task for peer in self._peers.values() for each in peer.slices
+        ]
         tasks += [peer.capacity_request for peer in self._peers.values()]
-        left = [task for task in (*tasks, self._runner) if task is not None]
+        tasks += [self._runner, self._looking_up]
+        left = [task for task in tasks if task is not None]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -96,13 +102,23 @@ class Spreader:
 
     async def _meet_peers(self) -> None:
         """Ask each peer that has been silent for a while, and give to those with free cores."""
-        urls = await self._replicas.others()
+        urls = await self._others()
         for gone in [url for url in self._peers if url not in urls]:
             if not self._peers[gone].slices:
                 del self._peers[gone]
         for url in urls:
             peer = self._peers.setdefault(url, Peer(url))
             self._give(peer)
+
+    async def _others(self) -> list[str]:
+        """Return the URLs of the other replicas; those known so far while the DNS does not answer."""
+        if self._looking_up is None:
+            self._looking_up = asyncio.create_task(self._replicas.others())
+        await asyncio.wait({self._looking_up}, timeout=LOOK_UP_SECONDS)
+        if not self._looking_up.done():
+            return list(self._peers)
+        found, self._looking_up = self._looking_up, None
+        return found.result()
 
     def _look_after(self) -> None:
         """Ask peers for their capacity; end the slices of silent ones; take back what is late."""
