@@ -10,9 +10,6 @@ from proctor_service.errors import FileMissing, FileRefused, SandboxLost
 from proctor_service.guest.session.file_operations import MISSING, REFUSED
 from proctor_service.sandbox.interface import Ended, Limits
 
-_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
-_ARCHIVE_BYTES = 16 << 20
-_MOST_ARCHIVE_BYTES = 2000 << 20  # messages of judge processes are below 2 GiB
 _SECONDS_PER_MB = 0.05
 
 
@@ -25,12 +22,6 @@ def limits_of_operation(sandbox: Limits, seconds: float, keep_bytes: int) -> Lim
     seconds += _SECONDS_PER_MB * sandbox.disk_mb
     output_kb = max(64, -(-keep_bytes // 1024))
     return replace(sandbox, cpu_seconds=seconds, wall_seconds=seconds, output_kb=output_kb)
-
-
-def most_archive_bytes(sandbox: Limits) -> int:
-    """Return the most size of the archive of a sandbox's files."""
-    size = int((sandbox.disk_mb << 20) * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
-    return min(size, _MOST_ARCHIVE_BYTES)
 
 
 class FileOperations(ABC):
@@ -58,7 +49,7 @@ class FileOperations(ABC):
 
     async def snapshot(self) -> bytes:
         """See `StatefulSandbox.snapshot`."""
-        room = most_archive_bytes(self._limits)
+        room = self._limits.archive_bytes
         ended = await self._file_operation("save", [self._limits.disk_mb << 20], room)
         _check_waiting(ended)
         return _check(ended, "the sandbox's files do not fit an archive of their size")

@@ -20,6 +20,10 @@ Spent: TypeAlias = Callable[[tuple[str, str], float, float], None]
 PAYER: ContextVar[tuple[str, str]] = ContextVar("PAYER", default=("", ""))
 """Tenant and job that the sandboxes leased in this context are for."""
 
+_ARCHIVE_OVERHEAD = 1.5  # size of a tar archive relative to its files, for many small files
+_ARCHIVE_BYTES = 16 << 20
+_MOST_ARCHIVE_BYTES = 2000 << 20  # messages of judge processes are below 2 GiB
+
 Ending = Literal[
     "exited", "signalled", "cpu_limit", "wall_limit", "memory_limit", "output_limit", "killed"
 ]
@@ -40,6 +44,12 @@ class Limits:
     processes: int
     disk_mb: int
     network: bool = False
+
+    @property
+    def archive_bytes(self) -> int:
+        """Most size of the archive of a sandbox's files."""
+        size = int((self.disk_mb << 20) * _ARCHIVE_OVERHEAD) + _ARCHIVE_BYTES
+        return min(size, _MOST_ARCHIVE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

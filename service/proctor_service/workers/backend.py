@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from proctor_service.sandbox.environments.within import InEnvironment
-from proctor_service.sandbox.file_operations import most_archive_bytes
 from proctor_service.sandbox.interface import (
     PAYER,
     Command,
@@ -193,7 +192,7 @@ class _RemoteSandbox:
         return data
 
     async def snapshot(self) -> bytes:
-        most_mb = most_archive_bytes(self._limits) / MEBIBYTE
+        most_mb = self._limits.archive_bytes / MEBIBYTE
         data: bytes = await self._ask("snapshot", archive_mb=most_mb)
         return data
 
