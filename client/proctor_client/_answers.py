@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -140,16 +140,21 @@ def completed(kept: wire.RewardResponse, later: wire.RewardResponse) -> wire.Rew
         after if is_back(before) else before
         for before, after in zip(kept.results, later.results, strict=True)
     ]
-    rewards = [result.reward for result in results if result.reward is not None]
-    summary = wire.Summary(
+    return later.model_copy(update={"results": results, "summary": summary_of(results)})
+
+
+def summary_of(results: Iterable[wire.Result]) -> wire.Summary:
+    """Return the summary of the batch."""
+    results = list(results)
+    rewards = [each.reward for each in results if each.reward is not None]
+    return wire.Summary(
         count=len(results),
         judged=len(rewards),
-        passed=sum(result.verdict == "passed" for result in results),
-        no_code=sum(result.verdict == "no_code" for result in results),
-        errors=len(results) - len(rewards),
+        passed=sum(each.verdict == "passed" for each in results),
+        no_code=sum(each.verdict == "no_code" for each in results),
+        errors=sum(each.error is not None for each in results),
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
     )
-    return later.model_copy(update={"results": results, "summary": summary})
 
 
 def is_back(result: wire.Result) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, get_args
 
@@ -136,17 +136,3 @@ def said_of(judged: float | str | wire.ItemError) -> dict[str, object]:
             raise ValueError(f"the judge said {judged!r}, which is no verdict")
         return {"verdict": judged, "reward": 1.0 if judged == "passed" else 0.0}
     return {"verdict": "passed" if judged >= 1 else "failed", "reward": float(judged)}
-
-
-def summary_of(results: Iterable[wire.Result]) -> wire.Summary:
-    """Return the summary of the batch."""
-    results = list(results)
-    rewards = [each.reward for each in results if each.reward is not None]
-    return wire.Summary(
-        count=len(results),
-        judged=len(rewards),
-        passed=sum(each.verdict == "passed" for each in results),
-        no_code=sum(each.verdict == "no_code" for each in results),
-        errors=sum(each.error is not None for each in results),
-        mean_reward=sum(rewards) / len(rewards) if rewards else None,
-    )

@@ -41,6 +41,7 @@ from proctor_client.errors import (
 )
 
 T = TypeVar("T")
+log = logging.getLogger("proctor_client")
 
 FIRST_WINDOW_SECONDS = 1.0
 LONGEST_WINDOW_SECONDS = 15.0
@@ -206,15 +207,16 @@ class Patience:
                 error.add_note(f"Gave up after {self._failures} attempts.")
             raise error
         self._waited += wait
-        log = logging.getLogger("proctor_client")
         message = "attempt %d of %s failed, next one in %.1f s: %s"
         log.info(message, self._failures, self._call.path, wait, error)
         return wait
 
-    def if_any(self, error: ProctorError | None) -> float | None:
-        """Return the wait before an optional retry, or None if no further attempt is due."""
+    def if_handed_back(self, count: int) -> float | None:
+        """Return the wait before `count` items are asked for again, or None if this is not due."""
+        if not count:
+            return None
         try:
-            return None if error is None else self.wait_after(error)
+            return self.wait_after(DrainingError(f"{count} were handed back", retryable=True))
         except ProctorError:
             return None
 
@@ -249,19 +251,17 @@ def answer_flow(
     patience = Patience(call, policy, clock)
     answer = yield from _answered(call, policy, clock, patience, streams=False)
     item = parse(answer.body)
-    while missing := lacking(item):
-        wait = patience.if_any(DrainingError(f"{missing} were handed back", retryable=True))
-        if wait is None:
-            break
+    missing = lacking(item)
+    while (wait := patience.if_handed_back(missing)) is not None:
         yield Sleep(wait)
         try:
             answer = yield from _answered(call, policy, clock, patience, streams=False)
             item = completed(item, parse(answer.body))
         except ProctorError as error:
-            log = logging.getLogger("proctor_client")
             log.warning("%d results of %s are missing: %s", missing, call.path, error)
             break
-        if lacking(item) < missing:
+        before, missing = missing, lacking(item)
+        if missing < before:
             patience.note_progress()
     yield Emit(item)
 
@@ -331,9 +331,7 @@ def stream_flow(
         if isinstance(ended, ProctorError):
             yield Sleep(patience.wait_after(ended))
             continue
-        if not back:
-            break
-        wait = patience.if_any(DrainingError(f"{len(back)} were handed back", retryable=True))
+        wait = patience.if_handed_back(len(back))
         if wait is None:
             break
         yield Sleep(wait)

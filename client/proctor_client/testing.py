@@ -33,6 +33,7 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
+from proctor_client._answers import summary_of
 from proctor_client._connections import ClientOptions
 from proctor_client._fake_answers import (
     Judged,
@@ -45,7 +46,6 @@ from proctor_client._fake_answers import (
     problem,
     said_of,
     stands,
-    summary_of,
 )
 from proctor_client._fake_journal import ROUTES, FakeJournal, Origin
 from proctor_client._fake_sandboxes import Execute, Executed, FakeSandbox, FakeSandboxes

@@ -33,7 +33,6 @@ _CONTEST_IMPORTS = (
 """What the harnesses of LiveCodeBench, APPS and TACO import before each solution."""
 
 
-
 def stdio(row: Row, place: str) -> Task:
     """Programs with stdin and stdout; names of the fields as in several data sets."""
     grader = {

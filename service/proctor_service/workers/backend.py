@@ -29,7 +29,7 @@ from proctor_service.workers.values import (
     limits_values,
     lost_with_worker,
 )
-from proctor_service.workers.worker import MEBIBYTE, Worker, WorkerEnded
+from proctor_service.workers.worker import Worker, WorkerEnded
 
 
 class Holders(Protocol):
@@ -192,15 +192,14 @@ class _RemoteSandbox:
         return data
 
     async def snapshot(self) -> bytes:
-        most_mb = self._limits.archive_bytes / MEBIBYTE
-        data: bytes = await self._ask("snapshot", archive_mb=most_mb)
+        data: bytes = await self._ask("snapshot", archive_bytes=self._limits.archive_bytes)
         return data
 
     async def restore(
         self, archive: bytes, kept: Sequence[str] = (), left_out: Sequence[str] = ()
     ) -> None:
-        size_mb = len(archive) / MEBIBYTE
-        await self._ask("restore", archive, tuple(kept), tuple(left_out), archive_mb=size_mb)
+        words = (tuple(kept), tuple(left_out))
+        await self._ask("restore", archive, *words, archive_bytes=len(archive))
 
     async def ended(self) -> Ended:
         return ended_of(await self._ask("ended"))
@@ -209,10 +208,10 @@ class _RemoteSandbox:
         self._worker.notify("kill", self._number)
 
     async def _ask(
-        self, method: str, *arguments: object, hear: Hear | None = None, archive_mb: float = 0.0
+        self, method: str, *arguments: object, hear: Hear | None = None, archive_bytes: int = 0
     ) -> Any:
         asked = self._worker.call(
-            method, self._number, *arguments, hear=hear, archive_mb=archive_mb
+            method, self._number, *arguments, hear=hear, archive_bytes=archive_bytes
         )
         try:
             return await asked

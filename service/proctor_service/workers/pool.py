@@ -30,7 +30,6 @@ from proctor_service.workers.values import Graders, judgement_of, submission_val
 from proctor_service.workers.worker import (
     BLAMED,
     JUDGE,
-    MEBIBYTE,
     STALLED_CPU_SECONDS,
     Cause,
     Start,
@@ -216,9 +215,9 @@ class Pool:
 
     async def _ask(self, worker: Worker, submission: Submission) -> Judgement:
         values = submission_values(submission, self._graders)
-        state_mb = len(submission.state or b"") / MEBIBYTE
+        size = len(submission.state or b"")
         judgement, seconds, leases = await worker.call(
-            JUDGE, values, PAYER.get(), archive_mb=state_mb
+            JUDGE, values, PAYER.get(), archive_bytes=size
         )
         self._set_seconds(seconds)
         if self.when_leased is not None:

@@ -59,11 +59,11 @@ STALLED_CPU_SECONDS = 5.0
 SILENT_SECONDS = 1.0
 HUNG_SECONDS = 60.0
 _NUMBER = struct.Struct("<Q")
-MEBIBYTE = 1024 * 1024
+_MEBIBYTE = 1024 * 1024
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _FAR_STARTS = 3
-_ARCHIVE_COPIES = 4  # of a sandbox's files in a judge process: as read, as bytes, and in messages
 """Sandboxes that a backend far away starts one after another, until it is open."""
+_ARCHIVE_COPIES = 4  # of a sandbox's files in a judge process: as read, as bytes, and in messages
 
 
 class WorkerEnded(Exception):
@@ -95,7 +95,7 @@ class _Request:
     method: str
     answer: asyncio.Future[Message]
     hear: Hear | None
-    archive_mb: float
+    archive_bytes: int
 
 
 class Worker:
@@ -126,7 +126,7 @@ class Worker:
         self._mark = -1
         self._ready: asyncio.Future[Message] | None = None
         self._lost = asyncio.Event()
-        self._ended_archives_mb = 0.0  # of requests that ended since the last look at the memory
+        self._ended_archive_bytes = 0  # of requests that ended since the last look at the memory
         self._pinged: tuple[float, float] | None = None  # CPU and wall seconds at the last ping
 
     @property
@@ -228,11 +228,11 @@ class Worker:
         return await self._bury()
 
     async def call(
-        self, method: str, *arguments: Any, hear: Hear | None = None, archive_mb: float = 0.0
+        self, method: str, *arguments: Any, hear: Hear | None = None, archive_bytes: int = 0
     ) -> Any:
         """Return the answer to a request. A cancellation cancels the request there.
 
-        `archive_mb`: most size of a sandbox's files in the request or in its answer.
+        `archive_bytes`: most size of a sandbox's files in the request or in its answer.
 
         Raises the error of the request, and WorkerEnded.
         """
@@ -240,7 +240,7 @@ class Worker:
         if not self.is_up or self._connection is None:
             raise WorkerEnded(self.cause or "killed", is_suspect=False)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._requests[number] = _Request(method, answer, hear, archive_mb)
+        self._requests[number] = _Request(method, answer, hear, archive_bytes)
         self._connection.send(REQUEST, number, method, arguments)
         try:
             message = await answer
@@ -250,7 +250,7 @@ class Worker:
             raise
         finally:
             self._requests.pop(number, None)
-            self._ended_archives_mb += archive_mb
+            self._ended_archive_bytes += archive_bytes
         if message[0] == REPLY:
             return message[2]
         _, _, name, *more = message
@@ -341,11 +341,11 @@ class Worker:
                 if self._ended.is_set():
                     return
                 continue  # the service is short of descriptors
-            archives_mb = self._ended_archives_mb  # their memory may have just been freed
-            archives_mb += sum(each.archive_mb for each in self._requests.values())
-            self._ended_archives_mb = 0.0
-            most_mb = self._start.settings.worker_memory_mb + _ARCHIVE_COPIES * archives_mb
-            if memory > most_mb:
+            archives = self._ended_archive_bytes  # their memory may have just been freed
+            archives += sum(each.archive_bytes for each in self._requests.values())
+            self._ended_archive_bytes = 0
+            room_mb = _ARCHIVE_COPIES * archives / _MEBIBYTE
+            if memory > self._start.settings.worker_memory_mb + room_mb:
                 self.kill("grown")
             elif self._pinged is None:
                 self._pinged = now
@@ -399,4 +399,4 @@ def cpu_seconds(pid: int) -> float:
 def memory_mb(pid: int) -> float:
     """Return the resident memory of a process in MiB. Raises OSError."""
     text = Path(f"/proc/{pid}/statm").read_bytes()
-    return int(text.split()[1]) * _PAGE_BYTES / MEBIBYTE
+    return int(text.split()[1]) * _PAGE_BYTES / _MEBIBYTE

@@ -136,7 +136,7 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
 
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
     """Leave out of the completion what the setup has required by the same line: they share a scope."""
-    completion = without_repeated(parts.completion, parts.setup, _REQUIRE)
+    completion = _without_repeated(parts.completion, parts.setup, _REQUIRE)
     return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
 
 
@@ -205,7 +205,7 @@ def _go_setup(setup: str, completion: str) -> str:
     return _GO_IMPORT.sub(left, setup)
 
 
-def without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
+def _without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
     """Return a text without those lines of this form that `other` has, too: they are left empty."""
     lines = {each.strip() for each in other.splitlines()}
     return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
@@ -224,7 +224,7 @@ def _rust(language: Language, parts: Parts, name: str) -> Arranged:
     inner = _RUST_INNER.match(parts.completion)
     at = inner.end() if inner else 0
     head, body = parts.completion[:at], _RUST_MAIN.sub(f"fn {name}_other", parts.completion[at:])
-    setup = without_repeated(parts.setup, parts.completion, _RUST_USE)
+    setup = _without_repeated(parts.setup, parts.completion, _RUST_USE)
     declared = f'#[path = "tests.rs"]\nmod {name};\n#[path = "launcher.rs"]\nmod {name}_launcher;'
     main = f"fn main() -> ::std::process::ExitCode {{ {name}_launcher::main() }}"
     tests = RUST_MACRO_CALL.sub(r"::std::\1!", _RUST_MAIN.sub("pub fn main", parts.tests))
