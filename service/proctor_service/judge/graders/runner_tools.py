@@ -17,6 +17,7 @@ from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.graders.separate_tests import (
     RUST_MACRO_CALL,
+    RUST_VARIANTS,
     java_checks,
     launcher_text,
     package_of,
@@ -169,7 +170,7 @@ def _cargo(
             f"#![test_runner(crate::{name}::run)]\n#![allow(warnings)]\n"
         )
         body = RUST_MACRO_CALL.sub(r"::std::\1!", text)
-        files[path] = f'{head}{body}\n#[path = "../{name}.rs"]\nmod {name};\n'
+        files[path] = f'{head}{body}\n{RUST_VARIANTS}\n#[path = "../{name}.rs"]\nmod {name};\n'
     if not roots:
         raise InvalidTask("the grader has no file tests/NAME.rs")
     if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):

@@ -27,6 +27,8 @@ RUST_MACRO_CALL = re.compile(
     r"(?<![\w:!$])(assert(?:_eq|_ne)?|debug_assert(?:_eq|_ne)?|panic|unreachable|todo|unimplemented|matches)!"
 )
 """Call of a macro of the standard library, which a completion could replace by one of its own."""
+RUST_VARIANTS = "use ::std::prelude::v1::{Err, None, Ok, Some};"
+"""Names in tests that an import of everything (`use super::*`) could otherwise replace."""
 _C_WORDS = (
     "NDEBUG", "__ASSERT_FUNCTION", "__PRETTY_FUNCTION__", "__assert_fail", "__builtin_expect",
     "__extension__", "assert", "bool", "break", "case", "catch", "char", "const", "continue", "default", "do",
@@ -231,7 +233,7 @@ def _rust(language: Language, parts: Parts, name: str) -> Arranged:
     made = {
         "launcher.rs": launcher_text("rust.rs", name),
         "solution.rs": f"#![allow(warnings)]\n{head}\n{setup}\n{declared}\n{body}\n{main}\n",
-        "tests.rs": f"use super::*;\n{tests}\n",
+        "tests.rs": f"use super::*;\n{tests}\nuse ::std;\n{RUST_VARIANTS}\n",
     }
     return Arranged(language.compile, language.run, made)
 
