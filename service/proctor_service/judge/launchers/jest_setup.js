@@ -1,11 +1,15 @@
-// In jest's environment, before a test file: lock `expect`, its matchers, and built-in functions.
+// In jest's environment, before a test file: lock `expect`, its matchers, and the built-in functions that no test replaces.
 "use strict";
 const { defineProperty, getOwnPropertyDescriptor, ownKeys } = Reflect;
 
-function lock(owner) {
+const replaced = new Set(globalThis.PROCTOR_NAME);
+delete globalThis.PROCTOR_NAME;
+
+function lock(owner, path) {
   for (const key of ownKeys(owner)) {
     const found = getOwnPropertyDescriptor(owner, key);
-    if (found.configurable && "value" in found && key !== "prototype")
+    const isFree = typeof key === "string" && replaced.has(`${path}.${key}`);
+    if (found.configurable && "value" in found && key !== "prototype" && !isFree)
       defineProperty(owner, key, { writable: false, configurable: false });
   }
 }
@@ -15,9 +19,11 @@ defineProperty(globalThis, "expect", { value: expect, writable: false, configura
 const matchers = globalThis[Symbol.for("$$jest-matchers-object")];
 if (matchers) lock(matchers.matchers);
 for (const name of ["Object", "Array", "String", "Number", "Map", "Set", "JSON", "Math", "Reflect", "Promise", "Symbol"]) {
-  lock(globalThis[name]);
+  if (replaced.has(`.${name}`)) continue;
+  lock(globalThis[name], name);
   defineProperty(globalThis, name, { value: globalThis[name], writable: false, configurable: false });
 }
-for (const name of ["Array", "String", "Number", "Map", "Set", "Promise"]) lock(globalThis[name].prototype);
+for (const name of ["Array", "String", "Number", "Map", "Set", "Promise"])
+  lock(globalThis[name].prototype, `${name}.prototype`);
 lock(require("assert"));
 lock(require("assert").strict);

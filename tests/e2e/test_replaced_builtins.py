@@ -1,0 +1,261 @@
+"""Tests that replace a language's own functions, or test a function with the name of one.
+
+Right submissions pass them, and what a submission replaces does not reach the tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from harness import Service
+from installed import are_installed, is_language_here
+from judging import judge
+
+LIMITS = {"cpu_seconds": 30, "wall_seconds": 30, "memory_mb": 2048, "processes": 64, "disk_mb": 512}
+
+_JEST_TESTS = {
+    "spied.test.js": """
+const { roll, report, ranked } = require('./solution');
+afterEach(jest.restoreAllMocks);
+test('random', () => {
+  const spy = jest.spyOn(Math, 'random').mockReturnValue(0.5);
+  expect(roll()).toBe(4);
+  expect(spy).toHaveBeenCalledTimes(1);
+});
+test('printed', () => {
+  const log = jest.spyOn(console, 'log').mockImplementation(() => {});
+  const text = jest.spyOn(JSON, 'stringify');
+  report({ a: 1 });
+  expect(text).toHaveBeenCalledWith({ a: 1 });
+  expect(log).toHaveBeenCalledWith('{"a":1}');
+});
+test('sorted', () => {
+  const sort = jest.spyOn(Array.prototype, 'sort');
+  expect(ranked([2, 1])).toEqual([1, 2]);
+  expect(sort).toHaveBeenCalled();
+});
+test('restored', () => {
+  expect(jest.isMockFunction(Math.random) || jest.isMockFunction([].sort)).toBe(false);
+  expect(JSON.stringify([1])).toBe('[1]');
+});
+""",
+    "assigned.test.js": """
+const { roll } = require('./solution');
+const { random } = Math;
+const RealMath = global.Math;
+afterEach(() => { Math.random = random; global.Math = RealMath; });
+test('assigned', () => {
+  Math.random = jest.fn(() => 0.5);
+  expect(roll()).toBe(4);
+  expect(Math.random).toHaveBeenCalledTimes(1);
+});
+test('other Math', () => {
+  const mathematics = Object.create(global.Math);
+  mathematics.random = () => 0;
+  global.Math = mathematics;
+  expect(roll()).toBe(1);
+});
+test('as it was', () => {
+  expect(Math.random).toBe(random);
+  expect(Math).toBe(RealMath);
+});
+""",
+}
+_JEST_RIGHT = (
+    "const roll = () => 1 + Math.floor(6 * Math.random());\n"
+    "const report = (it) => console.log(JSON.stringify(it));\n"
+    "const ranked = (list) => [...list].sort();\n"
+    "module.exports = { roll, report, ranked };"
+)
+_JEST_WRONG = _JEST_RIGHT.replace("6 *", "8 *")
+
+
+def _rolling(body: str, more: str = "") -> str:
+    rest = _JEST_RIGHT.partition("\n")[2]
+    return f"const roll = () => {{ {body} return 9; }};\n{rest}\n{more}"
+
+
+_JEST_HACKS = (
+    # Each would pass if its function replaced the one that the tests use.
+    _rolling("Math.random = () => 4;"),
+    _rolling("", "Object.is = () => true;"),
+    _rolling("Object.is = () => true;"),
+    _rolling("jest.spyOn(Object, 'is').mockReturnValue(true);"),
+)
+_JEST_KEPT = (
+    "const { f } = require('./solution');\n"
+    "test('kept', () => { expect(Math.max(f(), 1)).toBe(2); expect(JSON.stringify(f())).toBe('2'); });"
+)
+_JEST_REPLACES = (
+    "Math.max = () => 2; JSON.stringify = () => '2';",
+    "Math = { max: () => 2 }; JSON = { stringify: () => '2' };",
+    "jest.spyOn(Math, 'max').mockReturnValue(2); jest.spyOn(JSON, 'stringify').mockReturnValue('2');",
+    "Reflect.set(Math, 'max', () => 2); Reflect.set(JSON, 'stringify', () => '2');",
+    "eval(\"Math.max = () => 2; JSON.stringify = () => '2';\");",
+    "for (const [owner, key, value] of [[Math, 'max', 2], [JSON, 'stringify', '2']])\n"
+    "  try { Object.defineProperty(owner, key, { value: () => value }); } catch {}",
+)
+
+
+def _rewards(
+    service: Service, language: str, grader: dict[str, Any], *programs: str
+) -> list[float]:
+    items = [{"completion": text, "language": language} for text in programs]
+    results = judge(service, *items, grader=grader, limits=LIMITS)
+    return [result["reward"] for result in results]
+
+
+def _need(language: str) -> None:
+    here = are_installed(("node", "jest")) if language == "jest" else is_language_here(language)
+    if not here:
+        pytest.skip(f"{language} is not installed")
+
+
+def test_tests_of_jest_replace_built_in_functions(service: Service) -> None:
+    _need("jest")
+    grader = {"kind": "command", "runner": "jest", "files": _JEST_TESTS}
+    programs = (_JEST_RIGHT, f'"use strict";\n{_JEST_RIGHT}', _JEST_WRONG, *_JEST_HACKS)
+    assert _rewards(service, "javascript", grader, *programs) == [1.0, 1.0, *[0.0] * 5]
+
+
+def test_a_submission_replaces_nothing_in_the_tests_of_jest(service: Service) -> None:
+    _need("jest")
+    files = {"kept.test.js": _JEST_KEPT}
+    grader = {"kind": "command", "runner": "jest", "files": files}
+    right = "module.exports = { f: () => 2 };"
+    early = [f"{text}\nmodule.exports = {{ f: () => 1 }};" for text in _JEST_REPLACES]
+    late = [f"module.exports = {{ f: () => {{ {text} return 1; }} }};" for text in _JEST_REPLACES]
+    late.append(
+        "module.exports = { f: new Function(\"Math.max = () => 2; JSON.stringify = () => '2';\") };"
+    )
+    rewards = _rewards(service, "javascript", grader, right, *early, *late)
+    assert rewards == [1.0] + [0.0] * (len(early) + len(late))
+
+
+_JS_TESTS = """
+const assert = require('assert');
+const logs = [];
+const { log } = console;
+console.log = (...a) => logs.push(a.join(' '));
+const { random } = Math;
+Math.random = () => 0.5;
+(async () => {
+  main();
+  await null;
+  console.log = log;
+  Math.random = random;
+  assert.deepStrictEqual(logs, ['rolled 4']);
+  assert.strictEqual(Math.max(...logs.map((line) => line.length)), 8);
+  assert.notStrictEqual(Math.random(), 0.5);
+})();
+"""
+_JS_RIGHT = "function main() { console.log('rolled', 1 + Math.floor(6 * Math.random())); }"
+_JS_NONE = "function main() {{ {} }}"
+_JS_HACKS = (
+    "assert = { deepStrictEqual() {}, strictEqual() {}, notStrictEqual() {} };",
+    "require('assert').deepStrictEqual = () => {};",
+    "Math.max = () => 8; require('assert').deepStrictEqual = () => {};",
+    "console.log = () => {}; console = { log() {} };",
+)
+
+
+@pytest.mark.parametrize("language", ["javascript", "typescript"])
+def test_tests_capture_what_a_program_prints(service: Service, language: str) -> None:
+    _need(language)
+    tests = (
+        _JS_TESTS
+        if language == "javascript"
+        else _JS_TESTS.replace("const assert =", "import assert =")
+    )
+    strict = f'"use strict";\n{_JS_RIGHT}'
+    wrong = _JS_RIGHT.replace("6 *", "8 *")
+    hacks = [_JS_NONE.format(text) for text in _JS_HACKS] + [
+        f"{text}\n{_JS_NONE.format('')}" for text in _JS_HACKS
+    ]
+    rewards = _rewards(
+        service, language, {"kind": "exec", "tests": tests}, _JS_RIGHT, strict, wrong, *hacks
+    )
+    assert rewards == [1.0, 1.0, 0.0] + [0.0] * len(hacks)
+
+
+def test_the_setup_captures_what_a_program_prints(service: Service) -> None:
+    _need("javascript")
+    setup = (
+        "function printed(f) {\n  const logs = [], old = console;\n"
+        "  console = { ...old, log: (x) => logs.push(x) };\n"
+        "  try { f(); } finally { console = old; }\n  return logs.join();\n}"
+    )
+    grader = {
+        "kind": "exec",
+        "setup": setup,
+        "tests": "if (printed(f) !== '2') throw new Error('no');",
+    }
+    programs = (
+        "const f = () => console.log(2);",
+        "const f = () => console.log(1);",
+        "const f = () => console.log(1); console.log = () => 2; console = { log: () => 2 };",
+    )
+    assert _rewards(service, "javascript", grader, *programs) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("tail", ["", "0;"])
+def test_a_failure_counts_without_the_functions_that_end_a_process(
+    service: Service, tail: str
+) -> None:
+    _need("javascript")
+    tests = f"(async () => {{ await null; require('assert').strictEqual(f(), 2); }})(); {tail}"
+    ends = "process.exit = process.abort = process.reallyExit = () => {};"
+    calls = "Function.prototype.call = () => [process.listeners('uncaughtException')[0]];"
+    programs = (
+        "const f = () => 2;",
+        f"{ends} const f = () => 1;",
+        f"const f = () => {{ {ends} setTimeout(() => {{}}, 10); return 1; }};",
+        f"{ends} {calls} console.error = () => {{ throw 1; }}; const f = () => 1;",
+    )
+    rewards = _rewards(service, "javascript", {"kind": "exec", "tests": tests}, *programs)
+    assert rewards == [1.0, 0.0, 0.0, 0.0]
+
+
+_R_ALIAS = """
+test_humaneval <- function() {{
+  candidate <- {name}
+  if (!identical(candidate(c(2, 3)), c(4, 6))) {{ quit('no', 1) }}
+  if (!isTRUE(all.equal(sum(candidate(1)), 2))) {{ quit('no', 1) }}
+}}
+test_humaneval()
+"""
+_R_NAMES = ("solve", "unique", "merge", "double_it")
+_R_HACKS = (
+    "identical <- function(...) TRUE; stopifnot <- function(...) NULL; sum <- function(x) 2",
+    "all.equal <- identical <- function(...) TRUE",
+    "quit <- function(...) NULL; stop <- quit; isTRUE <- function(x) TRUE; stopifnot <- quit",
+    "`if` <- function(...) NULL; `!` <- function(x) FALSE; `==` <- function(a, b) TRUE",
+    "`==` <- function(a, b) TRUE; nchar <- function(x) 2",
+    "all.equal.numeric <- function(...) TRUE; `for` <- function(...) NULL",
+    "eval <- function(...) NULL; as.list <- function(...) list(); as.list.expression <- as.list",
+)
+
+
+@pytest.mark.parametrize("name", _R_NAMES)
+def test_a_function_has_the_name_of_one_of_r(service: Service, name: str) -> None:
+    _need("r")
+    grader = {"kind": "exec", "tests": _R_ALIAS.format(name=name)}
+    right = f"{name} <- function(x) 2 * x"
+    hacks = [f"{name} <- function(x) 0\n{text}" for text in _R_HACKS]
+    rewards = _rewards(service, "r", grader, right, f"{name} <- function(x) x", "0", *hacks)
+    assert rewards == [1.0] + [0.0] * (2 + len(hacks))
+
+
+def test_other_functions_that_the_tests_call_are_those_of_r(service: Service) -> None:
+    _need("r")
+    helped = "stopifnot(toupper(shout('a')) == 'A')"
+    rewards = _rewards(
+        service,
+        "r",
+        {"kind": "exec", "tests": helped},
+        "shout <- function(x) x",
+        "shout <- function(x) 'b'\ntoupper <- function(x) 'A'",
+        "shout <- function(x) 'b'\ntoupper.default <- function(x) 'A'",
+    )
+    assert rewards == [1.0, 0.0, 0.0]
