@@ -35,7 +35,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from proctor_client.wire import Extract
-from proctor_service.judge import recognition
+from proctor_service.judge import recognition, usage
 from proctor_service.judge.recognition import MAX_PARSED_CHARACTERS
 from proctor_service.settings.languages import LANGUAGES, PYTHON, PYTHON_ALIASES
 
@@ -66,6 +66,7 @@ _RUN = re.compile(r"`{3,}+|~{3,}+")
 _LANGUAGE = re.compile(r"[\s{.]*([\w+#-]*)")
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
 _INLINE = re.compile(r"`([^`\n]+)`")
+_TEST = re.compile(r"\b(?:describe|it|test)\b")
 _QUOTES = frozenset("\"'`")
 
 
@@ -159,13 +160,15 @@ class _Fence:
 class _Candidate:
     """A block that may be the code.
 
-    `named`: the fence names the language. `tree`: the syntax tree, None after a syntax error.
+    `named`: the fence names the language. `read`: the size allowed it. `tree`: Python's syntax tree, None
+    after a syntax error. `names`: the functions and types that a block of another language defines.
     """
 
     code: str
     named: bool
+    read: bool = False
     tree: ast.Module | None = None
-    parsed: bool = False
+    names: frozenset[str] = frozenset()
 
 
 def _best_fence(text: str, language: str) -> str | None:
@@ -174,8 +177,7 @@ def _best_fence(text: str, language: str) -> str | None:
     if not found:
         return None
     if len(found) > 1:
-        if language == "python":
-            found = _with_trees(found)
+        found = _read(found, language)
         for index in range(len(found) - 1, -1, -1):
             if _is_code(found[index], found[:index], language):
                 return found[index].code
@@ -197,20 +199,23 @@ def _candidates(text: str, language: str, most: int) -> list[_Candidate]:
     ]
 
 
-def _with_trees(found: list[_Candidate]) -> list[_Candidate]:
-    """Return the candidates with their syntax trees, within a total budget of parsed characters.
+def _read(found: list[_Candidate], language: str) -> list[_Candidate]:
+    """Return the candidates with their syntax trees or names, within a total budget of characters.
 
-    The last candidates are parsed first.
+    The last candidates are read first. A language of the settings has unknown signs and is not read.
     """
     left = MAX_PARSED_CHARACTERS
     done: list[_Candidate] = []
     for candidate in reversed(found):
         code = _tidy(candidate.code) or ""
-        if len(code) > left:
+        if len(code) > left or language not in (PYTHON, *LANGUAGES):
             done.append(candidate)
             continue
         left -= len(code)
-        done.append(replace(candidate, tree=recognition.parsed(code), parsed=True))
+        if language == PYTHON:
+            done.append(replace(candidate, read=True, tree=recognition.parsed(code)))
+        else:
+            done.append(replace(candidate, read=True, names=usage.defined_names(code)))
     return done[::-1]
 
 
@@ -220,13 +225,22 @@ def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) ->
         return False
     if language != "python":
         runs = named and language == "bash" and recognition.only_runs_scripts(code)
-        return not runs if named else recognition.looks_like_code(code, language)
+        is_code = not runs if named else recognition.looks_like_code(code, language)
+        return is_code and not _illustrates(candidate, earlier, language)
     if tree is None:
-        return named or not candidate.parsed or recognition.looks_like_python(code)
+        return named or not candidate.read or recognition.looks_like_python(code)
     if not recognition.does_something(tree, _tidy(code) or "", besides_data=not named):
         return False
     known = (recognition.defined_names(each.tree) for each in earlier if each.tree is not None)
     return not recognition.uses(tree, frozenset().union(*known))
+
+
+def _illustrates(candidate: _Candidate, earlier: list[_Candidate], language: str) -> bool:
+    """Tell whether a block of another language than Python shows how to use an earlier block."""
+    if not candidate.read or (language == "jest" and _TEST.search(candidate.code)):
+        return False
+    names = frozenset[str]().union(*(each.names for each in earlier))
+    return usage.is_usage(candidate.code, names)
 
 
 def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:

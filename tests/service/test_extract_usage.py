@@ -1,0 +1,248 @@
+"""Which of several blocks is the code in languages other than Python: usage examples are not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proctor_service.judge.extract import FENCE_NAMES, MAX_PARSED_CHARACTERS, extract
+
+CODE = {
+    "bash": "double() {\n  echo $((2 * $1))\n}",
+    "javascript": "function double(n) { return 2 * n; }",
+    "typescript": "const double = (n: number): number => 2 * n;",
+    "jest": "function double(n) { return 2 * n; }",
+    "c": "int double_it(int n)\n{\n    return 2 * n;\n}",
+    "cpp": "template <class T>\nT twice(const std::vector<T>& v, int n = 0) {\n  return 2 * v[n];\n}",
+    "csharp": "public static class Maths {\n  public static int Twice(int n) => 2 * n;\n}",
+    "java": "class Solution {\n  public int twice(int n) { return 2 * n; }\n}",
+    "junit": "class Solution {\n  static int twice(int n) { return 2 * n; }\n}",
+    "kotlin": "fun twice(n: Int): Int = 2 * n",
+    "scala": "object Solution {\n  def twice(n: Int): Int = 2 * n\n}",
+    "go": "func Twice(n int) int {\n\treturn 2 * n\n}",
+    "go_test": "func Twice(n int) int {\n\treturn 2 * n\n}",
+    "rust": "pub fn twice(n: i64) -> i64 {\n    2 * n\n}",
+    "ruby": "def twice(n)\n  2 * n\nend",
+    "php": "<?php\nfunction twice(int $n): int { return 2 * $n; }",
+    "perl": "sub twice { return 2 * $_[0]; }",
+    "lua": "local function twice(n)\n  return 2 * n\nend",
+    "r": "twice.it <- function(n) {\n  2 * n\n}",
+}
+USAGE = {
+    "bash": ["double 4  # 8", 'result=$(double 4)\necho "$result"', '[ "$(double 4)" = 8 ] || exit 1',
+             "if double 4 > out; then echo ok; fi", "source ./solution.sh\ndouble 4 | wc -l"],
+    "javascript": ["console.log(double(4)); // 8", "const x = double(4);\nconsole.log(x);",
+                   "const { double } = require('./double');\n\nconsole.log(double(4));",
+                   "import { double } from './double.js';\ntest('it', () => { expect(double(4)).toBe(8); });",
+                   "[1, 2].forEach(n => console.log(`${n}: ${double(n)}`));",
+                   "if (double(4) === 8) {\n  console.log('ok');\n}", "// a function is called\ndouble(4);"],
+    "typescript": ["const x: number = double(4);\nconsole.log(x);"],
+    "jest": ["console.log(double(4));"],
+    "c": ['printf("%d\\n", double_it(4)); // 8',
+          "int x = double_it(4);\nif (double_it(x)) {\n  puts(\"1\");\n}"],
+    "cpp": ["std::cout << twice(std::vector<int>{1, 2}); // 2", "auto x = twice<int>(v);\n/* class X */"],
+    "csharp": ["Console.WriteLine(Maths.Twice(4)); // 8", "using System;\nvar x = Maths.Twice(4);"],
+    "java": ["System.out.println(new Solution().twice(4)); // 8",
+             "Solution s = new Solution();\nint x = s.twice(4);", "assert new Solution().twice(4) == 8;"],
+    "junit": ["int x = Solution.twice(4);"],
+    "kotlin": ["println(twice(4)) // 8", "val x: Int = twice(4)\ncheck(x == 8)"],
+    "scala": ["println(Solution.twice(4)) // 8", "import Solution._\nassert(twice(4) == 8)"],
+    "go": ["fmt.Println(Twice(4)) // 8", "x := Twice(4)\nfor i := range x {\n\tfmt.Println(i)\n}"],
+    "go_test": ["fmt.Println(Twice(4))"],
+    "rust": ["assert_eq!(twice(4), 8);", 'let x: i64 = twice(4);\nprintln!("{}", x);'],
+    "ruby": ["puts twice(4) # => 8", "puts twice 4", 'puts "#{twice(4)}"',
+             "require_relative 'twice'\ntwice(4)"],
+    "php": ["<?php\necho twice(4); // 8", "echo twice(4), PHP_EOL; # 8"],
+    "perl": ["print twice(4), qq{\\n}; # 8", "print twice 4;", "use Solution;\nmy $x = twice(4);"],
+    "lua": ["print(twice(4)) -- 8", "local x = twice(4)\n--[[ function f() ]]\nprint(x)"],
+    "r": ["print(twice.it(4)) # 8", "x <- twice.it(4)\nx"],
+}  # fmt: skip
+BETTER = {
+    "bash": ["double() { echo $(($1 + $1)); }\ndouble 4", "function double { echo 8; }\ndouble"],
+    "javascript": ["const double = n => n + n;\ndouble(4);", "class A {\n  f() { return double(4); }\n}",
+                   "var double = async function (n) { return n + n; }\ndouble(4)",
+                   "const o = { async f(x = g()) { return double(x); } };",
+                   "const double = Math.sqrt;\ndouble(4);"],
+    "typescript": ["const double: (n: number) => number = (n) => n + n;\ndouble(4);",
+                   "function double<T extends number>(n: T) { return n * 2; }\ndouble(4);"],
+    "jest": ["const { double } = require('./x');\ntest('it', () => { expect(double(4)).toBe(8); });"],
+    "c": ["static int\ndouble_it(int n) { return n + n; }\nint x = 1;",
+          "int apply(int (*f)(int), int x) { return double_it(f(x)); }", "#define F(x) double_it(x)\nint y;"],
+    "cpp": ["struct A {\n  int b = twice(4);\n};", "auto f = [](int n) { return twice(n); };",
+            "int f(int n) noexcept { return twice(n); }", "A::A(int n) : x(twice(n)) {}"],
+    "csharp": ["int Twice(int n) => n + n;\nConsole.WriteLine(Twice(4));",
+               "record R(int N);\nvar x = Maths.Twice(4);"],
+    "java": ["class Other {\n  int f() { return new Solution().twice(4); }\n}",
+             "int f(int n) throws Exception {\n  return new Solution().twice(n);\n}"],
+    "junit": ["class SolutionTest {\n  @Test void t() { assertEquals(8, Solution.twice(4)); }\n}"],
+    "kotlin": ["fun twice(n: Int) = n + n\nprintln(twice(4))", "val f = { n: Int -> twice(n) }"],
+    "scala": ["object S {\n  val x = Solution.twice(4)\n}", "val f = (n: Int) => Solution.twice(n)"],
+    "go": ["func F(n int) int { return Twice(n) }",
+           "type T struct{}\nfunc (t T) F() int { return Twice(1) }"],
+    "go_test": ["func TestTwice(t *testing.T) {\n\tif Twice(4) != 8 { t.Fail() }\n}"],
+    "rust": ["fn f(n: i64) -> i64 { twice(n) }", "impl T {\n  const X: i64 = twice(4);\n}"],
+    "ruby": ["def twice(n) = n + n\nputs twice(4)", "twice = 8\nputs twice + 1",
+             "class A\n  X = twice(4)\nend"],
+    "php": ["<?php\nfunction twice($n) { return $n + $n; }\necho twice(4);", "$f = fn($n) => twice($n);"],
+    "perl": ["sub twice { $_[0] + $_[0] }\nprint twice(4);", "my $f = sub { twice(@_) };"],
+    "lua": ["function twice(n) return n + n end\nprint(twice(4))",
+            "local f = function(n) return twice(n) end"],
+    "r": ["twice.it = function(n) n + n\ntwice.it(4)", "f <- \\(n) twice.it(n)"],
+}  # fmt: skip
+WHOLE = {
+    "bash": ["read n\ndouble $n", 'double "$1"', "while read -r n; do double $n; done", "double $(cat)"],
+    "javascript": ["console.log(double(+require('fs').readFileSync(0)));",
+                   "process.stdin.on('data', n => console.log(double(+n)));",
+                   "function main() { console.log(double(4)); }\nmain();"],
+    "typescript": ["import * as fs from 'fs';\nconsole.log(double(+fs.readFileSync('/dev/stdin')));"],
+    "jest": ["describe('double', () => { it('is', () => double(4)); });"],
+    "c": ["#include <stdio.h>\nint main(void) {\n  printf(\"%d\", double_it(4));\n}",
+          'int n;\nscanf("%d", &n);\nprintf("%d", double_it(n));'],
+    "cpp": ["int main() {\n  int n;\n  std::cin >> n;\n  std::cout << twice(n);\n}"],
+    "csharp": ["Console.WriteLine(Maths.Twice(int.Parse(Console.ReadLine())));",
+               "class P {\n  static void Main() { Maths.Twice(4); }\n}"],
+    "java": ["public class Main {\n  public static void main(String[] a) { new Solution().twice(4); }\n}",
+             "Scanner s = new Scanner(System.in);\nnew Solution().twice(s.nextInt());"],
+    "junit": ["package a;\nimport b.C;\nint x = Solution.twice(4);"],
+    "kotlin": ["fun main() {\n  println(twice(4))\n}", "println(twice(readln().toInt()))"],
+    "scala": ["@main def run() = println(Solution.twice(4))",
+              "println(Solution.twice(scala.io.StdIn.readInt()))"],
+    "go": ['package main\nimport "fmt"\nfunc main() { fmt.Println(Twice(4)) }',
+           "var n int\nfmt.Scan(&n)\nfmt.Println(Twice(n))"],
+    "go_test": ["package a\nvar x = Twice(4)"],
+    "rust": ['fn main() { println!("{}", twice(4)); }', "io::stdin().read_line(&mut s);\ntwice(4);"],
+    "ruby": ["puts twice(gets.to_i)", "puts twice(STDIN.read.to_i)"],
+    "php": ["<?php\necho twice((int) trim(fgets(STDIN)));"],
+    "perl": ["my $n = <STDIN>;\nprint twice($n);", "while (<>) { print twice($_); }"],
+    "lua": ['print(twice(io.read("n")))'],
+    "r": ['n <- as.integer(readLines("stdin"))\ncat(twice.it(n))'],
+}  # fmt: skip
+MORE = [
+    ("javascript", "function make() { return {}; }", "const object = make();\nconst record = make();"),
+    ("javascript", "function f(a) { return a; }", "const a = [1, 2].map((x) => f(x));\nconsole.log(a);"),
+    ("java", "int f(int n) throws IOException, E {\n  return n;\n}", "System.out.println(f(4));"),
+    ("cpp", "class Solution {\npublic:\n  int f(int n) { return n; }\n};", "Solution s;\ncout << s.f(4);"),
+    ("cpp", "class Stack {\n  std::vector<int> v;\n};", "Stack s{};\ns.push(4);"),
+    ("c", "typedef struct {\n  int x;\n} Point;\nvoid move_by(Point *p) { p->x++; }", "Point p = {1};"),
+    ("go", "type Stack struct{ items []int }", "s := &Stack{}\ns.Push(4)"),
+    ("rust", "struct Solution;\nimpl Solution {\n  fn f(n: i32) -> i32 { n }\n}", "Solution::f(4);"),
+    ("javascript", "class Stack {\n  push(x) {}\n}", "const s = new Stack();\ns.push(4);"),
+    ("javascript", "exports.f = async (a, b = (1)) => a;", "f(1).then(console.log);"),
+    ("typescript", "class Stack<T> {}", "const s: Stack<number> = new Stack<number>();"),
+    ("typescript", "class Stack {}", "const s: Stack = new Stack();"),
+    ("kotlin", "data class P(val x: Int)", "val p: P = P(4)\nprintln(p)"),
+    ("ruby", "class Stack\n  def push(x); end\nend", "s = Stack.new\ns.push(4)"),
+    ("ruby", "def even?(n)\n  n % 2 == 0\nend", "puts even?(4)"),
+    ("perl", "package Stack;\nsub new { bless {}, shift }\n1;", "my $s = Stack->new;\n$s->push(4);"),
+    ("perl", "my $f = sub { 1 };", "print $f->(4);"),
+    ("php", "class Stack { public function push($x) {} }", "$s = new Stack();\n$s->push(4);"),
+    ("php", "$f = fn($n) => 2 * $n;", "echo $f(4);"),
+    ("lua", "local M = {}\nfunction M.twice(n) return 2 * n end\nreturn M", "print(M.twice(4))"),
+    ("r", 'Stack <- R6Class("Stack", list())', "s <- Stack$new()"),
+    ("csharp", "int Twice(int n)\n{\n    return 2 * n;\n}", "Console.WriteLine(Twice(4));"),
+    ("java", "static <T> List<T> f(List<? extends T> a) {\n  return a;\n}",
+     "System.out.println(f(List.of(1)));"),
+]  # fmt: skip
+SEPARATE = [
+    ("ruby", "def total(a) = a", "a = [1]\nputs a.total"),
+    ("javascript", "function sum(a) { return a; }", "console.log('the sum is', 1 + 2);"),
+    ("go", "func max(a, b int) int { return a }", "package main\nfunc main() { print(max(1, 2)) }"),
+    ("javascript", "class Stack {\n  push(x) {}\n}", "const a = [];\na.push(1);\nconsole.log(a);"),
+    ("javascript", "function f(n) { return n; }", "console.log(1 + 1);  // unlike f(1)"),
+    ("javascript", "function sum(a) { return a; }", "let sum = 0;\nfor (const x of [1]) sum += x;"),
+    ("bash", "double() { echo; }", "double=4\necho double"),
+    ("ruby", "def count(n) = n", "count = 1\nputs count if count"),
+]
+
+
+def two(language: str, first: str, second: str) -> str:
+    return f"Here:\n```{language}\n{first}\n```\nExample: it gives 8.\n```{language}\n{second}\n```\nOk."
+
+
+def pairs(table: dict[str, list[str]]) -> list[tuple[str, str]]:
+    return [(language, text) for language, texts in table.items() for text in texts]
+
+
+def test_the_tables_have_every_language() -> None:
+    assert set(CODE) == set(USAGE) == set(BETTER) == set(WHOLE) == set(FENCE_NAMES) - {"python"}
+
+
+@pytest.mark.parametrize(("language", "usage"), pairs(USAGE))
+def test_an_example_behind_the_code_is_not_the_code(language: str, usage: str) -> None:
+    text, code = two(language, CODE[language], usage), CODE[language]
+    assert extract(text, "auto", language) == code
+    assert (
+        extract(
+            text.replace(usage, f"{usage}\n```\nAnd:\n```{language}\n{usage}"), "auto", language
+        )
+        == code
+    )
+    assert extract(f"<answer>\n{text}\n</answer>", "auto", language) == code
+    assert extract(text, "fence", language) == usage
+
+
+@pytest.mark.parametrize(("language", "usage"), pairs(USAGE))
+def test_an_example_in_a_fence_without_a_name(language: str, usage: str) -> None:
+    text = f"```{language}\n{CODE[language]}\n```\nExample:\n```\n{usage}\n```\n"
+    assert extract(text, "auto", language) == CODE[language]
+
+
+@pytest.mark.parametrize("language", CODE)
+def test_fences_in_bullets(language: str) -> None:
+    lines = two(language, CODE[language], USAGE[language][0]).splitlines()
+    text = "- It:\n" + "\n".join(f"  {line}" for line in lines)
+    assert extract(text, "auto", language) == CODE[language]
+
+
+@pytest.mark.parametrize(("language", "better"), pairs(BETTER))
+def test_better_code_behind_the_code_is_the_code(language: str, better: str) -> None:
+    assert extract(two(language, CODE[language], better), "auto", language) == better
+
+
+@pytest.mark.parametrize(("language", "program"), pairs(WHOLE))
+def test_a_program_behind_its_helper_is_the_code(language: str, program: str) -> None:
+    assert extract(two(language, CODE[language], program), "auto", language) == program
+
+
+@pytest.mark.parametrize(("language", "only"), [*pairs(USAGE), *CODE.items()])
+def test_the_only_block_is_the_code(language: str, only: str) -> None:
+    assert extract(f"Here:\n```{language}\n{only}\n```\n", "auto", language) == only
+
+
+@pytest.mark.parametrize(("language", "code", "usage"), MORE)
+def test_types_methods_and_functions_in_variables(language: str, code: str, usage: str) -> None:
+    assert extract(two(language, code, usage), "auto", language) == code
+
+
+@pytest.mark.parametrize(("language", "first", "last"), SEPARATE)
+def test_a_name_that_means_something_else_is_not_used(language: str, first: str, last: str) -> None:
+    assert extract(two(language, first, last), "auto", language) == last
+
+
+def test_a_language_of_the_settings_has_the_last_block() -> None:
+    text = two("julia", "function f(x)\n  x\nend", "println(f(4))")
+    assert extract(text, "auto", "julia") == "println(f(4))"
+
+
+HOSTILE = [
+    "a(", "a()", "a(b()", "x=(", "x=(()", "x: (a", "const x: ", "const x: a=>", "f<", "f<a,", "fun a<",
+    "fun a.",
+    "class a ", "class ", "typedef ", "typedef a ", "impl ", "impl a", "struct a ", "} a ", "def ",
+    "function ",
+    "func (", "func (a)", "let a", "let a|", "val a", "val a=>", "/*", "*/", "//", "--[[", '"', '\\"', "'",
+    "'\\'",
+    "`", "#", "a", "a.", ".a", "->a", "$", " ", "\n", " \n", "a\n", "a ", "a=", "a (", "a <- ", "if (a) ",
+    "(", "((",
+    ")", "a) ", "a()()", "a(()", "a( ", "setClass(", "record a(", "@", "# define ", "namespace ", "type a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", CODE)
+def test_hostile_blocks_take_linear_time(language: str) -> None:
+    for piece in HOSTILE:
+        block = (piece * MAX_PARSED_CHARACTERS)[: MAX_PARSED_CHARACTERS - 400]
+        text = f"```{language}\nx\n```\n```{language}\nx {block}\n```\n"
+        begun = time.process_time()
+        extract(text, "auto", language)
+        assert time.process_time() - begun < 0.5, piece
