@@ -93,6 +93,9 @@ def test_what_the_tests_end_with_decides(service: Service, name: str) -> None:
 RUST_TEST = (
     "fn main() { assert_eq!(twice(4), 8); assert_eq!(std::convert::identity(twice(0)), 0); }"
 )
+TYPESCRIPT_IMPORTS = (
+    "import assert from 'assert';\nimport { inspect } from 'util';\nimport * as fs from 'fs';"
+)
 HONEST: dict[str, tuple[str, str, str, str]] = {
     "Rust of today": (
         "rust", RUST_TEST, "",
@@ -120,6 +123,11 @@ HONEST: dict[str, tuple[str, str, str, str]] = {
     "JavaScript, the same require": (
         "javascript", "assert.strictEqual(twice(4), 8);", "const assert = require('assert');",
         "const assert = require('assert');\nfunction twice(n) { assert(n >= 0); return 2 * n; }",
+    ),
+    "TypeScript, the same imports": (
+        "typescript", "import assert from 'assert';\nassert.strictEqual(twice(4), 8);", TYPESCRIPT_IMPORTS,
+        f"{TYPESCRIPT_IMPORTS}\nfunction twice(n: number): number {{"
+        " assert(inspect(n).length > 0 && fs.existsSync('/')); return 2 * n; }",
     ),
 }  # fmt: skip
 
