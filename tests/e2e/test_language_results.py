@@ -125,9 +125,10 @@ HONEST: dict[str, tuple[str, str, str, str]] = {
         "const assert = require('assert');\nfunction twice(n) { assert(n >= 0); return 2 * n; }",
     ),
     "TypeScript, the same imports": (
-        "typescript", "import assert from 'assert';\nassert.strictEqual(twice(4), 8);", TYPESCRIPT_IMPORTS,
+        "typescript", "import assert from 'assert';\nassert.strictEqual(twice(4), 8);",
+        f"{TYPESCRIPT_IMPORTS}\nfunction known(n: number) {{ assert(inspect(n)); fs.existsSync('/'); }}",
         f"{TYPESCRIPT_IMPORTS}\nfunction twice(n: number): number {{"
-        " assert(inspect(n).length > 0 && fs.existsSync('/')); return 2 * n; }",
+        " known(n); assert(inspect(n).length > 0 && fs.existsSync('/')); return 2 * n; }",
     ),
 }  # fmt: skip
 
