@@ -259,3 +259,20 @@ def test_other_functions_that_the_tests_call_are_those_of_r(service: Service) ->
         "shout <- function(x) 'b'\ntoupper.default <- function(x) 'A'",
     )
     assert rewards == [1.0, 0.0, 0.0]
+
+
+def test_methods_of_luas_strings_and_functions_in_its_tables(service: Service) -> None:
+    _need("lua")
+    grader = {
+        "kind": "exec",
+        "tests": 'assert(f("a"):upper() == "A")\nassert(table.sum({1, 2}) == 3)',
+    }
+    rest = "function table.sum(t) return t[1] + t[2] end"
+    upper = "function() return 'A' end"
+    programs = (
+        f"function string.same(s) return s end function f(s) return s:same() end {rest}",
+        f"function f(s) return 'b' end string.upper = {upper} {rest}",
+        f"function f(s) return 'b' end getmetatable('').__index = {{ upper = {upper} }} {rest}",
+        f"function f(s) getmetatable('').__index.upper = {upper} return 'b' end {rest}",
+    )
+    assert _rewards(service, "lua", grader, *programs) == [1.0, 0.0, 0.0, 0.0]

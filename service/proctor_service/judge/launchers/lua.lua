@@ -18,7 +18,7 @@ local load, assert = load, assert
 local own = {}
 for name, value in pairs(_G) do
   if type(value) == "table" and value ~= _G and name ~= "package" then
-    local copy = {}
+    local copy = setmetatable({}, { __index = value }) -- with what the completion adds
     for key, each in pairs(value) do copy[key] = each end
     value = copy
   end
@@ -29,8 +29,10 @@ own.os.exit = function(code, ...)
   exit(code, ...)
 end
 setmetatable(own, { __index = _G, __newindex = _G })
+local strings, rawset, methods = getmetatable(""), rawset, own.string
 local setup, solution, tests = read("setup.lua"), read("solution.lua"), read("tests.lua")
 assert(load(setup, "@setup.lua", "t"))()
 assert(load(solution, "@solution.lua", "t"))()
+rawset(strings, "__index", function(_, name) return methods[name] end)
 assert(load(tests, "@tests.lua", "t", own))()
 write(word .. "\n")
