@@ -23,6 +23,7 @@ from proctor_client.datasets.files import load_named
 from proctor_client.datasets.forms import MAKERS
 from proctor_client.datasets.tasks import DatasetError
 from proctor_service.cli import build
+from proctor_service.judge.text import same_output
 from proctor_trainers.problems import load_problems
 
 ROWS = [
@@ -134,3 +135,14 @@ def test_a_pickle_in_a_row_runs_nothing() -> None:
     with pytest.raises(ValueError, match="not in LiveCodeBench's form"):
         MAKERS["livecodebench"](row, "data:1")
     assert not Path("/harmful").exists()
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [("1", "1.0", True), ("0.50", "0.5", True), ("0.333", "0.33", False), ("7", "7.001", False)],
+)
+def test_livecodebench_compares_decimals(expected: str, printed: str, same: bool) -> None:
+    cases = [{"input": "", "output": expected, "testtype": "stdin"}]
+    row = {"question_id": "q", "public_test_cases": cases, "private_test_cases": "[]"}
+    grader = MAKERS["livecodebench"](row, "data:1").fields["grader"]
+    assert same_output(printed, expected, "tokens", grader["tolerance"]) is same

@@ -31,6 +31,8 @@ _CONTEST_IMPORTS = (
     "sys.setrecursionlimit(50000)",
 )
 """What the harnesses of LiveCodeBench, APPS and TACO import before each solution."""
+_EQUAL_DECIMALS = 1e-15
+"""LiveCodeBench compares the numbers of a line as decimals: 1.0 is 1, and 0.33 is not 0.333."""
 
 
 def stdio(row: Row, place: str) -> Task:
@@ -70,7 +72,7 @@ def livecodebench(row: Row, place: str) -> Task:
     if functional and not name:
         raise ValueError("metadata: no func_name")
     inputs = [each["input"] for each in cases]
-    task = _contest(inputs, [each["output"] for each in cases], name, starter, 0.0)
+    task = _contest(inputs, [each["output"] for each in cases], name, starter, _EQUAL_DECIMALS)
     return _named(task, row, place, None, _with_starter(row, starter))
 
 
