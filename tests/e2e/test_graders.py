@@ -354,3 +354,14 @@ def test_what_is_cut_says_so(service: Service) -> None:
     )
     assert (whole["truncated"], len(whole["stdout"]), len(whole["stderr"])) == (False, 5001, 5001)
     assert (cut["truncated"], len(cut["stdout"]), len(cut["stderr"])) == (True, 1024, 1024)
+
+
+def test_an_answer_keeps_a_bounded_amount_of_output(service: Service) -> None:
+    limits = {"output_kb": 16_384}
+    much = {"completion": "print('o' * 12_000_000)", "limits": limits}
+    results = judge(service, much, much, much, {"completion": "print(1)"}, grader=EXEC)
+    assert [each["verdict"] for each in results] == ["passed"] * 4
+    *first, last = results
+    sizes = sorted((len(each["stdout"]), each["truncated"]) for each in first)
+    assert sizes == [(0, True), (12_000_001, False), (12_000_001, False)]
+    assert (last["stdout"], last["truncated"]) == ("1\n", False)

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter
@@ -36,6 +37,24 @@ SENT_AT_ONCE = 256
 GATHER_SECONDS = 0.01
 PEER_GATHER_SECONDS = 0.05
 """Longest delay of a line, for a client and for a peer; the last line is never delayed."""
+OUTPUT_CHARACTERS = 32 << 20
+"""Output in all results of a request: a policy that prints much must not fill the service's memory."""
+
+
+class _OutputBudget:
+    """Output that the results of a request may still have."""
+
+    def __init__(self) -> None:
+        self._left = OUTPUT_CHARACTERS
+
+    def kept(self, outcome: Outcome) -> Outcome:
+        """Return the outcome, without its output if this is too much."""
+        judgement = outcome.judgement
+        size = 0 if judgement is None else len(judgement.stdout) + len(judgement.stderr)
+        if judgement is None or size <= self._left:
+            self._left -= size
+            return outcome
+        return replace(outcome, judgement=replace(judgement, stdout="", stderr="", truncated=True))
 
 
 class RewardHandler:
@@ -121,7 +140,7 @@ class RewardHandler:
         batch = Job(
             entries,
             nullcontext(lambda entry: self._evaluate(entry.item)),
-            self._line,
+            partial(self._line, _OutputBudget()),
             self.running,
             places=places,
             orphan_seconds=0.0 if name is None else self._machine.settings.orphan_seconds,
@@ -134,7 +153,7 @@ class RewardHandler:
             self._store.remember(name, batch)
         return batch
 
-    def _line(self, entry: Entry, outcome: Outcome | BaseException) -> Line:
+    def _line(self, budget: _OutputBudget, entry: Entry, outcome: Outcome | BaseException) -> Line:
         if isinstance(outcome, Cancelled):
             outcome = Outcome(failure=outcome)
         elif isinstance(outcome, BaseException):
@@ -142,7 +161,7 @@ class RewardHandler:
             log.error("an item failed", exc_info=outcome, extra={"evaluation_id": evaluation_id})
             message = f"a fault of the service; its log has it under {evaluation_id}"
             outcome = Outcome(failure=JudgeFailed(message))
-        return line(entry, outcome, self._machine.backend.traits.degraded)
+        return line(entry, budget.kept(outcome), self._machine.backend.traits.degraded)
 
 
 def _log_end(batch: Job[Line], begun: float, fields: Mapping[str, object]) -> None:
