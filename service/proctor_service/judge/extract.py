@@ -14,8 +14,8 @@ The wire contract sets the rules; this module decides the cases left open:
   contain: a docstring may show a fence. A single line may be a program; a word, a number or prose
   is rejected even if the parser accepts the text (`recognition.py`).
 - Of several blocks, `auto` and a fence inside `<answer>` return the last block of code. A shell
-  session, output, and a block that uses names defined in an earlier block illustrate the code and
-  are skipped.
+  session, output, a block that uses names defined in an earlier block, and in languages other than
+  Python an excerpt of an earlier block illustrate the code and are skipped (`usage.py`).
 
 Every step takes time linear in the text. The service's own process parses, so only texts up to
 `MAX_PARSED_CHARACTERS` are parsed: CPython raises an exception for too deep nesting, and the size
@@ -236,11 +236,14 @@ def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) ->
 
 
 def _illustrates(candidate: _Candidate, earlier: list[_Candidate], language: str) -> bool:
-    """Tell whether a block of another language than Python shows how to use an earlier block."""
-    if not candidate.read or (language == "jest" and _TEST.search(candidate.code)):
+    """Tell whether a block of another language than Python shows a part or a use of an earlier block."""
+    code, known = candidate.code, [each for each in earlier if each.read]
+    if not candidate.read or (language == "jest" and _TEST.search(code)):
         return False
-    names = frozenset[str]().union(*(each.names for each in earlier))
-    return usage.is_usage(candidate.code, names)
+    names = frozenset[str]().union(*(each.names for each in known))
+    return usage.is_usage(code, names, commands=language == "bash") or any(
+        usage.is_excerpt(code, each.code) for each in known
+    )
 
 
 def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:

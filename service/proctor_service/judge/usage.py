@@ -1,8 +1,8 @@
-"""Recognition of usage examples in languages other than Python, by common signs and without a parser.
+"""Recognition of usage examples and excerpts in languages other than Python, without a parser.
 
-An example uses a name that an earlier block defines, so it does not run alone. It defines no function
-or type, reads no input, and has no frame of a program such as `#include`. The signs are those of all
-languages together: in doubt a text is no example, and the last block stays the code.
+An example calls what an earlier block defines, so it cannot run alone, and it defines nothing. The
+signs of a definition are those of all languages together: in doubt a text is no example, and the last
+block stays the code. An excerpt repeats lines of a much longer block.
 
 Texts come from a policy, so every pattern takes linear time: names are matched from their beginning,
 and other repetitions are bounded or possessive.
@@ -12,23 +12,24 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["defined_names", "is_usage"]
+__all__ = ["defined_names", "is_excerpt", "is_usage"]
 
 _COMMENT_OR_STRING = re.compile(
-    r"(?P<comment>//[^\n]*+|/\*(?s:.*?)(?:\*/|\Z)|(?<!\S)--(?:\[\[(?s:.*?)(?:\]\]|\Z)|(?=\s)[^\n]*+)"
-    r"|(?<![^\s;])#(?!\[|[ \t]{0,20}(?:define|import|include)\b)[^\n]*+)"
+    r"""(?P<comment>//[^\n]*+|(?<![\w.*/}"'])/\*(?s:.*?)(?:\*/|\Z)"""
+    r"|(?<!\S)--(?:\[\[(?s:.*?)(?:\]\]|\Z)|(?=\s)[^\n]*+)"
+    r"|(?<![^\s;])#(?![\[!]|[ \t]{0,20}(?:define|import|include)\b)[^\n]*+)"
     r"""|"(?:[^"\\\n]++|\\.)*+"?|'(?:[^'\\\n]++|\\.)*+'?"""
 )
-_INTERPOLATED = re.compile(r"[$#][{(]? {0,20}[\w$@*#]++")
+_INTERPOLATED = re.compile(r"[$#][{(] {0,20}\w++\(?")
 
 # Words before a parenthesis and a body that name no function.
 _CONTROL = (
-    r"(?:catch|do|elif|else|elseif|for|foreach|if|lock|match|switch|synchronized|try|unless|until|using|when"
-    r"|while|with)\b"
+    r"(?:catch|do|elif|else|elseif|elsif|for|foreach|if|lock|match|switch|synchronized|try|unless|until"
+    r"|using|when|while|with)\b"
 )
 _KEYWORD = (
     r"(?:class|concept|def|define|enum|fn|fun|func|function|impl|interface|macro_rules|mod|module|namespace"
-    r"|object|package|record|struct|sub|trait|typealias|union)\b"
+    r"|object|package|record|struct|sub|trait|type|typealias|typedef|union)\b"
 )
 _ARGUMENTS = r"\((?:[^(){};]{1,300}+|\([^(){};]{0,100}+\)){0,20}+\)"
 _BEFORE_BODY = r"(?: throws [^(){};=\n]{1,80}+|[^(){};,=\n]){0,80}+\n?"
@@ -37,34 +38,39 @@ _FUNCTION_VALUE = (
     rf"|(?:Class|Data|Module|Struct)\.|\\\(|\||->"
     rf"|(?:{_ARGUMENTS}|\w{{1,60}}+)(?: ?: ?\w{{1,60}}+)? ?(?:=>|-> ))"
 )
-# Behind a keyword; before a body; as a value; behind the body of a C structure, as a Go or TypeScript type.
+# Behind a keyword; before a body; as a value; behind the body of a structure in C.
 _DEFINITIONS = (
     re.compile(
-        rf"\b{_KEYWORD}[!&* ]{{1,3}}(?:class |<[^<>\n]{{0,80}}+> ?|\([^()\n]{{0,100}}+\) ?)?([\w.]++[?!]?)"
+        rf"\b{_KEYWORD}[!&* ]{{1,3}}(?:class |<[^<>\n]{{0,80}}+> ?|\([^()\n]{{0,100}}+\) ?)?"
+        r"(?!(?:in|of)\b)([\w.]++[?!]?)"
     ),
     re.compile(
-        rf"(?<![\w.$>-])(?!{_CONTROL})([\w.-]++)(?:<[\w, ]{{1,60}}+>)? ?{_ARGUMENTS}{_BEFORE_BODY}(?:\{{|=>)"
+        rf"(?<![\w.$>-])(?!{_CONTROL}|(?:async|await|case|default|fn|function|return)\b)([\w.-]++)"
+        rf"(?:<[\w, ]{{1,60}}+>)? ?{_ARGUMENTS}{_BEFORE_BODY}(?:\{{|=>)"
     ),
     re.compile(
         rf"(?<![\w.])([\w.]++) ?(?::[^\n]{{1,120}}? )?(?:=(?![=>])|:=|<-|:) ?{_FUNCTION_VALUE}"
     ),
-    re.compile(r"\} ?(\w++) ?;|\btypedef [^;{}]{1,120} (\w++) ?;|\btype (\w++)"),
+    re.compile(r"\} ?(\w++) ?;|\btypedef [^;{}]{1,120} (\w++) ?;"),
 )
 _DEFINES = re.compile(
-    rf"(?m)\b{_KEYWORD}(?:[!&* ]{{1,3}}[\w{{<]|<)|\b(?:fn|fun|func|function)\("
-    rf"|\b(?:lambda|proc|typedef|type \w)|(?:(?<![=!<>])[=:]|<-) ?{_FUNCTION_VALUE}"
-    r"|\b\w++ \w++ ?\([^()\n]{0,200}+\) ?=>"
-    rf"|^(?!\W*(?:else )?{_CONTROL})[^\n]{{0,500}}\){_BEFORE_BODY}\{{"
+    rf"(?m)\b{_KEYWORD}(?:[!&* ]{{1,3}}(?!(?:in|of)\b|\w++ ?\*? ?\w++ ?[=;,\[])[\w{{<]|<)"
+    r"|\b(?:fn|fun|func|function|sub) ?[({]|\\\("
+    r"|\b(?:async|constexpr|exports?|given|lambda|operator|proc|return|static|template|yield)\b"
+    r"|[\w)>\]] ?=>|\s->\s|\) ?->|= ?(?:move )?\||= ?->|= ?\[[^\[\]\n]{0,80}+\] ?[({m]"
+    r"|^[\w-]++ ?\(\) ?[({=]|\bget\(\) ?="
+    rf"|^(?!(?:[^\w\n]{{1,5}}+)?(?:else )?{_CONTROL})(?:[^\n]{{0,500}}\){_BEFORE_BODY}\{{|[^\n]{{0,500}}\{{$)"
 )
-_IS_PROGRAM = re.compile(
-    r"(?mi)^# ?i(?:mport|nclude)|stdin"
-    r"|\b(?:f|s)?scan(?:f|ln)?\b|\b(?:readall|readint|readln|read_?lines?|read)\b"
-    r"|mapfile|readarray|\bf?gets\b|getline|getchar|\bfread\b|\bcin\b|\bscanner\b|\bsystem\.in\b|php://"
-    r"|\bconsole\.(?:in|open|read)|readfilesync|\bprompt\b|\bio\.|\bargs\b|\barg[vf]\b|commandargs|\bcat\b"
-    r"|__(?:data|end)__|\$<|<>|\$\{?[\d@*#]|\$_"
+_IS_PROGRAM = re.compile(r"(?mi)stdin|^#!|^\s{0,20}#\s{0,20}include|^package\b")
+_CALLED = re.compile(r"(?<![\w.>:])\$?(\w[\w.]*+[?!]?)(?=(?:<[\w, ]{1,60}+>)? ?\()")
+_COMMANDS = re.compile(
+    r"(?m)(?:^|[;|&`({!]|\b(?:do|elif|else|if|then|time|until|while)\b) ?"
+    r"(?!(?:do|elif|else|if|then|time|until|while)\b)([\w-]++)(?=$|[ ;)'\"`])"
 )
-_WORD = re.compile(r"(?<![\w.])(\w++(?:\.\w++)*+[?!]?)")
-_ASSIGNED = re.compile(r"(?<![\w.])(?<!: )([\w.]++) ?(?:[-+*/|&^%]?=(?![=>~])|:=|<-|\b(?:in|of)\b)")
+_TYPES = re.compile(r"(?<![\w.$>:])([A-Z]\w*+)(?=\.|::|\$|->|[<{\[(;]| \*?\w++ ?[;={(\[])")
+_ASSIGNED = re.compile(
+    r"(?<![\w.])([\w.]++) ?(?:[-+*/|&^%]?=(?![=>~])|:=|<-)(?! ?(?:await )?require\b)"
+)
 
 
 def defined_names(text: str) -> frozenset[str]:
@@ -80,13 +86,28 @@ def defined_names(text: str) -> frozenset[str]:
     return frozenset(part for name in found for part in (name, *name.split(".")))
 
 
-def is_usage(text: str, names: frozenset[str]) -> bool:
-    """Tell whether a text only shows how to use one of `names`, which other texts define."""
+def is_usage(text: str, names: frozenset[str], *, commands: bool = False) -> bool:
+    """Tell whether a text only shows how to call one of `names`, which other texts define.
+
+    `commands`: a function is called as a command of a shell is, without a parenthesis.
+    """
     plain = _plain(text)
-    if _IS_PROGRAM.search(plain) or _DEFINES.search(plain):
+    if _IS_PROGRAM.search(text) or _DEFINES.search(plain):
         return False
-    used = {part for name in _WORD.findall(plain) for part in (name, name.partition(".")[0])}
+    calls = (_COMMANDS if commands else _CALLED).findall(plain)
+    used = {part for name in calls for part in (name, name.rstrip("!"), name.partition(".")[0])}
+    used.update(_TYPES.findall(plain))
     return not names.isdisjoint(used.difference(_ASSIGNED.findall(plain)))
+
+
+def is_excerpt(text: str, whole: str) -> bool:
+    """Tell whether every line of a text is one of `whole`, which is at least twice as long."""
+    lines, others = _lines(text), _lines(whole)
+    return 2 * len(lines) <= len(others) and set(lines) <= set(others)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in map(str.strip, text.splitlines()) if line]
 
 
 def _plain(text: str) -> str:
