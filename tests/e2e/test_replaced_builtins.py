@@ -276,3 +276,119 @@ def test_methods_of_luas_strings_and_functions_in_its_tables(service: Service) -
         f"function f(s) getmetatable('').__index.upper = {upper} return 'b' end {rest}",
     )
     assert _rewards(service, "lua", grader, *programs) == [1.0, 0.0, 0.0, 0.0]
+
+
+# Tests, right programs, and programs that are wrong and change what the tests use or how they end.
+Case = tuple[str, str, list[str], list[str]]
+CASES: dict[str, Case] = {
+    "bash, set -e": (
+        "bash",
+        'set -e\n[[ $(twice 4) == 8 ]]',
+        ["twice() { echo $((2 * $1)); }", "set -u; twice() { false; echo $((2 * $1)); }"],
+        ["twice() { echo 1; }; trap 'return 0' ERR", "set -E; twice() { echo 1; }; trap 'return 0' ERR",
+         "twice() { echo 1; }; echo : > tests.sh"],
+    ),
+    "bash, helpers": (
+        "bash",
+        'assert_equals() { [[ $1 == "$2" ]] || exit 1; }\nassert_equals "$(twice 4)" 8',
+        ["twice() { echo $((2 * $1)); }"],
+        ["twice() { echo 1; }; assert_equals() { :; }; readonly -f assert_equals",
+         "twice() { echo 1; }; set -T; trap '[[ $BASH_COMMAND == \"[[\"* ]] && return 0' DEBUG",
+         "twice() { echo 1; }; declare -n POSIXLY_CORRECT=foo; unset() { :; }; exit() { :; }"],
+    ),
+    "bash, set -e in a substitution": (
+        "bash", 'set -e\nr=$(count abc)\n[ "$r" = 0 ]',
+        ["count() { echo $1 | grep -o x > l; [ -s l ]; wc -l < l | tr -d ' '; }"], [],
+    ),
+    "r, all.equal": (
+        "r", "stopifnot(isTRUE(all.equal(twice(4), 8)))",
+        ["twice <- function(n) 2 * n"],
+        ["twice <- function(n) 0\nall.equal.double <- function(...) TRUE",
+         "twice <- function(n) 0\nregisterS3method('all.equal', 'double', function(...) TRUE)"],
+    ),
+    "r, what the tests define": (
+        "r", "most <- 3\nstopifnot(next_one() == 4)\ntotal <- 0\nadd(3)\nstopifnot(total == 3)",
+        ["next_one <- function() most + 1\ntotal <- 1\nadd <- function(x) total <<- total + x"],
+        ["next_one <- function() most\nadd <- function(x) total <<- 3"],
+    ),
+    "php, the file of the tests": (
+        "php", "assert(twice(4) === 8);",
+        ["function twice($n) { return 2 * $n; }"],
+        ["file_put_contents('tests.php', '<?php '); function twice($n) { return 0; }",
+         "set_exception_handler(function () { foreach (get_defined_functions()['user'] as $f) {"
+         " try { $f(); } catch (Throwable $e) {} } }); function twice($n) { return 0; }"],
+    ),
+    "php, texts": (
+        "php",
+        "$text = <<<END\nassert(1)\nEND;\nassert(trim($text) === 'assert' . '(1)');\n"
+        "class A { static function  assert($x) { return $x; } function f() { return self:: assert(8); } }\n"
+        "assert((new A)->f() === twice(4)); // assert(0)\n\\assert(A::assert(true));",
+        ["function twice($n) { return 2 * $n; }"], ["function twice($n) { return 0; }"],
+    ),
+    "lua, what the tests replace": (
+        "lua",
+        "os.time = function() return 4 end\nlocal out = {}\nprint = function(x) out[1] = x end\n"
+        "show()\nassert(out[1] == 8)",
+        ["function show() print(2 * os.time()) end"], ["function show() print(4) end"],
+    ),
+    "lua, variables of the tests": (
+        "lua", "local expected = 8\nlocal got = twice(4)\nif got ~= expected then error('no') end",
+        ["function twice(n) return 2 * n end"],
+        ["function twice(n) local name, value = debug.getlocal(2, 1) return value end"],
+    ),
+    "perl": (
+        "perl", "die 'no' unless twice(4) == 8;",
+        ["sub twice { return 2 * $_[0]; }"],
+        ["BEGIN { package Q; *main::die = sub { 1 }; }\nsub twice { return 0; }",
+         "use subs qw(die exit);\nsub die { 1 }\nsub exit { 1 }\nsub twice { return 0; }",
+         "package F; use overload 'bool' => sub { 0 }, fallback => 1;\npackage main;\n"
+         "$SIG{__DIE__} = sub { CORE::die(bless {}, 'F') };\nsub twice { return 0; }"],
+    ),
+    "ruby, the file of the tests": (
+        "ruby", "raise 'no' unless twice(4) == 8",
+        ["def twice(n) = 2 * n"], ["File.write('tests.rb', '')\ndef twice(n) = 0"],
+    ),
+    "javascript, loops and patterns": (
+        "javascript",
+        "for (const [n, m] of [[4, 8]]) if (twice(n) !== m || !/^8$/.test(String(twice(n)))) throw n;",
+        ["const twice = (n) => 2 * n;",
+         "function Stack() {}\nStack.prototype = Object.create(Array.prototype);\n"
+         "Stack.prototype.constructor = Stack;\nconst f = () => 2;\nf.toString = () => '2';\n"
+         "const twice = (n) => f() * n;"],
+        ["Object.getPrototypeOf([][Symbol.iterator]()).next = () => ({ done: true });",
+         "RegExp.prototype.test = () => true; const twice = () => '8';"],
+    ),
+    "javascript, exits": (
+        "javascript", "if (twice(4) !== 8) { process.exitCode = 1; process.exit(1); }",
+        ["const twice = (n) => 2 * n;"],
+        ["process.exit = () => {}; process.on('exit', () => { process.exitCode = 0; });"
+         " const twice = () => 0;"],
+    ),
+    "javascript, modules": (
+        "javascript",
+        "const assert = require('node:assert');\nassert.deepEqual([twice(4)], [8]);\nsetTimeout(() => {\n"
+        "  assert(twice(0) === 0);\n}, 1);",
+        ["const assert = require('assert');\nconst twice = (n) => 2 * n;"],
+        [f"{way} = () => new Proxy(() => {{}}, {{ get: () => () => {{}} }}); const twice = () => 8;"
+         for way in ("const require", "require('module').prototype.require", "require('module')._load")]
+        + [f"{way} const twice = (n) => n || 1;" for way in (
+            "process.prependListener('uncaughtException', () => process.reallyExit(0));",
+            "process.setUncaughtExceptionCaptureCallback(() => {});")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_decides_is_out_of_reach(service: Service, name: str) -> None:
+    language, tests, right, wrong = CASES[name]
+    _need(language)
+    rewards = _rewards(service, language, {"kind": "exec", "tests": tests}, *right, *wrong)
+    assert rewards == [1.0] * len(right) + [0.0] * len(wrong)
+
+
+def test_set_e_of_the_setup_holds_in_the_tests(service: Service) -> None:
+    _need("bash")
+    tests = '[ "$(twice 4)" = 8 ]\n[ "$(twice 0)" = 0 ]'
+    grader = {"kind": "exec", "setup": "set -e", "tests": tests}
+    programs = ("twice() { echo $((2 * $1)); }", "twice() { echo 0; }")
+    assert _rewards(service, "bash", grader, *programs) == [1.0, 0.0]

@@ -1,6 +1,6 @@
 // Runs setup, completion and tests as scripts that share one global scope; each is parsed by itself.
 // Descriptor 3 holds the word that proves the end. Built-in functions are locked before the completion runs, but for those
-// that setup or tests replace themselves, such as `Math.random`. The console decides nothing and may be replaced.
+// that setup or tests replace themselves, such as `Math.random`. Of the console only `assert` decides.
 "use strict";
 const fs = require("fs");
 const vm = require("vm");
@@ -16,17 +16,23 @@ const run = vm.runInThisContext;
 const sources = ["setup.js", "solution.js", "tests.js"].map((name) => [name, fs.readFileSync(name, "utf8")]);
 
 const replaced = new Set();
-const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|,\s*(["'`])([\w$]+)\3)/g;
-for (const [, owner, name, , quoted] of `${sources[0][1]}\n${sources[2][1]}`.matchAll(REPLACES))
+const own = `${sources[0][1]}\n${sources[2][1]}`;
+const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|[,[]\s*(["'`])([\w$]+)\3)/g;
+for (const [, owner, name, , quoted] of own.matchAll(REPLACES))
   replaced.add(`${owner.replace(/^global(This)?\.?/, "")}.${name ?? quoted}`);
 
 function lock(owner, path) {
   for (const key of Reflect.ownKeys(owner)) {
     const found = Reflect.getOwnPropertyDescriptor(owner, key);
-    const isFree = typeof key === "string" && replaced.has(`${path}.${key}`);
-    if (found.configurable && "value" in found && key !== "prototype" && !isFree)
+    const isFree = key === "prototype" || key === "constructor" || replaced.has(`${path}.${String(key)}`);
+    if (found.configurable && "value" in found && !isFree)
       Reflect.defineProperty(owner, key, { writable: false, configurable: false });
   }
+}
+
+function lockOne(owner, key, path) {
+  const isFree = replaced.has(`${path}.${key}`);
+  if (!isFree) Reflect.defineProperty(owner, key, { value: owner[key], writable: false, configurable: false });
 }
 
 for (const name of ["Object", "Array", "String", "Number", "Boolean", "Map", "Set", "JSON", "Math", "Reflect",
@@ -35,10 +41,14 @@ for (const name of ["Object", "Array", "String", "Number", "Boolean", "Map", "Se
   lock(globalThis[name], name);
   Reflect.defineProperty(globalThis, name, { value: globalThis[name], writable: false, configurable: false });
 }
-for (const name of ["Array", "String", "Number", "Map", "Set", "Promise"])
+for (const name of ["Array", "String", "Number", "Boolean", "BigInt", "Map", "Set", "Promise", "RegExp", "Date"])
   lock(globalThis[name].prototype, `${name}.prototype`);
 for (const owner of [assert, assert.strict, require("util").types]) lock(owner);
 lock(require("util"));
+const iterators = [[].values(), new Map().values(), new Set().values(), ""[Symbol.iterator](), "".matchAll(/a/g)];
+for (const each of iterators) lock(Object.getPrototypeOf(each));
+for (const name of ["abort", "emit", "exit", "listeners", "on", "reallyExit"]) lockOne(process, name, "process");
+lockOne(console, "assert", "console");
 
 const file = path.resolve("solution.js");
 const made = new module.constructor(file, null);
@@ -48,6 +58,16 @@ const given = { module: made, exports: made.exports, require: require("module").
                 __dirname: path.dirname(file) };
 Object.assign(globalThis, given);
 
+// Modules of Node that setup and tests name are those of before the completion.
+const { isBuiltin } = require("module");
+const loaded = new Map();
+for (const [, , name] of own.matchAll(/require\s*\(\s*(["'`])([\w:/]+)\1/g))
+  if (isBuiltin(name)) loaded.set(name, given.require(name));
+const { has, get } = Map.prototype;
+const requireLoaded = (name) =>
+  Reflect.apply(has, loaded, [name]) ? Reflect.apply(get, loaded, [name]) : given.require(name);
+Object.assign(requireLoaded, given.require);
+
 // An error that the completion would swallow ends the program.
 let isFailed = false;
 function fail(error) {
@@ -55,12 +75,12 @@ function fail(error) {
   print(error);
   Reflect.apply(reallyExit, process, [1]);
 }
-const failing = ["uncaughtException", "unhandledRejection"];
-for (const event of failing) process.on(event, fail);
-const { listeners, hasUncaughtExceptionCaptureCallback } = process;
-const isWatching = () =>
-  failing.every((event) => Reflect.apply(listeners, process, [event]).includes(fail)) &&
-  !hasUncaughtExceptionCaptureCallback();
+const REJECTED = "unhandledRejection";
+process.on(REJECTED, fail);
+process.setUncaughtExceptionCaptureCallback(fail);
+Reflect.defineProperty(process, "setUncaughtExceptionCaptureCallback", { value: () => {}, writable: false });
+const { listeners } = process;
+const isWatching = () => Reflect.apply(listeners, process, [REJECTED]).includes(fail);
 
 (async () => {
   const [setup, solution, tests] = sources;
@@ -68,9 +88,11 @@ const isWatching = () =>
   run(solution[1], { filename: solution[0] });
   for (const name of ["require", "module", "exports"])
     if (globalThis[name] !== given[name]) globalThis[name] = given[name];
-  // A block, so that the tests may declare names that the completion has, too.
-  await run(`{${tests[1]}\n}`, { filename: tests[0] });
-  process.on("beforeExit", () => {
-    if (!isFailed && isWatching()) writeFileSync(END, `${word}\n`);
-  });
+  // Blocks, so that the tests may declare names that the completion has, too.
+  const value = () => Reflect.deleteProperty(globalThis, "PROCTOR_NAME") && requireLoaded;
+  Reflect.defineProperty(globalThis, "PROCTOR_NAME", { value, configurable: true });
+  await run(`{const require=PROCTOR_NAME();{${tests[1]}\n}}`, { filename: tests[0] });
+  Reflect.apply(process.on, process, ["beforeExit", () => {
+    if (!isFailed && !process.exitCode && isWatching()) writeFileSync(END, `${word}\n`);
+  }]);
 })().catch(fail);

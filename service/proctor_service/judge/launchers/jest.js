@@ -9,7 +9,7 @@ const tests = PROCTOR_TESTS;
 const root = process.cwd();
 const setup = path.join(root, "PROCTOR_NAME", "setup.js");
 // What the tests replace themselves, as by `jest.spyOn(Math, "random")`: "owner.name", or ".name" for a global name.
-const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|,\s*(["'`])([\w$]+)\3)/g;
+const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|[,[]\s*(["'`])([\w$]+)\3)/g;
 const replaced = [...Object.values(files).join("\n").matchAll(REPLACES)].map(
   ([, owner, name, , quoted]) => `${owner.replace(/^global(This)?\.?/, "")}.${name ?? quoted}`,
 );

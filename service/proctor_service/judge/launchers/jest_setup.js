@@ -8,8 +8,8 @@ delete globalThis.PROCTOR_NAME;
 function lock(owner, path) {
   for (const key of ownKeys(owner)) {
     const found = getOwnPropertyDescriptor(owner, key);
-    const isFree = typeof key === "string" && replaced.has(`${path}.${key}`);
-    if (found.configurable && "value" in found && key !== "prototype" && !isFree)
+    const isFree = key === "prototype" || key === "constructor" || replaced.has(`${path}.${String(key)}`);
+    if (found.configurable && "value" in found && !isFree)
       defineProperty(owner, key, { writable: false, configurable: false });
   }
 }
@@ -23,7 +23,7 @@ for (const name of ["Object", "Array", "String", "Number", "Map", "Set", "JSON",
   lock(globalThis[name], name);
   defineProperty(globalThis, name, { value: globalThis[name], writable: false, configurable: false });
 }
-for (const name of ["Array", "String", "Number", "Map", "Set", "Promise"])
+for (const name of ["Array", "String", "Number", "Boolean", "BigInt", "Map", "Set", "Promise", "RegExp", "Date"])
   lock(globalThis[name].prototype, `${name}.prototype`);
 lock(require("assert"));
 lock(require("assert").strict);

@@ -14,25 +14,52 @@ local function write(text)
 end
 write("")
 local load, assert = load, assert
--- The tests have the standard functions of before the completion, and the globals of the completion.
-local own = {}
+-- The tests have the standard functions of before the completion, and the globals of the completion. What they replace,
+-- such as `os.time`, is replaced for both.
+local function guarded(place)
+  local first = {}
+  for name, value in pairs(place) do first[name] = value end
+  return setmetatable({}, {
+    __index = function(_, name)
+      local value = first[name]
+      if value == nil then value = place[name] end
+      return value
+    end,
+    __newindex = function(_, name, value)
+      if first[name] ~= nil then first[name] = value end
+      place[name] = value
+    end,
+    __pairs = function() return next, place end,
+  }), first
+end
+local own, standard = guarded(_G)
+standard._G = nil
+local in_os
 for name, value in pairs(_G) do
   if type(value) == "table" and value ~= _G and name ~= "package" then
-    local copy = setmetatable({}, { __index = value }) -- with what the completion adds
-    for key, each in pairs(value) do copy[key] = each end
-    value = copy
+    local first
+    standard[name], first = guarded(value)
+    if name == "os" then in_os = first end
   end
-  if value ~= _G then own[name] = value end
 end
-own.os.exit = function(code, ...)
+-- These reach the tests' variables.
+for _, name in ipairs({ "getlocal", "getregistry", "getupvalue", "sethook", "setlocal", "setmetatable", "setupvalue",
+                        "upvaluejoin" }) do
+  debug[name], standard.debug[name] = nil, nil
+end
+in_os.exit = function(code, ...)
   if code == nil or code == true or code == 0 then write(word .. "\n") end
   exit(code, ...)
 end
-setmetatable(own, { __index = _G, __newindex = _G })
-local strings, rawset, methods = getmetatable(""), rawset, own.string
+local strings, rawset, methods, type = getmetatable(""), rawset, standard.string, type
 local setup, solution, tests = read("setup.lua"), read("solution.lua"), read("tests.lua")
 assert(load(setup, "@setup.lua", "t"))()
 assert(load(solution, "@solution.lua", "t"))()
-rawset(strings, "__index", function(_, name) return methods[name] end)
+local index = strings.__index
+rawset(strings, "__index", function(text, name)
+  local method = methods[name]
+  if method == nil and type(index) == "function" then return index(text, name) end
+  return method
+end)
 assert(load(tests, "@tests.lua", "t", own))()
 write(word .. "\n")

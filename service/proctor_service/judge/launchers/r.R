@@ -7,6 +7,7 @@ local(envir = new.env(parent = baseenv()), {
   write <- writeLines
   setup <- as.list(parse("setup.R", keep.source = FALSE))
   tests <- as.list(parse("tests.R", keep.source = FALSE))
+  of_base <- function(name) exists(name, baseenv(), inherits = FALSE)
   for (each in setup) eval(each, globalenv())
 
   # A function that the tests only take as a value, as in `candidate <- unique`, is under test, though R has one of this
@@ -35,6 +36,23 @@ local(envir = new.env(parent = baseenv()), {
     if (!is.null(value) && (name %in% other || !is.function(value))) assign(name, value, envir = own)
   }
   for (each in as.list(parse("solution.R", keep.source = FALSE))) eval(each, globalenv())
-  for (each in tests) eval(each, own)
+  # For doubles R looks for a method `all.equal.double`, which it does not have itself.
+  table <- get(".__S3MethodsTable__.", baseenv())
+  for (each in paste0("all.equal.", c("array", "character", "complex", "double", "function", "integer", "list", "logical",
+                                      "matrix", "numeric"))) {
+    if (exists(each, globalenv(), inherits = FALSE)) rm(list = each, envir = globalenv())
+    if (exists(each, table, inherits = FALSE) && !of_base(each)) rm(list = each, envir = table)
+  }
+  kept <- names(own)
+  for (each in tests) {
+    eval(each, own)
+    # What the tests define is global: functions of the completion may use it.
+    for (name in setdiff(names(own), kept)) {
+      value <- get(name, own)
+      if (exists(name, globalenv(), inherits = FALSE)) rm(list = name, envir = globalenv())
+      assign(name, value, globalenv())
+      rm(list = name, envir = own)
+    }
+  }
   write(word, place)
 })
