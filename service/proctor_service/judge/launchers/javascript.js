@@ -59,10 +59,11 @@ const given = { module: made, exports: made.exports, require: require("module").
 Object.assign(globalThis, given);
 
 // Modules of Node that setup and tests name are those of before the completion.
-const { isBuiltin } = require("module");
+const { builtinModules } = require("module");
 const loaded = new Map();
-for (const [, , name] of own.matchAll(/require\s*\(\s*(["'`])([\w:/]+)\1/g))
-  if (isBuiltin(name)) loaded.set(name, given.require(name));
+for (const [, , name] of own.matchAll(/require\s*\(\s*(["'`])([\w:/]+)\1/g)) {
+  if (builtinModules.includes(name.replace(/^node:/, ""))) loaded.set(name, given.require(name));
+}
 const { has, get } = Map.prototype;
 const requireLoaded = (name) =>
   Reflect.apply(has, loaded, [name]) ? Reflect.apply(get, loaded, [name]) : given.require(name);
