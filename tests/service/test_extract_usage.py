@@ -274,17 +274,24 @@ def test_a_name_that_means_something_else_is_not_used(language: str, first: str,
 PARTS = [
     ("javascript", "function f(a) {\n  let s = 0;\n  for (const x of a) {\n    s += x;\n  }\n  return s;\n}",
      "  for (const x of a) {\n    s += x;\n  }"),
-    ("go", "package main\n\nfunc f() int {\n\treturn 1\n}\n\nfunc main() {\n\tprintln(f())\n}",
-     "func f() int {\n\treturn 1\n}"),
+    ("go", "func f(a []int) int {\n\ts := 0\n\tfor _, x := range a {\n\t\ts += x\n\t}\n\treturn s + 1\n}",
+     "\tfor _, x := range a {\n\t\ts += x\n\t}"),
+    ("c", "int f(int n) {\n    if (n < 2)\n        return n;\n    return f(n - 1);\n}", "return f(n - 1);"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("language", "code", "part"), PARTS)
 def test_an_excerpt_of_the_code_is_not_the_code(language: str, code: str, part: str) -> None:
     assert extract(two(language, code, part), "auto", language) == code
-    changed = part.replace("1", "2").replace("+=", "-=")
+    changed = part.replace("- 1", "- 2").replace("+=", "-=")
     assert changed != part
     assert extract(two(language, code, changed), "auto", language) == textwrap.dedent(changed)
+
+
+def test_a_function_of_a_program_may_be_the_answer() -> None:
+    function = "function f(a) {\n  return a;\n}"
+    program = f"const fs = require('fs');\n{function}\nconst a = fs.readFileSync(0);\nconsole.log(f(a));\n"
+    assert extract(two("javascript", program, function), "auto", "javascript") == function
 
 
 def test_a_shorter_version_is_no_excerpt() -> None:

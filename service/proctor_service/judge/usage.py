@@ -2,7 +2,7 @@
 
 An example calls what an earlier block defines, so it cannot run alone, and it defines nothing. The
 signs of a definition are those of all languages together: in doubt a text is no example, and the last
-block stays the code. An excerpt repeats lines of a much longer block.
+block stays the code. An excerpt repeats lines of a longer block, and defines nothing either.
 
 Texts come from a policy, so every pattern takes linear time: names are matched from their beginning,
 and other repetitions are bounded or possessive.
@@ -101,9 +101,14 @@ def is_usage(text: str, names: frozenset[str], *, commands: bool = False) -> boo
 
 
 def is_excerpt(text: str, whole: str) -> bool:
-    """Tell whether every line of a text is one of `whole`, which is at least twice as long."""
+    """Tell whether every line of a text is one of `whole`, at least twice as long, and none defines a name.
+
+    A function that a text repeats from a program may be the answer.
+    """
     lines, others = _lines(text), _lines(whole)
-    return 2 * len(lines) <= len(others) and set(lines) <= set(others)
+    if 2 * len(lines) > len(others) or not set(lines) <= set(others):
+        return False
+    return _DEFINES.search(_plain(text).replace("return ", "")) is None
 
 
 def _lines(text: str) -> list[str]:
