@@ -291,11 +291,13 @@ def test_old_records_go_while_new_ones_come(tmp_path: Path) -> None:
         under.record(0, 100)
         await under.written(100)
         number = 100
-        while "ev_0" in under.ids():
+        while True:  # on a slow machine the newest records may be too old already
             number += 10
             under.record(number - 10, number)
             await under.written(number)
-        assert under.ids()[-1] == f"ev_{number - 1}"
+            ids = under.ids()
+            if "ev_0" not in ids and ids[-1:] == [f"ev_{number - 1}"]:
+                break
 
     run(tmp_path / "j.db", test, age_seconds=1.0, command=PRUNING)
 

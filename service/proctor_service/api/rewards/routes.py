@@ -47,7 +47,7 @@ class _OutputBudget:
     def __init__(self) -> None:
         self._left = OUTPUT_CHARACTERS
 
-    def kept(self, outcome: Outcome) -> Outcome:
+    def bounded(self, outcome: Outcome) -> Outcome:
         """Return the outcome, without its output if this is too much."""
         judgement = outcome.judgement
         size = 0 if judgement is None else len(judgement.stdout) + len(judgement.stderr)
@@ -161,7 +161,7 @@ class RewardHandler:
             log.error("an item failed", exc_info=outcome, extra={"evaluation_id": evaluation_id})
             message = f"a fault of the service; its log has it under {evaluation_id}"
             outcome = Outcome(failure=JudgeFailed(message))
-        return line(entry, budget.kept(outcome), self._machine.backend.traits.degraded)
+        return line(entry, budget.bounded(outcome), self._machine.backend.traits.degraded)
 
 
 def _log_end(batch: Job[Line], begun: float, fields: Mapping[str, object]) -> None:
