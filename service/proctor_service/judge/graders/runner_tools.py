@@ -21,6 +21,7 @@ from proctor_service.judge.graders.separate_tests import (
     java_checks,
     launcher_text,
     package_of,
+    replaced_builtins,
 )
 from proctor_service.settings.java_names import java_names
 from proctor_service.settings.languages import Language
@@ -224,7 +225,9 @@ def _jest(
     files[f"{name}/launcher.js"] = launcher_text(
         "jest.js", name, FILES=json.dumps(dict(tests)), TESTS=json.dumps(chosen)
     )
-    files[f"{name}/setup.js"] = launcher_text("jest_setup.js", name)
+    files[f"{name}/setup.js"] = launcher_text(
+        "jest_setup.js", name, REPLACED=replaced_builtins("\n".join(tests.values()))
+    )
     files[f"{name}/environment.js"] = launcher_text(
         "jest_environment.js", name, OWN=json.dumps(list(tests))
     )

@@ -45,6 +45,11 @@ _GO_IMPORT = re.compile(
 _GO_IMPORTED = re.compile(r"(?:[\w.]+[ \t]+)?(\"[^\"\n]*\")")
 _GO_PACKAGE = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _RUST_MAIN = re.compile(r"^(?:pub(?:\([a-z]+\))?[ \t]+)?fn[ \t]+main\b", re.MULTILINE)
+_REPLACES = re.compile(
+    r"(?<![\w$.])([\w$.]+?)\s*+(?:\.\s*+([\w$]++)\s*+=(?![=>])|[,\[]\s*+([\"'`])([\w$]++)\3)",
+    re.ASCII,
+)
+_GLOBAL_OBJECT = re.compile(r"^global(?:This)?\.?")
 _REQUIRE = re.compile(
     r"^(?:const|let|var)[ \t]+[^=\n]+=[ \t]*require\([^()\n]*\)[ \t]*;?[ \t]*$", re.MULTILINE
 )
@@ -113,13 +118,25 @@ def launcher_text(file: str, name: str, **more: str) -> str:
     return text
 
 
+def replaced_builtins(text: str) -> str:
+    """Return what tests in JavaScript replace themselves, as JSON: "owner.name", ".name" for a global name.
+
+    As `Math.random = f`, `spyOn(Math, "random")`, or `global.Math = f`.
+    """
+    found = (
+        (_GLOBAL_OBJECT.sub("", match[1]), match[2] or match[4])
+        for match in _REPLACES.finditer(text)
+    )
+    return json.dumps(sorted({f"{owner}.{name}" for owner, name in found}))
+
+
 def _replaced(argv: tuple[str, ...], word: str, *by: str) -> tuple[str, ...]:
     """Return a command with `by` in place of a word."""
     at = argv.index(word)
     return (*argv[:at], *by, *argv[at + 1 :])
 
 
-def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
+def _interpreted(file: str, **more: str) -> Callable[[Language, Parts, str], Arranged]:
     extension = file.rpartition(".")[2]
 
     def arrange(language: Language, parts: Parts, name: str) -> Arranged:
@@ -127,7 +144,7 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
             f"setup.{extension}": language.whole(parts.setup),
             f"solution.{extension}": language.whole(parts.completion),
             f"tests.{extension}": language.whole(parts.tests),
-            f"launcher.{extension}": launcher_text(file, name),
+            f"launcher.{extension}": launcher_text(file, name, **more),
         }
         return Arranged(
             None, _replaced(language.run, language.source, f"launcher.{extension}"), made
@@ -139,7 +156,12 @@ def _interpreted(file: str) -> Callable[[Language, Parts, str], Arranged]:
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
     """Leave out of the completion what the setup has required by the same line: they share a scope."""
     completion = _without_repeated(parts.completion, parts.setup, _REQUIRE)
-    return _interpreted("javascript.js")(language, replace(parts, completion=completion), name)
+    arrange = _interpreted("javascript.js", REPLACED=_replaced_by_tests(parts))
+    return arrange(language, replace(parts, completion=completion), name)
+
+
+def _replaced_by_tests(parts: Parts) -> str:
+    return replaced_builtins(f"{parts.setup}\n{parts.tests}")
 
 
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
@@ -149,7 +171,7 @@ def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
         _replaced(language.compile, language.source, *made),
         _replaced(language.run, "solution.js", "launcher.js"),
         made,
-        {"launcher.js": launcher_text("javascript.js", name)},
+        {"launcher.js": launcher_text("javascript.js", name, REPLACED=_replaced_by_tests(parts))},
     )
 
 

@@ -15,11 +15,7 @@ const print = console.error;
 const run = vm.runInThisContext;
 const sources = ["setup.js", "solution.js", "tests.js"].map((name) => [name, fs.readFileSync(name, "utf8")]);
 
-const replaced = new Set();
-const own = `${sources[0][1]}\n${sources[2][1]}`;
-const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|[,[]\s*(["'`])([\w$]+)\3)/g;
-for (const [, owner, name, , quoted] of own.matchAll(REPLACES))
-  replaced.add(`${owner.replace(/^global(This)?\.?/, "")}.${name ?? quoted}`);
+const replaced = new Set(PROCTOR_REPLACED);
 
 function lock(owner, path) {
   for (const key of Reflect.ownKeys(owner)) {
@@ -60,13 +56,11 @@ Object.assign(globalThis, given);
 
 // Modules of Node that setup and tests name are those of before the completion.
 const { builtinModules } = require("module");
-const loaded = new Map();
-for (const [, , name] of own.matchAll(/require\s*\(\s*(["'`])([\w:/]+)\1/g)) {
-  if (builtinModules.includes(name.replace(/^node:/, ""))) loaded.set(name, given.require(name));
+const loaded = Object.create(null);
+for (const [, , name] of `${sources[0][1]}\n${sources[2][1]}`.matchAll(/require\s*\(\s*(["'`])([\w:/]+)\1/g)) {
+  if (builtinModules.includes(name.replace(/^node:/, ""))) loaded[name] = given.require(name);
 }
-const { has, get } = Map.prototype;
-const requireLoaded = (name) =>
-  Reflect.apply(has, loaded, [name]) ? Reflect.apply(get, loaded, [name]) : given.require(name);
+const requireLoaded = (name) => loaded[name] ?? given.require(name);
 Object.assign(requireLoaded, given.require);
 
 // An error that the completion would swallow ends the program.

@@ -8,11 +8,6 @@ const files = PROCTOR_FILES;
 const tests = PROCTOR_TESTS;
 const root = process.cwd();
 const setup = path.join(root, "PROCTOR_NAME", "setup.js");
-// What the tests replace themselves, as by `jest.spyOn(Math, "random")`: "owner.name", or ".name" for a global name.
-const REPLACES = /(?<![\w$.])([\w$.]+?)\s*(?:\.\s*([\w$]+)\s*=(?![=>])|[,[]\s*(["'`])([\w$]+)\3)/g;
-const replaced = [...Object.values(files).join("\n").matchAll(REPLACES)].map(
-  ([, owner, name, , quoted]) => `${owner.replace(/^global(This)?\.?/, "")}.${name ?? quoted}`,
-);
 files[path.relative(root, setup)] = fs.readFileSync(setup, "utf8");
 
 module.exports = {
@@ -52,7 +47,6 @@ async function main() {
     transform: { "\\.[cm]?[jt]sx?$": __filename },
     transformIgnorePatterns: [],
     setupFilesAfterEnv: [setup],
-    globals: { PROCTOR_NAME: replaced },
     haste: { enableSymlinks: false },
     reporters: [],
     cacheDirectory: path.join(root, "PROCTOR_NAME", "cache"),

@@ -2,8 +2,7 @@
 "use strict";
 const { defineProperty, getOwnPropertyDescriptor, ownKeys } = Reflect;
 
-const replaced = new Set(globalThis.PROCTOR_NAME);
-delete globalThis.PROCTOR_NAME;
+const replaced = new Set(PROCTOR_REPLACED);
 
 function lock(owner, path) {
   for (const key of ownKeys(owner)) {

@@ -7,7 +7,6 @@ local(envir = new.env(parent = baseenv()), {
   write <- writeLines
   setup <- as.list(parse("setup.R", keep.source = FALSE))
   tests <- as.list(parse("tests.R", keep.source = FALSE))
-  of_base <- function(name) exists(name, baseenv(), inherits = FALSE)
   for (each in setup) eval(each, globalenv())
 
   # A function that the tests only take as a value, as in `candidate <- unique`, is under test, though R has one of this
@@ -30,8 +29,8 @@ local(envir = new.env(parent = baseenv()), {
   # Other functions of R that the tests name, and methods, are those of R, whatever the completion has defined.
   own <- new.env(parent = globalenv())
   all <- names(baseenv())
-  methods <- lapply(other, function(name) all[startsWith(all, paste0(name, "."))])
-  for (name in setdiff(c(taken, other <- c(other, unlist(methods))), ls(globalenv(), all.names = TRUE))) {
+  other <- c(other, unlist(lapply(other, function(name) all[startsWith(all, paste0(name, "."))])))
+  for (name in setdiff(c(taken, other), ls(globalenv(), all.names = TRUE))) {
     value <- get0(name, parent.env(globalenv()))
     if (!is.null(value) && (name %in% other || !is.function(value))) assign(name, value, envir = own)
   }
@@ -41,7 +40,7 @@ local(envir = new.env(parent = baseenv()), {
   for (each in paste0("all.equal.", c("array", "character", "complex", "double", "function", "integer", "list", "logical",
                                       "matrix", "numeric"))) {
     if (exists(each, globalenv(), inherits = FALSE)) rm(list = each, envir = globalenv())
-    if (exists(each, table, inherits = FALSE) && !of_base(each)) rm(list = each, envir = table)
+    if (exists(each, table, inherits = FALSE) && !(each %in% all)) rm(list = each, envir = table)
   }
   kept <- names(own)
   for (each in tests) {
