@@ -92,20 +92,20 @@ class Environment:
             self._is_graded = True
             try:
                 self._reward = self._grade()
-            except _Unjudgeable as error:
+            except (_Unjudgeable, BadTask) as error:
                 if self._mistake is not None:
                     raise self._mistake from None
+                self._fail(str(error))
                 log.warning("a rollout has no reward: %s", error)
             self._stop()
         return self._reward
 
     def _grade(self) -> float | None:
-        grader = self._task.get("grader", {})
-        scoring = self._task.get("scoring", self._rules.scoring)
-
         def graded(sandbox: Sandbox) -> wire.Result:
+            task = self._task_of_state(sandbox)
+            scoring = task.get("scoring", self._rules.scoring)
             step = self._workplaces.training.step
-            return sandbox.grade(grader, scoring=scoring, step=step)
+            return sandbox.grade(task.get("grader", {}), scoring=scoring, step=step)
 
         try:
             result = self._do(graded)
@@ -114,6 +114,10 @@ class Environment:
         if result.error is not None:
             raise _Unjudgeable(f"{result.error.reason}: {result.error.message}")
         return result.reward
+
+    def _task_of_state(self, sandbox: Sandbox) -> Mapping[str, Any]:
+        """Return the judging fields for the sandbox's final state. Raises BadTask."""
+        return self._task
 
     def _run(self, command: list[str] | None = None, *, code: str | None = None) -> str:
         """Run a command and return its observation for the policy."""
