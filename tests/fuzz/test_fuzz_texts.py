@@ -16,11 +16,11 @@ from fuzzing import ReplayCounts, cases
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor_service.api.body import SlicedJson
 from proctor_service.api.compat.packed_tests import unpacked
 from proctor_service.api.compat.slime import grader_of
 from proctor_service.errors import InvalidRequest
 from proctor_service.judge.extract import extract
+from proctor_service.scheduling.paced_json import PacedJson
 
 PACKED: list[Any] = [
     ["assert f(1) == 2", "assert f(2)"],
@@ -99,6 +99,6 @@ def _at_once(text: str) -> str:
 
 def _sliced(text: str) -> str:
     try:
-        return repr(asyncio.run(SlicedJson(text).decode()))
+        return repr(asyncio.run(PacedJson(text).decode()))
     except (ValueError, RecursionError):
         return "none"

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "evaluate": {"errors", "scheduling", "judge", "sandbox.interface"},
     "cluster": {"errors", "scheduling"},
     "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
-                "sandbox.interface", "settings.mcp_servers"},
+                "sandbox.interface", "scheduling.paced_json", "settings.mcp_servers"},
     "workers": {"errors", "settings", "evaluate", "judge.submission", "judge.judge",
                 "observability.logs", "sandbox.interface", "sandbox.backends",
                 "sandbox.environments"},

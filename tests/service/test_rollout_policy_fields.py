@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,7 @@ from policy_server import (
 )
 from rollout_requests import CODE, Row, ask, request, task
 
-from proctor_service.rollout.reply import read_reply
+from proctor_service.rollout.reply import reply_of
 from proctor_service.settings import Settings
 
 TOOLS = {"kind": "tools", "max_turns": 3}
@@ -73,7 +72,7 @@ def test_every_token_id_of_an_answer_is_in_the_trajectory(service: Service) -> N
 )
 def test_token_ids_of_a_choice_are_its_own(beside: Any, within: Any, kept: Any) -> None:
     answer = {**completion({}, prompt_token_ids=within), "prompt_token_ids": beside}
-    assert read_reply(json.dumps(answer).encode(), "").choice["prompt_token_ids"] == kept
+    assert reply_of(answer).choice["prompt_token_ids"] == kept
 
 
 @pytest.mark.parametrize("sent", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -19,7 +20,7 @@ KEY = "sk-5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90"
 
 
 def read(body: Any, key: str = "") -> Reply:
-    return read_reply(json.dumps(body).encode(), key)
+    return asyncio.run(read_reply(json.dumps(body).encode(), key))
 
 
 def call(name: Any = "bash", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
@@ -149,7 +150,7 @@ def test_text_in_parts_is_joined() -> None:
 )
 def test_what_is_no_completion_is_a_failure_of_the_endpoint(body: bytes) -> None:
     with pytest.raises(PolicyUnavailable, match=r"^policy: the answer is no"):
-        read_reply(body, "")
+        asyncio.run(read_reply(body, ""))
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -18,7 +18,7 @@ from proctor_service.errors import FileMissing, FileRefused
 from proctor_service.evaluate import Item, NoCode, Outcome
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.agent import Player
-from proctor_service.rollout.reply import Reply, read_reply
+from proctor_service.rollout.reply import Reply, reply_of
 from proctor_service.rollout.tools import Workplace
 from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Command, Ended, Limits, Usage
@@ -32,7 +32,7 @@ ALL_TOOLS: list[Tool] = ["execute_code", "bash", "read_file", "write_file", "sub
 
 
 def says(text: str | None, reason: str = "stop") -> Reply:
-    return read_reply(json.dumps(completion({"content": text}, reason)).encode(), "")
+    return reply_of(completion({"content": text}, reason))
 
 
 def calls(*wanted: tuple[str, Any], reason: str = "tool_calls") -> Reply:
@@ -44,7 +44,7 @@ def calls(*wanted: tuple[str, Any], reason: str = "tool_calls") -> Reply:
         for number, (name, a) in enumerate(wanted)
     ]
     message = {"content": None, "tool_calls": listed}
-    return read_reply(json.dumps(completion(message, reason)).encode(), "")
+    return reply_of(completion(message, reason))
 
 
 def submits(code: str = CODE) -> Reply:

@@ -2,8 +2,8 @@
 
 pydantic's own JSON parser rejects lone surrogates, but a model may write them; the standard
 library's parser accepts them, at the same speed. A large body is parsed and validated in slices,
-with a pause for the event loop after each slice, because a C parser holds the interpreter lock even
-in another thread.
+with a pause for the event loop after each slice, because C code holds the interpreter lock even in
+another thread.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
-import time
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,6 +29,8 @@ from proctor_client.wire import (
     Submission,
 )
 from proctor_service.errors import AmbiguousKey, BodyTooSlow, InvalidRequest, TooLarge
+from proctor_service.scheduling.paced_json import PacedJson
+from proctor_service.scheduling.pacer import Pacer
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -51,9 +51,6 @@ MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
 LONGEST_KEY = 255
 HASHED_IN_THREAD_BYTES = MEBIBYTE
-SLICE_SECONDS = 0.005
-LONG_FIELDS = frozenset({"submissions", "grader", "cases", "tasks"})
-_WHITE_SPACE = re.compile(r"[ \t\n\r]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +142,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         sliced = len(body) > SLICED_BODY_BYTES
-        data = await SlicedJson(text).decode() if sliced else json.loads(text)
+        data = await PacedJson(text).decode() if sliced else json.loads(text)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -235,98 +232,3 @@ def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
             found.append(line)
     more = len(found) - MOST_ERRORS
     return "; ".join(found[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
-
-
-class Pacer:
-    """Timer that yields to the event loop when a slice of work has taken long enough."""
-
-    def __init__(self, seconds: float = SLICE_SECONDS) -> None:
-        self._seconds = seconds
-        self._until = time.perf_counter() + seconds
-
-    async def pause(self) -> None:
-        """Yield to the event loop if the slice's time is used up."""
-        if time.perf_counter() >= self._until:
-            await asyncio.sleep(0)
-            self._until = time.perf_counter() + self._seconds
-
-
-class SlicedJson:
-    """Decoder of a JSON text, with regular pauses.
-
-    The long fields of a request are split down to single submissions and cases; each other value is
-    one piece, decoded at the speed of C.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._decoder = json.JSONDecoder()
-        self._pacer = Pacer()
-
-    async def decode(self) -> Any:
-        """Return the whole value. Raises json.JSONDecodeError, ValueError and RecursionError."""
-        value = await self._pieces()
-        if self._peek():
-            raise json.JSONDecodeError("Extra data", self._text, self._at)
-        return value
-
-    async def _pieces(self) -> Any:
-        match self._peek():
-            case "{":
-                return await self._object()
-            case "[":
-                return await self._list()
-            case _:
-                return self._value()
-
-    async def _object(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self._at += 1
-        if self._skip("}"):
-            return found
-        while True:
-            if self._peek() != '"':
-                raise json.JSONDecodeError("Expecting property name", self._text, self._at)
-            name = self._value()
-            self._expect(":")
-            found[name] = await self._pieces() if name in LONG_FIELDS else self._value()
-            await self._pacer.pause()
-            if self._skip("}"):
-                return found
-            self._expect(",")
-
-    async def _list(self) -> list[Any]:
-        found: list[Any] = []
-        self._at += 1
-        if self._skip("]"):
-            return found
-        while True:
-            self._peek()
-            found.append(self._value())
-            await self._pacer.pause()
-            if self._skip("]"):
-                return found
-            self._expect(",")
-
-    def _value(self) -> Any:
-        self._peek()
-        value, self._at = self._decoder.raw_decode(self._text, self._at)
-        return value
-
-    def _peek(self) -> str:
-        """Return the next character after white space; empty at the end."""
-        space = _WHITE_SPACE.match(self._text, self._at)
-        assert space is not None, "the pattern matches the empty string"
-        self._at = space.end()
-        return self._text[self._at : self._at + 1]
-
-    def _skip(self, character: str) -> bool:
-        if self._peek() != character:
-            return False
-        self._at += 1
-        return True
-
-    def _expect(self, character: str) -> None:
-        if not self._skip(character):
-            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)

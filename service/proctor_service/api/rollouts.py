@@ -27,7 +27,7 @@ from proctor_client.wire import (
     RolloutTask,
     ToolsAgent,
 )
-from proctor_service.api.body import Pacer, parse_body, read_body
+from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.harbor import check_agent, check_verifier
 from proctor_service.api.jobs import Job, Work
 from proctor_service.api.responses import NDJSON, AnswerFormat, Line, encode, job_response
@@ -44,6 +44,7 @@ from proctor_service.rollout.prompts import system_prompt
 from proctor_service.rollout.reply import clean
 from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Limits
+from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
 
 log = logging.getLogger(__name__)

@@ -149,7 +149,7 @@ class _Endpoint:
             self._logprobs = {}
             self._extra = {name: self._extra[name] for name in self._extra if name not in LOGPROBS}
             content = await self._post({**body, **self._extra})
-        return read_reply(content, self._key, self._send_reasoning)
+        return await read_reply(content, self._key, self._send_reasoning)
 
     async def _post(self, body: dict[str, Any]) -> bytes:
         """Return the body of the endpoint's answer. Raises _LogprobsRefused, too."""

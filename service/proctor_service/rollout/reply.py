@@ -16,15 +16,25 @@ from typing import Any
 
 from proctor_service.errors import PolicyUnavailable
 from proctor_service.rollout.trajectory import JsonObject
+from proctor_service.scheduling.paced_json import PacedJson
 
 LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
+LONG_CHARACTERS = 1 << 19
+"""Length of an answer from which on it is parsed with pauses for the event loop."""
 REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
 MASK = "***"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 FUNCTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +68,27 @@ class Reply:
         return {"role": "assistant", "content": text or None, **more, "tool_calls": calls}
 
 
-def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Reply:
-    """Parse the body of an answer, without the key. Raises PolicyUnavailable without a reply.
-
-    vLLM writes the token ids of a completion into its choice and those of the prompt beside the
-    choices (`return_token_ids`); the choice of the reply has both.
-    """
+async def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Reply:
+    """Parse the body of an answer, without the key. Raises PolicyUnavailable without a reply."""
     try:
         text = body.decode()
         if len(key) >= LEAST_RANDOM_KEY:
             text = text.replace(key, MASK)
-        answer = strict_json(text)
+        if len(text) > LONG_CHARACTERS:  # log probabilities, most often
+            answer = await PacedJson(text, _STRICT).decode()
+        else:
+            answer = strict_json(text)
     except (ValueError, RecursionError):
         raise PolicyUnavailable("policy: the answer is not JSON") from None
+    return reply_of(answer, send_reasoning)
+
+
+def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
+    """Return the reply in an answer of a policy. Raises PolicyUnavailable if there is none.
+
+    vLLM writes the token ids of a completion into its choice and those of the prompt beside the
+    choices (`return_token_ids`); the choice of the reply has both.
+    """
     answer = _object(answer)
     choices = answer.get("choices")
     choice = _object(choices[0] if isinstance(choices, list) and choices else None)
@@ -118,11 +136,7 @@ def scrubbed(text: str, key: str) -> str:
 
 def strict_json(text: str) -> Any:
     """Parse JSON without NaN and infinities. Raises ValueError and RecursionError."""
-    return json.loads(text, parse_constant=_refuse_constant)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    return _STRICT.decode(text)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from proctor_client import wire
 from proctor_client.queries import response_of
-from proctor_service.api.body import Pacer
 from proctor_service.api.compat.form import PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.compat.skypilot import try_later
 from proctor_service.api.compat.slime import grader_of
 from proctor_service.errors import InvalidRequest, InvalidTask
+from proctor_service.scheduling.pacer import Pacer
 
 JOB = "openrlhf"
 WAIT_SECONDS = 170.0  # its client waits for 180

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proctor_client import wire
-from proctor_service.api.body import Pacer
 from proctor_service.api.compat.form import MOST_TESTS, PREFIX, Form, documented, limits
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, Judged, RequestContext
 from proctor_service.api.problems import problem
 from proctor_service.errors import Failure, InvalidRequest, InvalidTask, Refusal
 from proctor_service.judge.extract import extract
+from proctor_service.scheduling.pacer import Pacer
 
 JOB = "skypilot"
 LIMIT_SECONDS = 30.0

@@ -16,13 +16,13 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from proctor_client.wire import Integrity, Level, Result, Verdict
-from proctor_service.api.body import Pacer
 from proctor_service.api.responses import NDJSON
 from proctor_service.cluster import Packed
 from proctor_service.errors import InvalidTask
 from proctor_service.evaluate import Item, NoCode, Outcome, reward
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Usage
+from proctor_service.scheduling.pacer import Pacer
 
 LARGEST_ITEM_BYTES = 1 << 20
 """Approximate size of an item; sending a larger one to a peer would block other work for long."""

@@ -1,0 +1,157 @@
+"""Decoder of long JSON texts with regular pauses for the event loop, whatever their shape.
+
+The interpreter's parser holds the interpreter lock, even in another thread. So this decoder gives
+the parser short texts alone: a short array or object, several of them in an array, or a run of
+numbers and strings. It opens a longer array or object and reads the items one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+from proctor_service.scheduling.pacer import Pacer
+
+SHORT_CHARACTERS = 16_384
+MOST_OPEN_WITH_SHORT = 50
+"""Depth below which nothing is given to the parser, which has a limit of its own on the depth."""
+_SPACE = re.compile(r"[ \t\n\r]*")
+_SCALARS = re.compile(
+    r'(?:[ \t\n\r]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\n\r]*+|[^][{}",:]++),)++', re.DOTALL
+)
+_CLOSING = re.compile(r"[]}]+$")
+
+
+class PacedJson:
+    """A JSON text and the state of its decoding."""
+
+    def __init__(self, text: str, decoder: json.JSONDecoder | None = None) -> None:
+        self._text = text
+        self._at = 0
+        self._decoder = json.JSONDecoder() if decoder is None else decoder
+        self._open: list[Any] = []  # arrays and objects that are not closed, the outermost first
+        self._key = ""  # of the next value in an object
+        self._is_empty = True  # nothing is in the innermost array or object
+        self._found: list[Any] = []
+        self._next_try = 0  # position from which on the parser is tried again
+        self._next_series = 0
+
+    async def decode(self) -> Any:
+        """Return the value. Raises json.JSONDecodeError, ValueError and RecursionError."""
+        pacer = Pacer()
+        self._value()
+        while self._open:
+            while self._open and not pacer.is_due:
+                self._step()
+            await pacer.pause()
+        if self._peek():
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+        return self._found[0]
+
+    def _step(self) -> None:
+        """Read an item of the innermost array or object, several items, or its end."""
+        inside = self._open[-1]
+        is_list = type(inside) is list
+        mark = self._peek()
+        if mark == ("]" if is_list else "}"):
+            self._at += 1
+            self._open.pop()
+            self._is_empty = False
+            return
+        if not self._is_empty:
+            self._expect(",")
+            mark = self._peek()
+        if is_list:
+            if mark not in ("[", "{") and self._scalars(inside):
+                return
+        else:
+            if mark != '"':
+                text = "Expecting property name enclosed in double quotes"
+                raise json.JSONDecodeError(text, self._text, self._at)
+            self._key, self._at = self._decoder.raw_decode(self._text, self._at)
+            self._expect(":")
+        self._value()
+
+    def _value(self) -> None:
+        mark = self._peek()
+        if mark not in ("[", "{"):
+            value, self._at = self._decoder.raw_decode(self._text, self._at)
+            self._put(value)
+        elif not self._short_value():
+            value = [] if mark == "[" else {}
+            self._put(value)
+            self._open.append(value)
+            if len(self._open) > sys.getrecursionlimit():
+                raise RecursionError("the JSON text is nested too deeply")
+            self._at += 1
+            self._is_empty = True
+
+    def _put(self, value: Any) -> None:
+        if not self._open:
+            self._found.append(value)
+        elif type(self._open[-1]) is list:
+            self._open[-1].append(value)
+        else:
+            self._open[-1][self._key] = value
+        self._is_empty = False
+
+    def _short_value(self) -> bool:
+        """Read an array or object if it is short, and the like that follow; else return False."""
+        if self._at < self._next_try or len(self._open) > MOST_OPEN_WITH_SHORT:
+            return False
+        text = self._text[self._at : self._at + SHORT_CHARACTERS]
+        try:
+            value, length = self._decoder.raw_decode(text)
+        except (ValueError, RecursionError):
+            # Too long, or broken. In a series of long values, only a few of the tries are in vain.
+            self._next_try = self._at + SHORT_CHARACTERS // 4
+            return False
+        self._put(value)
+        self._at += length
+        if self._at >= self._next_series and self._open and type(self._open[-1]) is list:
+            self._series(self._open[-1], text, length)
+        return True
+
+    def _series(self, inside: list[Any], text: str, length: int) -> None:
+        """Read the items of an array that end as the item before, `text[:length]`, and are short."""
+        closing = _CLOSING.search(text[max(0, length - 16) : length])
+        end = -1 if closing is None else text.rfind(f"{closing.group()},", length)
+        if end <= length:
+            return
+        end += len(closing.group())  # type: ignore[union-attr]
+        try:
+            values = self._decoder.decode(f"[null{text[length:end]}]")
+        except (ValueError, RecursionError):
+            self._next_series = self._at + SHORT_CHARACTERS
+            return
+        inside.extend(values[1:])
+        self._at += end - length
+
+    def _scalars(self, inside: list[Any]) -> bool:
+        """Read a run of numbers, strings and constants in an array, up to the comma behind it."""
+        run = _SCALARS.match(self._text, self._at, self._at + SHORT_CHARACTERS)
+        if run is None:
+            return False
+        try:
+            values = self._decoder.decode(f"[{run.group()[:-1]}]")
+        except ValueError:
+            return False
+        inside.extend(values)
+        self._at = run.end() - 1
+        self._is_empty = False
+        return True
+
+    def _peek(self) -> str:
+        """Return the next character after white space; empty at the end."""
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None, "the pattern matches the empty string"
+        self._at = space.end()
+        return self._text[self._at : self._at + 1]
+
+    def _expect(self, character: str) -> None:
+        if self._peek() != character:
+            name = "',' delimiter" if character == "," else "':' delimiter"
+            raise json.JSONDecodeError(f"Expecting {name}", self._text, self._at)
+        self._at += 1
