@@ -43,9 +43,9 @@ class PacedJson:
         pacer = Pacer()
         self._value()
         while self._open:
-            while self._open and not pacer.is_due:
-                self._step()
-            await pacer.pause()
+            self._step()
+            if pacer.is_due:
+                await pacer.pause()
         if self._peek():
             raise json.JSONDecodeError("Extra data", self._text, self._at)
         return self._found[0]
