@@ -109,6 +109,7 @@ def test_tools_without_an_end_are_no_code() -> None:
         ("execute_code", "", "not JSON"),
         ("execute_code", "[" * 100_000, "not JSON"),
         ("execute_code", "[1]", "not a JSON object"),
+        ("execute_code", {"code": "#" * (1 << 20)}, "longer than 1 MB"),
         ("execute_code", {}, "needs the argument 'code'"),
         ("execute_code", {"code": 7}, "'code' of execute_code must be a string"),
         ("execute_code", {"code": None}, "must be a string"),

@@ -14,7 +14,13 @@ from policy_server import completion
 
 from proctor_service.api.responses import encode
 from proctor_service.errors import PolicyUnavailable
-from proctor_service.rollout.reply import LEAST_RANDOM_KEY, Reply, read_reply, scrubbed
+from proctor_service.rollout.reply import (
+    LEAST_RANDOM_KEY,
+    LONG_CHARACTERS,
+    Reply,
+    read_reply,
+    scrubbed,
+)
 
 KEY = "sk-5f0c6f2b8d2e4a0c9a5b1f3d7e6c8a90"
 
@@ -94,6 +100,7 @@ def test_what_goes_back_holds_only_what_the_api_takes() -> None:
         ("bash", '{"n": NaN}', ("bash", "{}")),
         ("bash", None, ("bash", "{}")),
         ("bash", "[" * 100_000, ("bash", "{}")),
+        ("bash", {"command": "#" * (1 << 20)}, ("bash", "{}")),
         ("rm -rf /", "{}", ("unknown", "{}")),
         ("", "{}", ("unknown", "{}")),
         (None, "{}", ("unknown", "{}")),
@@ -151,6 +158,23 @@ def test_text_in_parts_is_joined() -> None:
 def test_what_is_no_completion_is_a_failure_of_the_endpoint(body: bytes) -> None:
     with pytest.raises(PolicyUnavailable, match=r"^policy: the answer is no"):
         asyncio.run(read_reply(body, ""))
+
+
+@pytest.mark.parametrize("bad", ["", "NaN, ", "1 2, ", "[}, "])
+def test_a_long_answer_is_read_as_a_short_one(bad: str) -> None:
+    """As one with log probabilities."""
+    tokens = ", ".join(
+        ['{"token": "x", "logprob": -0.1, "top_logprobs": [{"bytes": [120]}]}'] * 9000
+    )
+    text = json.dumps(completion({"content": KEY}, logprobs={"content": []}))
+    long = text.replace('{"content": []}', f'{{"content": [{bad}{tokens}]}}')
+    assert len(long) > LONG_CHARACTERS
+    if bad:
+        with pytest.raises(PolicyUnavailable, match="the answer is not JSON"):
+            asyncio.run(read_reply(long.encode(), KEY))
+    else:
+        choice = asyncio.run(read_reply(long.encode(), KEY)).choice
+        assert choice == json.loads(long.replace(KEY, "***"))["choices"][0]
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(

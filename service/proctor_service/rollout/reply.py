@@ -22,6 +22,8 @@ LEAST_RANDOM_KEY = 20
 """Minimum length of a key to mask; a solution may contain a shorter key by chance."""
 LONG_CHARACTERS = 1 << 19
 """Length of an answer from which on it is parsed with pauses for the event loop."""
+MOST_ARGUMENTS_CHARACTERS = 1 << 20
+"""Length of a tool call's arguments that are read; no policy's answer is that long by tokens."""
 REASONING = ("reasoning", "reasoning_content")
 """Fields of a message with the policy's reasoning; endpoints use either name or both."""
 PIECE = 8
@@ -180,9 +182,9 @@ def _sent_back(call: ToolCall) -> JsonObject:
 
 
 def _plain_arguments(text: str) -> str:
-    """Return the arguments if they are a JSON object, else an empty object."""
+    """Return the arguments if they are a JSON object that is read, else an empty object."""
     try:
-        is_object = isinstance(strict_json(text), dict)
+        is_object = len(text) <= MOST_ARGUMENTS_CHARACTERS and type(strict_json(text)) is dict
     except (ValueError, RecursionError):
         is_object = False
     return clean(text) if is_object else "{}"

@@ -23,7 +23,7 @@ from proctor_service.evaluate import NoCode
 from proctor_service.judge.submission import SOLUTION, Submission
 from proctor_service.rollout import answers
 from proctor_service.rollout.observation import Observation, observe, text_of
-from proctor_service.rollout.reply import ToolCall, clean
+from proctor_service.rollout.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall, clean
 from proctor_service.rollout.trajectory import JsonObject, Plan
 from proctor_service.sandbox.interface import Command, Ended, Usage
 
@@ -160,6 +160,10 @@ def arguments_of(
     if tool is None:
         names = ", ".join((*tools, *others))
         raise BadCall(f"there is no tool {call.name[:100]!r}, only: {names}")
+    if len(call.arguments) > MOST_ARGUMENTS_CHARACTERS:
+        raise BadCall(
+            f"the arguments of {tool} are longer than {MOST_ARGUMENTS_CHARACTERS >> 20} MB"
+        )
     try:
         values = json.loads(call.arguments)
     except (ValueError, RecursionError) as error:
