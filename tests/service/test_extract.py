@@ -193,8 +193,15 @@ TOO_DEEP = {
 
 @pytest.mark.parametrize("name", TOO_DEEP)
 def test_nesting_too_deep_for_the_parser_is_no_program(name: str) -> None:
-    assert len(TOO_DEEP[name]) <= MAX_PARSED_CHARACTERS
-    assert extract(TOO_DEEP[name], "auto") is None
+    """How deep that is depends on the version of Python."""
+    text = TOO_DEEP[name]
+    assert len(text) <= MAX_PARSED_CHARACTERS
+    try:
+        ast.parse(text)
+    except (SyntaxError, MemoryError, RecursionError):
+        assert extract(text, "auto") is None
+    else:
+        assert extract(text, "auto") == text
 
 
 def test_a_long_program_is_one_though_only_its_beginning_is_parsed() -> None:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -193,7 +194,7 @@ def slow(under: Under) -> None:
     """Make the table of evaluations one that takes hours to read."""
     under.store.close()
     count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
-    with sqlite3.connect(under.path) as connection:
+    with closing(sqlite3.connect(under.path)) as connection:
         names = [row[1] for row in connection.execute("PRAGMA table_info(evaluations)")]
     columns = ", ".join(f"substr(i, 99) AS {name}" for name in names if name != "number")
     changed(

@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class Under:
 
     def ids(self) -> list[str]:
         """Ids in the database, in the order of their numbers."""
-        with sqlite3.connect(self.path) as connection:
+        with closing(sqlite3.connect(self.path)) as connection:
             return [
                 row[0] for row in connection.execute("SELECT id FROM evaluations ORDER BY number")
             ]

@@ -15,7 +15,6 @@ from journal_store import FAILED, PASSED, Under, item, opened
 from proctor_service.errors import SandboxLost
 from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.journal import figures
-from proctor_service.journal.database import connect
 from proctor_service.journal.series import MOST_STEPS, MOST_TIMES, WIDTHS_SECONDS
 from proctor_service.judge.submission import Judgement
 
@@ -104,13 +103,11 @@ def counted(under: Under) -> list[Any]:
         "SELECT * FROM points ORDER BY 1, 2, 3, 4, 5",
         "SELECT tenant, job, evaluations, judged, rewards FROM jobs ORDER BY 1, 2",
     )
-    engine = connect(under.url)
-    with engine.connect() as connection:
+    with under.connected() as connection:
         found = [
             [tuple(row) for row in connection.exec_driver_sql(query)]
             for query in (points, totals, *own)
         ]
-    engine.dispose()
     assert found[2:] == found[:2]
     return found[2]
 

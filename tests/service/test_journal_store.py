@@ -19,7 +19,6 @@ from proctor_client.wire import StdioCase, StdioGrader
 from proctor_service.errors import SandboxLost, StartError
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.journal.address import checked
-from proctor_service.journal.database import connect
 from proctor_service.journal.entry import Entries
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.reading import Reader, parsed
@@ -37,7 +36,7 @@ def under(tmp_path: Path) -> Iterator[Under]:
 
 
 def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:
-    with connect(under.url).connect() as connection:
+    with under.connected() as connection:
         found = compare_metadata(MigrationContext.configure(connection), metadata)
     assert [each for each in found if "words" not in str(each)] == []
 
@@ -211,7 +210,7 @@ def test_figures_of_a_job(under: Under) -> None:
 
 def test_texts_are_stored_once(under: Under) -> None:
     under.write(*((item(n), PASSED) for n in range(50)))
-    with connect(under.url).connect() as connection:
+    with under.connected() as connection:
         count = connection.exec_driver_sql("SELECT count(*) FROM texts").scalar_one()
     assert count == 50 + 2  # completions; a grader and the conditions
 
@@ -250,7 +249,7 @@ def test_old_records_go_with_all_that_was_theirs_alone(
     later = time.time() + 2 * TEXT_AGE_SECONDS  # the texts of this hour wait
     monkeypatch.setattr(time, "time", lambda: later)
     under.store.prune_texts()
-    with connect(under.url).connect() as connection:
+    with under.connected() as connection:
         for table in ("evaluations", "texts", "labels"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
 

@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from proctor_client.wire import AssertsGrader
 from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.journal.address import checked
+from proctor_service.journal.database import connect
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.reading import Reader, Row, parsed
@@ -53,6 +56,16 @@ class Under:
         found = self.reader.evaluation(tenant, id_)
         assert found is not None
         return parsed(found)
+
+    @contextmanager
+    def connected(self) -> Iterator[Connection]:
+        """A connection of its own to the database, until the end of the block."""
+        engine = connect(self.url)
+        try:
+            with engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
 
     def ids(self, **wanted: Any) -> list[str]:
         """Ids of the evaluations that fit, the newest first."""

@@ -38,8 +38,8 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
         )
     if read_only:  # never creates the file: the writer makes it, for its owner alone
         file = f"file:{quote(str(url.database))}?mode=rw"
-        open_file = partial(sqlite3.connect, file, LOCKED_SECONDS, uri=True)
-        engine = create_engine(url, creator=partial(open_file, check_same_thread=False))
+        open_file = partial(sqlite3.connect, file, uri=True, check_same_thread=False)
+        engine = create_engine(url, creator=partial(open_file, timeout=LOCKED_SECONDS))
     else:
         engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
 
