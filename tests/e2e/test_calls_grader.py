@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Service
+from harness import Service, running_service
 from judging import JSON, calls, one, verdicts
+
+from proctor_service.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """A real service; the interpreter of the tests has numpy, which a system's own may lack."""
+    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
+        yield running
 
 
 @pytest.mark.smoke

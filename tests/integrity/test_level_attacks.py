@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from level_attacks.decoys import DECOYS
 from level_attacks.in_place import IN_PLACE
 from level_attacks.leaks import LEAKS
 from level_attacks.task import Task
+from proctor_service.settings import Settings
 
 TASKS = [
     replace(task, name=f"{group}_{task.name}")
@@ -38,8 +41,8 @@ def _identify(value: object) -> str:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    """A real service."""
-    with running_service(judge=None) as running:
+    """A real service; the interpreter of the tests has numpy, which a system's own may lack."""
+    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
         yield running
 
 
