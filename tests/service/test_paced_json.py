@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,12 +62,9 @@ def paced(text: str, short: int, decoder: json.JSONDecoder | None = None) -> Any
         return asyncio.run(PacedJson(text, decoder).decode())
 
 
-def outcome(decode: Any) -> str:
-    """The value, or where the text is wrong."""
+def outcome(decode: Callable[[], Any]) -> str:
     try:
         return repr(decode())
-    except json.JSONDecodeError as error:
-        return f"{error.msg} at {error.pos}"
     except (ValueError, RecursionError) as error:
         return type(error).__name__
 
@@ -78,9 +76,23 @@ def test_the_outcome_is_that_of_pythons_parser(
     text = json.dumps(value, indent=indent)
     for at, removed, put in edits:
         text = text[:at] + put + text[at + removed :]
-    whole = outcome(lambda: json.loads(text))
-    found = outcome(lambda: paced(text, short))
-    assert found == whole, text
+    assert outcome(lambda: paced(text, short)) == outcome(lambda: json.loads(text)), text
+
+
+@pytest.mark.parametrize("short", [1, 4, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "[1 2]", "[[1] [2]]", '{"a" 1}', '{"a": 1 "b": 2}', "{a: 1}", "[[1], [2], {3}]", "[1",
+        '{"a": 1', "[[1], ", "[1]x", '{"a": [1]} []', "[1, nul]", '{"a": }', '[["a", "b\nc"]]', "[1}",
+    ],
+)  # fmt: skip
+def test_an_error_names_the_place(text: str, short: int) -> None:
+    with pytest.raises(json.JSONDecodeError) as expected:
+        json.loads(text)
+    with pytest.raises(json.JSONDecodeError) as found:
+        paced(text, short)
+    assert (found.value.msg, found.value.pos) == (expected.value.msg, expected.value.pos)
 
 
 @pytest.mark.parametrize(
