@@ -38,8 +38,10 @@ def connect(url: URL, *, read_only: bool = False) -> Engine:
         )
     if read_only:  # never creates the file: the writer makes it, for its owner alone
         file = f"file:{quote(str(url.database))}?mode=rw"
-        open_file = partial(sqlite3.connect, file, uri=True, check_same_thread=False)
-        engine = create_engine(url, creator=partial(open_file, timeout=LOCKED_SECONDS))
+        open_file = partial(
+            sqlite3.connect, file, timeout=LOCKED_SECONDS, uri=True, check_same_thread=False
+        )
+        engine = create_engine(url, creator=open_file)
     else:
         engine = create_engine(url, connect_args={"timeout": LOCKED_SECONDS})
 

@@ -21,7 +21,6 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _SCALARS = re.compile(
     r'(?:[ \t\n\r]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\n\r]*+|[^][{}",:]++),)++', re.DOTALL
 )
-_CLOSING = re.compile(r"[]}]+$")
 
 
 class PacedJson:
@@ -116,11 +115,12 @@ class PacedJson:
 
     def _series(self, inside: list[Any], text: str, length: int) -> None:
         """Read the items of an array that end as the item before, `text[:length]`, and are short."""
-        closing = _CLOSING.search(text[max(0, length - 16) : length])
-        end = -1 if closing is None else text.rfind(f"{closing.group()},", length)
+        last = text[max(0, length - 16) : length]
+        closing = last[len(last.rstrip("]}")) :]
+        end = text.rfind(f"{closing},", length)
         if end <= length:
             return
-        end += len(closing.group())  # type: ignore[union-attr]
+        end += len(closing)
         try:
             values = self._decoder.decode(f"[null{text[length:end]}]")
         except (ValueError, RecursionError):
