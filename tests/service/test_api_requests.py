@@ -16,8 +16,8 @@ from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.api import body as bodies
-from proctor_service.api.responses import encode
 from proctor_service.errors import InvalidRequest
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings import Settings
 
 

@@ -21,6 +21,7 @@ from proctor_service.journal.entry import Entries, Record
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Sandboxes
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings import Settings
 
 NASTY = 'x = "\x1b[2J\x9b31m\u202e\ud800\0"\r\nprint(x)\t# [bold]no[/bold]'
@@ -64,7 +65,9 @@ def played(id_: str = "ro_1") -> Record:
     task = Task("t1", [], GRADER, {})
     agent: Any = None
     plan = Plan(id_, task, agent, LIMITS, "all", "auto", "anyone", "run", 0.0, ("x",), step=3)
-    trajectory = Trajectory(messages, reward=1.0, verdict="passed", metrics={"turns": 2})
+    trajectory = Trajectory(
+        [*map(encode, messages)], reward=1.0, verdict="passed", metrics={"turns": 2}
+    )
     return Entries(True).rollout(plan, trajectory)
 
 

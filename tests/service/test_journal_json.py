@@ -17,7 +17,6 @@ from pydantic_core import from_json
 from proctor_client import wire
 from proctor_client.wire import CallsGrader
 from proctor_service.api.journal import answers
-from proctor_service.api.responses import encode
 from proctor_service.errors import NotFound, NotReplayable, SandboxLost
 from proctor_service.evaluate import Origin, Outcome
 from proctor_service.journal.json_texts import (
@@ -32,6 +31,7 @@ from proctor_service.journal.reading import parsed
 from proctor_service.journal.replay import request_json, submission_of
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
+from proctor_service.scheduling.json_encoding import encode
 
 ODD_TEXTS = (
     "\ud800", r"\ud800", r"\uD800", "\\", '\\"', "a\\", "\U0001f600", "\ud83dx", "x\ude00", "\t",
@@ -208,7 +208,8 @@ def test_a_rollout_is_answered_without_parsing(under: Under, with_texts: bool) -
     task = Task("p1", [], GRADER, {})
     agent: Any = None
     plan = Plan("ro_1", task, agent, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)
-    trajectory = Trajectory(messages, reward=1.0, verdict="passed", metrics={"turns": 2})
+    said = [*map(encode, messages)]
+    trajectory = Trajectory(said, reward=1.0, verdict="passed", metrics={"turns": 2})
     under.store.write([type(under.entries)(with_texts).rollout(plan, trajectory)])
     under.write((replace(item(1), rollout_id="ro_1", origin=Origin("x = 1")), PASSED))
     found = wire.RolloutRecord.model_validate_json(answers.rollout(under.reader, "t", "ro_1"))

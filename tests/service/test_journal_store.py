@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import threading
 import time
@@ -27,6 +28,7 @@ from proctor_service.journal.schema import metadata
 from proctor_service.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
+from proctor_service.scheduling.json_encoding import encode
 
 
 @pytest.fixture
@@ -299,10 +301,8 @@ def test_the_oldest_part_of_rollouts_goes_where_there_is_nothing_else(under: Und
 def test_a_rollout_with_its_evaluations(under: Under) -> None:
     task = Task("task-1", ({"role": "user", "content": HOSTILE},), GRADER, {})
     plan = Plan("ro_1", task, None, LIMITS, "all", "auto", "t", "job", 0.0, ("a",), step=3)  # type: ignore[arg-type]
-    played = Trajectory(
-        messages_and_choices=({"role": "user", "content": HOSTILE},), reward=1.0, verdict="passed",
-        metrics={"turns": 2.0},
-    )  # fmt: skip
+    said = encode({"role": "user", "content": HOSTILE})
+    played = Trajectory([said], reward=1.0, verdict="passed", metrics={"turns": 2.0})
     under.store.write([under.entries.rollout(plan, played)])
     under.write((item(1, rollout_id="ro_1"), PASSED))
     found = under.reader.rollout("t", "ro_1")
@@ -311,7 +311,7 @@ def test_a_rollout_with_its_evaluations(under: Under) -> None:
         3, "task-1", 1.0, {"turns": 2.0},
     )  # fmt: skip
     conversation = parsed(found)["conversation"]
-    assert conversation["messages_and_choices"] == [{"role": "user", "content": HOSTILE}]
+    assert conversation["messages_and_choices"] == [json.loads(said)]
     assert [each["id"] for each in found["evaluations"]] == ["ev_1"]
     assert under.reader.rollout("u", "ro_1") is None
 

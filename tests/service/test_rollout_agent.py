@@ -14,6 +14,7 @@ from rollout_world import (
     calls,
     failed,
     runs,
+    said,
     says,
     submits,
     tools,
@@ -44,7 +45,7 @@ def test_a_submission_ends_the_episode_and_is_judged_apart() -> None:
     assert (item.tenant, item.job, item.tags) == ("me", "job", ("x", "rollout:ro_1"))
     assert found.sandbox_id == "sb_1"
     assert (world.opened, world.stopped) == (1, 1)
-    roles = [each.get("role", "choice") for each in found.messages_and_choices]
+    roles = [each.get("role", "choice") for each in said(found)]
     assert roles == ["user", "choice", "tool", "choice"]
     assert (
         found.metrics.items()
@@ -92,7 +93,7 @@ def test_talk_without_a_tool_is_answered_until_the_turns_are_over() -> None:
     assert "cut off" in world.told
     assert world.judged[0].submission == NoCode(2)
     # The last reply has nobody left to answer it.
-    assert "message" in found.messages_and_choices[-1]
+    assert "message" in said(found)[-1]
 
 
 def test_tools_without_an_end_are_no_code() -> None:
@@ -146,11 +147,9 @@ def test_several_calls_in_one_reply_run_in_their_order_up_to_a_submission() -> N
     )
     world = World([reply])
     found = world.play(tools())
-    observed = [
-        each["content"] for each in found.messages_and_choices if each.get("role") == "tool"
-    ]
+    observed = [each["content"] for each in said(found) if each.get("role") == "tool"]
     assert [str(each)[:6] for each in observed] == ["Wrote ", "Error:", "1"]
-    assert [each.get("tool_call_id") for each in found.messages_and_choices[2:]] == [
+    assert [each.get("tool_call_id") for each in said(found)[2:]] == [
         "c0",
         "c1",
         "c2",
@@ -174,14 +173,12 @@ def test_what_a_tool_says_of_a_failure() -> None:
         ]
     )
     found = world.play(tools())
-    said = [
-        str(each["content"]) for each in found.messages_and_choices if each.get("role") == "tool"
-    ]
-    assert said[0] == "Error: no such file: nowhere"
-    assert said[1] == "Error: it is a directory"
-    assert said[2].startswith("Error: command holds")
-    assert said[3].startswith("Error: content holds")
-    assert said[4:] == ["Wrote 3 bytes.", "a\0b"]
+    texts = [str(each["content"]) for each in said(found) if each.get("role") == "tool"]
+    assert texts[0] == "Error: no such file: nowhere"
+    assert texts[1] == "Error: it is a directory"
+    assert texts[2].startswith("Error: command holds")
+    assert texts[3].startswith("Error: content holds")
+    assert texts[4:] == ["Wrote 3 bytes.", "a\0b"]
     assert found.metrics["exec_errors"] == 4
 
 
@@ -198,10 +195,10 @@ def test_a_sandbox_that_ended_by_its_own_act_is_replaced() -> None:
     ended = SandboxEnded("it used up its memory")
     world = World([runs(), runs(), submits()], execs=[ended, well()])
     found = world.play(tools(), files={"a": "1"})
-    first = str(found.messages_and_choices[2]["content"])
+    first = str(said(found)[2]["content"])
     assert "it used up its memory" in first
     assert "task's files" in first
-    assert found.messages_and_choices[4]["content"] == "fine\n"
+    assert said(found)[4]["content"] == "fine\n"
     assert (world.opened, world.stopped) == (2, 2)
     assert found.sandbox_id == "sb_2"
     assert (found.reward, found.metrics["exec_errors"]) == (1.0, 1)
@@ -215,7 +212,7 @@ def test_a_sandbox_that_was_lost_is_an_error_without_a_reward(failure: Failure) 
     assert world.judged == []
     assert world.stopped == 1
     assert found.metrics["turns"] == 1
-    assert "message" in found.messages_and_choices[1]
+    assert "message" in said(found)[1]
 
 
 @pytest.mark.parametrize("failure", [SandboxUnavailable("none"), InvalidTask("files: too large")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_every_token_id_of_an_answer_is_in_the_trajectory(service: Service) -> N
 )
 def test_token_ids_of_a_choice_are_its_own(beside: Any, within: Any, kept: Any) -> None:
     answer = {**completion({}, prompt_token_ids=within), "prompt_token_ids": beside}
-    assert reply_of(answer).choice["prompt_token_ids"] == kept
+    assert json.loads(reply_of(answer).choice_json)["prompt_token_ids"] == kept
 
 
 @pytest.mark.parametrize("sent", [True, False])

@@ -14,6 +14,7 @@ from proctor_service.journal.entry import Entries, Record
 from proctor_service.judge.submission import Judgement
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Usage
+from proctor_service.scheduling.json_encoding import encode
 
 JOB, OTHER_JOB = "run/17 a", "warm-up"
 STEPS = 12
@@ -104,9 +105,11 @@ def rollout(
         step=3,
     )
     if failure is None:
-        played = Trajectory(messages, tools, 1.0, "passed", None, {"turns": 2.0}, "sb_1")
+        played = Trajectory(
+            [*map(encode, messages)], tools, 1.0, "passed", None, {"turns": 2.0}, "sb_1"
+        )
     else:
-        played = Trajectory(messages, tools, failure=JudgeFailed(failure))
+        played = Trajectory([*map(encode, messages)], tools, failure=JudgeFailed(failure))
     return Entries(True).rollout(plan, played)
 
 

@@ -181,3 +181,8 @@ REFINE = RefineAgent(kind="refine")
 
 def failed(**fields: Any) -> Outcome:
     return Outcome(Judgement("failed", total=2, message="f() gave 3", **fields), 0.0)
+
+
+def said(played: Trajectory) -> list[Any]:
+    """The messages and choices of a trajectory."""
+    return [json.loads(each) for each in played.messages_and_choices]

@@ -20,9 +20,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.api.body import part_of_body
 from proctor_service.api.problems import within_stream
-from proctor_service.api.responses import NDJSON, encode, json_response, while_connected
+from proctor_service.api.responses import NDJSON, json_response, while_connected
 from proctor_service.cluster import FORWARDED, Question, Replicas
 from proctor_service.errors import SandboxLost
+from proctor_service.scheduling.json_encoding import encode
 
 PASSED_ON = (
     "accept",

@@ -6,27 +6,23 @@ A response in pieces watches its connection: work ends with the connection of it
 from __future__ import annotations
 
 import asyncio
-import json
-import math
-import re
 from collections.abc import AsyncGenerator, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pydantic_core import PydanticSerializationError, to_json
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from proctor_service.api.jobs import Job
+from proctor_service.scheduling.json_encoding import encode
 
 NDJSON = "application/x-ndjson"
 PIECE_BYTES = 1 << 18
 T = TypeVar("T")
 _NONE: Mapping[str, str] = MappingProxyType({})
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +38,6 @@ class Line:
     def size_bytes(self) -> int:
         """Approximate memory of the line."""
         return len(self.json) + 200
-
-
-def encode(body: dict[str, Any] | str) -> bytes:
-    """Encode JSON in valid UTF-8, for any output of a submission.
-
-    UTF-8 cannot encode a lone surrogate, and most parsers reject its JSON escape as well: one
-    submission could make the whole batch unreadable. The surrogate becomes its six-character Python
-    escape.
-    """
-    try:
-        return to_json(body, inf_nan_mode="null")
-    except (PydanticSerializationError, UnicodeEncodeError):
-        text = json.dumps(_finite(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text).encode()
-
-
-def _finite(value: Any) -> Any:
-    """Replace each NaN and infinity by null: JSON has no form for them."""
-    if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def json_response(body: dict[str, Any], status: int = 200) -> Response:

@@ -30,11 +30,12 @@ from proctor_client.wire import (
 from proctor_service.api.body import parse_body, read_body
 from proctor_service.api.harbor import check_agent, check_verifier
 from proctor_service.api.jobs import Job, Work
-from proctor_service.api.responses import NDJSON, AnswerFormat, Line, encode, job_response
+from proctor_service.api.responses import NDJSON, AnswerFormat, Line, job_response
 from proctor_service.api.rewards.checks import check_files, check_tags
 from proctor_service.api.rewards.examples import rollout_docs
 from proctor_service.api.rewards.items import Machine, error_body
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
+from proctor_service.journal.json_texts import joined, member
 from proctor_service.judge.submission import test_count
 from proctor_service.rollout.addresses import check_url
 from proctor_service.rollout.agent import Play
@@ -44,6 +45,7 @@ from proctor_service.rollout.prompts import system_prompt
 from proctor_service.rollout.reply import clean
 from proctor_service.rollout.trajectory import JsonObject, Plan, Task, Trajectory
 from proctor_service.sandbox.interface import Limits
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.scheduling.queue import FairQueue, stopping
 
@@ -166,10 +168,9 @@ def _check_policy(policy: Policy, hosts: Sequence[str]) -> None:
 def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
     """Return one trajectory in its wire form."""
     failure = trajectory.failure
-    body = {
-        "task_id": part.task.id,
-        "index": part.index,
-        "messages_and_choices": trajectory.messages_and_choices,
+    names = {"task_id": part.task.id, "index": part.index}
+    conversation = b"[%s]" % b",".join(trajectory.messages_and_choices)
+    result = {
         "tools": trajectory.tools,
         "reward": trajectory.reward,
         "verdict": trajectory.verdict,
@@ -180,7 +181,8 @@ def trajectory_line(part: Part, trajectory: Trajectory) -> Line:
         "rollout_id": part.plan.rollout_id,
     }
     retryable = failure is not None and failure.retryable
-    return Line(encode(body), trajectory.reward, trajectory.verdict, retryable)
+    parts = encode(names), member("messages_and_choices", conversation), encode(result)
+    return Line(joined(*parts), trajectory.reward, trajectory.verdict, retryable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ writes (`process.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
@@ -93,12 +93,8 @@ class Entries:
         if not self._with_texts:
             return ROLLOUT, head, None
         conversation: Mapping[str, Any] = {
-            "messages_and_choices": _plain(trajectory.messages_and_choices),
-            "tools": _plain(trajectory.tools or []),
+            "messages_and_choices": list(trajectory.messages_and_choices),
+            "tools": [dict(each) for each in trajectory.tools or ()],
             "error_message": "" if failure is None else failure.message,
         }
         return ROLLOUT, head, conversation
-
-
-def _plain(values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [dict(each) for each in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import marshal
 import math
 import re
@@ -194,7 +195,9 @@ class Batch:
                 "metrics": dump(metrics),
                 "sandbox_id": sandbox_id,
                 "version": self._version,
-                "conversation": None if conversation is None else self._keep(dump(conversation)),
+                "conversation": None
+                if conversation is None
+                else self._keep(_conversation(conversation)),
             }
         )
 
@@ -247,6 +250,12 @@ def short_name(value: str | None) -> Any:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
     return f"{name[: MOST_NAME_CHARACTERS - 20]}... {digest}"
+
+
+def _conversation(said: Mapping[str, Any]) -> str:
+    """Return the JSON of a conversation whose messages and choices are encoded."""
+    decoded = [json.loads(each) for each in said["messages_and_choices"]]
+    return dump({**said, "messages_and_choices": decoded})
 
 
 def _grader(encoded: bytes) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from proctor_service.rollout.tools import (
     schema,
 )
 from proctor_service.rollout.trajectory import JsonObject, Plan, Trajectory
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings.mcp_servers import NO_SERVERS, McpServer
 
 log = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class _Episode:
         self._begun = time.monotonic()
         self._outcome: Outcome | None = None
         self._conversation: list[JsonObject] = []
-        self._kept: list[JsonObject] = []
+        self._kept: list[bytes] = []
         for message in plan.task.messages:
             self._add(message)
 
@@ -150,7 +151,7 @@ class _Episode:
         self.counts["prompt_tokens"] += reply.prompt_tokens
         self.counts["completion_tokens"] += reply.completion_tokens
         self._conversation.append(reply.message())
-        self._kept.append(reply.choice)
+        self._kept.append(reply.choice_json)
         return reply
 
     def add_user_message(self, text: str) -> None:
@@ -208,7 +209,7 @@ class _Episode:
 
     def _add(self, message: JsonObject) -> None:
         self._conversation.append(message)
-        self._kept.append(message)
+        self._kept.append(encode(message))
 
 
 async def _refine(episode: _Episode, agent: RefineAgent) -> None:

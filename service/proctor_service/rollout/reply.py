@@ -16,6 +16,7 @@ from typing import Any
 
 from proctor_service.errors import PolicyUnavailable
 from proctor_service.rollout.trajectory import JsonObject
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.scheduling.paced_json import PacedJson
 
 LEAST_RANDOM_KEY = 20
@@ -50,9 +51,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer of the policy. `cut`: the answer ended at the token limit."""
+    """Answer of the policy. `cut`: the answer ended at the token limit.
 
-    choice: JsonObject
+    `choice_json`: the choice as received, encoded.
+    """
+
+    choice_json: bytes
     text: str
     tool_calls: Sequence[ToolCall]
     cut: bool
@@ -80,9 +84,11 @@ async def read_reply(body: bytes, key: str, send_reasoning: bool = False) -> Rep
             answer = await PacedJson(text, _STRICT).decode()
         else:
             answer = strict_json(text)
-    except (ValueError, RecursionError):
+        return reply_of(answer, send_reasoning)
+    except RecursionError:
+        raise PolicyUnavailable("policy: the answer is nested too deeply") from None
+    except ValueError:
         raise PolicyUnavailable("policy: the answer is not JSON") from None
-    return reply_of(answer, send_reasoning)
 
 
 def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
@@ -103,7 +109,7 @@ def reply_of(answer: Any, send_reasoning: bool = False) -> Reply:
     reasoning = {name: message.get(name) for name in REASONING if send_reasoning}
     usage = _object(answer.get("usage"))
     return Reply(
-        choice=choice,
+        choice_json=encode(choice),
         text=_text(message.get("content")),
         tool_calls=tuple(_tool_calls(message.get("tool_calls"))),
         cut=choice.get("finish_reason") == "length",

@@ -65,9 +65,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """Episode with a verdict and a reward, or with a failure."""
+    """Episode with a verdict and a reward, or with a failure.
 
-    messages_and_choices: Sequence[JsonObject] = ()
+    `messages_and_choices`: JSON objects, encoded. Log probabilities need a fifth of the memory then.
+    """
+
+    messages_and_choices: Sequence[bytes] = ()
     tools: Sequence[JsonObject] | None = None
     reward: float | None = None
     verdict: Verdict | None = None

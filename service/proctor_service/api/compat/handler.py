@@ -23,7 +23,7 @@ from proctor_client import wire
 from proctor_service.api.body import name_any_request, parse_body, read_body
 from proctor_service.api.job_store import JobStore
 from proctor_service.api.jobs import CLIENT_GONE, Job, Value, job_of, value_of
-from proctor_service.api.responses import encode, while_connected
+from proctor_service.api.responses import while_connected
 from proctor_service.api.rewards.items import Machine, Translation
 from proctor_service.errors import (
     Busy,
@@ -39,6 +39,7 @@ from proctor_service.errors import (
 from proctor_service.evaluate import Evaluate, Item
 from proctor_service.judge.submission import Judgement
 from proctor_service.scheduling.deadlines import AT_ONCE
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.scheduling.program_runner import Asker, Program, Ran, Runner
 from proctor_service.scheduling.queue import FairQueue, stopping
 from proctor_service.settings.environments import DEFAULT

@@ -12,13 +12,13 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from proctor_service.api.responses import encode
 from proctor_service.errors import NotFound
 from proctor_service.journal.filters import Filter
 from proctor_service.journal.json_texts import encoded_text, for_answer, joined, member
 from proctor_service.journal.reading import Page, Reader, Row
 from proctor_service.journal.replay import request_json, why_not
 from proctor_service.journal.series import By
+from proctor_service.scheduling.json_encoding import encode
 
 Query = Mapping[str, Any]
 """Fields of a `wire.EvaluationQuery`."""

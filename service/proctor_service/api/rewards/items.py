@@ -25,7 +25,7 @@ from proctor_client.wire import (
 )
 from proctor_client.wire import Limits as WireLimits
 from proctor_client.wire import Submission as WireSubmission
-from proctor_service.api.responses import Line, encode
+from proctor_service.api.responses import Line
 from proctor_service.api.rewards.checks import check_files, check_judges_code, check_language
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
@@ -33,6 +33,7 @@ from proctor_service.judge.extract import extract
 from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Limits
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.scheduling.pacer import Pacer
 from proctor_service.settings import Settings
 from proctor_service.settings.environments import DEFAULT

@@ -14,9 +14,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from proctor_service.api.problems import within_stream
-from proctor_service.api.responses import NDJSON, StreamedResponse, encode
+from proctor_service.api.responses import NDJSON, StreamedResponse
 from proctor_service.errors import Failure, Refusal
 from proctor_service.sandbox.interface import Hear, StreamName
+from proctor_service.scheduling.json_encoding import encode
 from proctor_service.sessions import Execution
 
 MOST_PIECES = 256
