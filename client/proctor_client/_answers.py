@@ -20,6 +20,10 @@ from proctor_client.errors import ProtocolError
 M = TypeVar("M", bound=wire.Response)
 
 
+class NotJson(ProtocolError):
+    """Raised for a body that is no JSON, such as one that was cut short."""
+
+
 class Lines:
     """Splitter of a byte stream into lines. An unterminated last line counts if it is JSON."""
 
@@ -124,11 +128,13 @@ def parse_rollout_response(body: bytes, request: wire.RolloutRequest) -> wire.Ro
 
 
 def parse_model(model: type[M], body: bytes) -> M:
-    """Parse `body` as a `model`. Raises ProtocolError for an invalid body."""
+    """Parse `body` as a `model`. Raises ProtocolError for an invalid body, and NotJson."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise ProtocolError(f"the answer is no {model.__name__}: {_first(error)}") from None
+        is_json = error.errors(include_input=False)[0]["type"] != "json_invalid"
+        kind = ProtocolError if is_json else NotJson
+        raise kind(f"the answer is no {model.__name__}: {_first(error)}") from None
 
 
 def completed(kept: wire.RewardResponse, later: wire.RewardResponse) -> wire.RewardResponse:

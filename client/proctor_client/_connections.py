@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, Self, TypeAlias, TypedDict, TypeVar
+from weakref import WeakSet
 
 import httpx
 from pydantic import SecretStr
 
 from proctor_client._flow import Policy
+from proctor_client._http import end_socket
 from proctor_client._runtime import Clock, PerProcess
 from proctor_client._version import __version__
 from proctor_client.errors import ClientClosedError, ProctorConnectionError
 
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
+
+LONGEST_LABEL = 63
+CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
+"""Events of httpcore that return a connection."""
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 USER_AGENT = f"proctor-client/{__version__}"
@@ -40,7 +47,7 @@ class Address:
     """URL of the service and its access token. The repr hides the token.
 
     Raises ValueError for an invalid URL, one without an http(s) scheme or a host, for a URL with a
-    user name or password, and for a token with characters other than visible ASCII. White space
+    user name, a password or a query, and for a token with characters other than visible ASCII. White space
     around the token, such as the last newline of a file, is removed.
     """
 
@@ -54,6 +61,13 @@ class Address:
         if self.url.userinfo:
             # httpx would send user info as Basic auth, without the token, and show it in errors.
             raise ValueError("url: it must hold no user name or password; use `token`")
+        if self.url.query or self.url.fragment:
+            raise ValueError("url: it must hold no query and no fragment")
+        if self.url.port is not None and not 1 <= self.url.port <= 65535:
+            raise ValueError(f"url: there is no port {self.url.port}")
+        labels = self.url.host.removesuffix(".").split(".")
+        if not all(1 <= len(label) <= LONGEST_LABEL for label in labels):
+            raise ValueError("url: its host is no name")
         if isinstance(token, SecretStr):
             token = token.get_secret_value()
         self.token = (token or "").strip()
@@ -98,36 +112,40 @@ class Connector:
     """Immutable connection settings: address, token, TLS, and in tests a transport.
 
     The constructor loads the TLS settings once. Loading in a forked child could deadlock, if
-    another thread of the parent held the locks of the TLS library during the fork.
+    another thread of the parent held the locks of the TLS library during the fork. Raises ValueError
+    for certificates that the environment names and that cannot be read.
     """
 
     def __init__(self, address: Address, transport: Any = None) -> None:
         self.address = address
         self._transport = transport
-        self._tls = httpx.create_ssl_context() if transport is None else False
+        try:
+            self._tls = httpx.create_ssl_context() if transport is None else False
+        except OSError as error:
+            raise ValueError(f"SSL_CERT_FILE, SSL_CERT_DIR: {error}") from None
         self._pid = os.getpid()
 
     def client(self) -> httpx.Client:
         """Return connections for threads. Raises ProctorConnectionError, as `_check_transport`."""
-        self._check_transport()
-        return httpx.Client(
-            base_url=self.address.url,
-            headers=self.address.headers(),
-            limits=limits(),
-            transport=self._transport,
-            verify=self._tls,
-        )
+        return self._made(httpx.Client)
 
     def async_client(self) -> httpx.AsyncClient:
         """Return connections for an event loop. Raises ProctorConnectionError."""
+        return self._made(httpx.AsyncClient)
+
+    def _made(self, kind: type[H]) -> H:
         self._check_transport()
-        return httpx.AsyncClient(
-            base_url=self.address.url,
-            headers=self.address.headers(),
-            limits=limits(),
-            transport=self._transport,
-            verify=self._tls,
-        )
+        try:
+            return kind(
+                base_url=self.address.url,
+                headers=self.address.headers(),
+                limits=limits(),
+                transport=self._transport,
+                verify=self._tls,
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as error:  # HTTP_PROXY and the like
+            message = f"{self.address.url}: the proxy of the environment: {error}"
+            raise ProctorConnectionError(message) from None
 
     def _check_transport(self) -> None:
         """Raise ProctorConnectionError in a forked child if the caller's transport has sockets."""
@@ -150,6 +168,7 @@ class _Opened(Generic[H]):
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.sockets: WeakSet[socket.socket] = WeakSet()
         self.http_by_loop: dict[asyncio.AbstractEventLoop | None, H] = {}
 
 
@@ -158,7 +177,8 @@ class _Connections(Generic[H]):
 
     A copy keeps address and token, and opens its own connections. `has_answered` is true if the
     service ever answered this client, here or in the process from which this process was forked.
-    `inherited` keeps exchanges of a parent process alive, so that they are not finalized here.
+    `repeats_ids` is true once a sound answer repeated the id of its request. `inherited` keeps
+    exchanges of a parent process alive, so that they are not finalized here.
     """
 
     def __init__(self, connector: Connector) -> None:
@@ -166,6 +186,7 @@ class _Connections(Generic[H]):
         self._opened: PerProcess[_Opened[H]] = PerProcess(_Opened)
         self.url = str(connector.address.url)
         self.has_answered = False
+        self.repeats_ids = False
         self.is_closed = False
         self.inherited: list[object] = []
 
@@ -185,6 +206,10 @@ class _Connections(Generic[H]):
             if loop not in known:
                 known[loop] = self._open()
             return known[loop]
+
+    def extensions(self) -> dict[str, Any]:
+        """Return what httpx takes with each request, besides the request."""
+        return {}
 
     def renew(self, http: H) -> None:
         """Replace these connections for later calls. Calls in progress finish undisturbed."""
@@ -221,9 +246,26 @@ class Connections(_Connections[httpx.Client]):
         self.http()  # opened here, so that its imports cannot run while another thread forks
 
     def close(self) -> None:
-        """Close this process's connections."""
-        for http in self._end().values():
+        """Close this process's connections, and end the calls of other threads."""
+        known, opened = self._end(), self._opened.get()
+        with opened.lock:
+            connected = list(opened.sockets)
+        for each in connected:
+            end_socket(each)
+        for http in known.values():
             http.close()
+
+    def extensions(self) -> dict[str, Any]:
+        """Return the hook by which `close` knows the sockets."""
+        return {"trace": self._note_socket}
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        if event in CONNECTED:
+            connected, opened = info["return_value"].get_extra_info("socket"), self._opened.get()
+            with opened.lock:
+                opened.sockets.add(connected)
+            if self.is_closed:
+                end_socket(connected)
 
     def _open(self) -> httpx.Client:
         return self._connector.client()

@@ -23,6 +23,7 @@ from typing import Generic, TypeAlias, TypeVar
 from proctor_client import wire
 from proctor_client._answers import (
     Lines,
+    NotJson,
     check_complete,
     check_index,
     is_back,
@@ -35,6 +36,7 @@ from proctor_client.errors import (
     ProctorError,
     ProctorTimeoutError,
     ProtocolError,
+    describe_foreign,
     from_answer,
     from_problem,
     surely_unbegun,
@@ -101,6 +103,7 @@ class Send:
     """Step: send this request. The reply is an `Answer`.
 
     The answer's body is empty if `streams` is set and the status is a success: `Read` steps follow.
+    Any other body is whole within `left_seconds`.
     """
 
     method: str
@@ -110,6 +113,7 @@ class Send:
     streams: bool
     connect_seconds: float
     read_seconds: float
+    left_seconds: float
 
 
 @dataclass(frozen=True)
@@ -249,14 +253,13 @@ def answer_flow(
     item is emitted as it is.
     """
     patience = Patience(call, policy, clock)
-    answer = yield from _answered(call, policy, clock, patience, streams=False)
-    item = parse(answer.body)
+    item = yield from _answered(call, policy, clock, patience, parse)
     missing = lacking(item)
     while (wait := patience.if_handed_back(missing)) is not None:
         yield Sleep(wait)
         try:
-            answer = yield from _answered(call, policy, clock, patience, streams=False)
-            item = completed(item, parse(answer.body))
+            later = yield from _answered(call, policy, clock, patience, parse)
+            item = completed(item, later)
         except ProctorError as error:
             log.warning("%d results of %s are missing: %s", missing, call.path, error)
             break
@@ -274,7 +277,7 @@ def lines_flow(
     clock: Clock,
 ) -> Flow[T]:
     """Emit the result of `parse` for each line of one answer. A broken answer is not resumed."""
-    yield from _answered(call, policy, clock, Patience(call, policy, clock), streams=True)
+    yield from _stream_begun(call, policy, clock, Patience(call, policy, clock))
     lines = Lines()
     while True:
         chunk = yield Read()
@@ -295,6 +298,32 @@ def lines_flow(
 
 
 def _answered(
+    call: Call,
+    policy: Policy,
+    clock: Clock,
+    patience: Patience,
+    parse: Callable[[bytes], T],
+) -> Generator[Send | Sleep, Reply, T]:
+    """Return the result of `parse` for the first success answer, after as many attempts as needed."""
+    while True:
+        answer = yield from _sound(call, policy, clock, patience, streams=False)
+        try:
+            return parse(answer.body)
+        except NotJson as error:
+            failure = _not_json(answer, error, call, policy)
+        yield Sleep(patience.wait_after(failure))
+
+
+def _stream_begun(
+    call: Call, policy: Policy, clock: Clock, patience: Patience
+) -> Generator[Send | Sleep, Reply, None]:
+    """Begin a stream, after as many attempts as needed. Raises ProtocolError for another page."""
+    answer = yield from _sound(call, policy, clock, patience, streams=True)
+    if "json" not in answer.headers.get("content-type", "json"):
+        raise _foreign(answer, call, policy)
+
+
+def _sound(
     call: Call, policy: Policy, clock: Clock, patience: Patience, *, streams: bool
 ) -> Generator[Send | Sleep, Reply, Answer]:
     """Return the first success answer, after as many attempts as needed."""
@@ -306,6 +335,19 @@ def _answered(
             assert isinstance(reply, Answer)
             return reply
         yield Sleep(patience.wait_after(failure))
+
+
+def _not_json(answer: Answer, error: ProtocolError, call: Call, policy: Policy) -> ProctorError:
+    """Return the error for a body that is no JSON: cut short, or of another program."""
+    begin = answer.body.lstrip()[:1]
+    if begin in (b"", b"{") and "json" in answer.headers.get("content-type", "json"):
+        return ProctorConnectionError(f"{policy.url}: cut short, {error.message}", retryable=True)
+    return _foreign(answer, call, policy)
+
+
+def _foreign(answer: Answer, call: Call, policy: Policy) -> ProtocolError:
+    secrets = (policy.secret, call.secret)
+    return ProtocolError(describe_foreign(answer.body, answer.headers, secrets, policy.url))
 
 
 def _check_version(reply: Reply, policy: Policy) -> None:
@@ -325,7 +367,7 @@ def stream_flow(
     patience = Patience(call, policy, clock)
     seen: set[int] = set()
     while True:
-        yield from _answered(call, policy, clock, patience, streams=True)
+        yield from _stream_begun(call, policy, clock, patience)
         back: dict[int, wire.Result] = {}
         ended = yield from _read_results(seen, back, count, policy, patience)
         if isinstance(ended, ProctorError):
@@ -393,6 +435,7 @@ def _send(call: Call, policy: Policy, patience: Patience, *, streams: bool) -> S
         streams=streams,
         connect_seconds=min(policy.connect_timeout_seconds, left),
         read_seconds=left,
+        left_seconds=patience.left_seconds(),
     )
 
 
@@ -403,7 +446,9 @@ def _failure(reply: Reply, call: Call, policy: Policy, clock: Clock) -> ProctorE
     if reply.status in SOUND_STATUSES:
         return None
     now, secrets = clock.wall(), (policy.secret, call.secret)
-    return from_answer(reply.status, reply.body, reply.headers, now=now, secrets=secrets)
+    return from_answer(
+        reply.status, reply.body, reply.headers, now=now, secrets=secrets, url=policy.url
+    )
 
 
 def _ended_early(policy: Policy, *, retryable: bool) -> ProctorError:

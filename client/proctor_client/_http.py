@@ -6,8 +6,14 @@ import socket
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
 
 
 def trace_headers() -> Mapping[str, str]:
@@ -47,6 +53,28 @@ def is_name_or_tls(error: BaseException) -> bool:
         and not (isinstance(each, socket.gaierror) and each.errno == socket.EAI_AGAIN)
         for each in _chain(error)
     )
+
+
+def has_proxy(url: str) -> bool:
+    """Return True if the environment names a proxy for this URL."""
+    parts, proxies = urlsplit(url), getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    return bool(named) and not proxy_bypass(parts.hostname or "")
+
+
+def shut_down(response: httpx.Response) -> None:
+    """End the connection of an answer that is not read to its end.
+
+    Closing is not enough: a forked child keeps the socket open, and the service would go on.
+    """
+    stream = response.extensions.get("network_stream")
+    end_socket(None if stream is None else stream.get_extra_info("socket"))
+
+
+def end_socket(connected: Any) -> None:
+    """Shut a socket down, so that a thread that waits for its data ends, too."""
+    with suppress(AttributeError, OSError):  # closed, or not a socket
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _http_date(value: str) -> float | None:

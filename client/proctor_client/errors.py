@@ -46,7 +46,7 @@ import httpx
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_client._http import is_name_or_tls, retry_after
+from proctor_client._http import has_proxy, is_name_or_tls, retry_after
 
 RETRIED_STATUSES = frozenset({408, 429, 502, 503, 504})
 _QUOTED_CHARACTERS = 120
@@ -265,19 +265,23 @@ def from_answer(
     *,
     now: float | None = None,
     secrets: Sequence[str] = (),
+    url: str = "",
 ) -> ProctorError:
     """Return the exception for an error response; the caller raises it.
 
     `headers` are looked up in lower case. `now` is the time in seconds since the epoch, for a
     `Retry-After` with a date; the answer's own `Date` header takes precedence, because clocks
-    differ. `secrets` are removed from the message, because a proxy may echo the request.
+    differ. `secrets` are removed from the message, because a proxy may echo the request. `url` is the
+    service's, for the message. A proxy that finds the request too large (413) cannot pass it in parts
+    either: BatchTooLargeError.
     """
     asked = retry_after(headers, time.time() if now is None else now)
     try:
         problem = wire.ProblemBody.model_validate_json(body).error
     except ValidationError:
-        return ProtocolError(
-            _describe_foreign(body, headers, secrets),
+        kind = BatchTooLargeError if status == 413 else ProtocolError
+        return kind(
+            describe_foreign(body, headers, secrets, url),
             retryable=status in RETRIED_STATUSES,
             retry_after_seconds=asked if _is_wait(asked) else None,
             status_code=status,
@@ -327,7 +331,11 @@ def from_transport(
         # A mistake of the caller: a URL without http://, an illegal header. Retries cannot help.
         error = ProctorConnectionError(said)
     elif isinstance(cause, httpx.TransportError):
+        if isinstance(cause, httpx.ConnectError | httpx.ProxyError) and has_proxy(url):
+            said += " (by way of the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY)"
         error = ProctorConnectionError(said, retryable=known or not is_name_or_tls(cause))
+    elif isinstance(cause, httpx.DecodingError):  # compressed, and cut short or damaged
+        error = ProctorConnectionError(said, retryable=True)
     else:
         error = ProtocolError(said)
     error.__cause__ = cause
@@ -363,12 +371,21 @@ def surely_unbegun(error: ProctorError) -> bool:
     )
 
 
-def _describe_foreign(body: bytes, headers: Mapping[str, str], secrets: Sequence[str]) -> str:
+def describe_foreign(
+    body: bytes, headers: Mapping[str, str], secrets: Sequence[str], url: str = ""
+) -> str:
+    """Return the message about an answer of another program: its type, its target and its begin."""
+    place = headers.get("location")
     kind = _blot(headers.get("content-type", "no content type").split(";")[0], secrets)
     # Secrets are removed before the text is cut: half a secret is still a leak.
     text = _blot(" ".join(body.decode("utf-8", "replace").split()), secrets)
     quoted = f", {text[:_QUOTED_CHARACTERS]!r}" if text else ""
-    return f"the answer is not Proctor's, check the URL and what lies between: {kind}{quoted}"
+    moved = f", a redirect to {_blot(place, secrets)[:_QUOTED_CHARACTERS]!r}" if place else ""
+    where = f"{url}: " if url else ""
+    return (
+        f"{where}the answer is not Proctor's, check the URL and what lies between: "
+        f"{kind}{moved}{quoted}"
+    )
 
 
 def _blot(text: str, secrets: Sequence[str]) -> str:

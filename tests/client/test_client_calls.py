@@ -322,9 +322,10 @@ def test_an_answer_that_is_no_capacity() -> None:
     proctor.answer_next(b"<html>welcome</html>")
     proctor.answer_next(b'{"slots": 3}')
     with proctor.client() as client:
-        for _ in range(2):
-            with pytest.raises(ProtocolError, match="no Capacity"):
-                client.capacity()
+        with pytest.raises(ProtocolError, match=r"not Proctor's.*<html>welcome"):
+            client.capacity()
+        with pytest.raises(ProtocolError, match="no Capacity"):
+            client.capacity()
 
 
 def test_one_async_client_in_loop_after_loop() -> None:

@@ -126,7 +126,7 @@ def test_a_retry_after_date_is_measured_by_the_answers_own_clock() -> None:
         (httpx.ReadTimeout("slow"), errors.ProctorTimeoutError, True),
         (httpx.ConnectTimeout("slow"), errors.ProctorTimeoutError, True),
         (httpx.LocalProtocolError("bad header"), errors.ProctorConnectionError, False),
-        (httpx.DecodingError("bad gzip"), errors.ProtocolError, False),
+        (httpx.DecodingError("bad gzip"), errors.ProctorConnectionError, True),
     ],
 )
 def test_what_the_transport_raises(

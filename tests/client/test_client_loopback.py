@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import threading
-from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import pytest
@@ -44,14 +43,6 @@ from proctor_client.testing import FakeClock
 Kind: TypeAlias = Literal["threads", "loops"]
 both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
 SUBMISSIONS = ["a", "b", "c"]
-
-
-@pytest.fixture
-def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Loopback()
-    yield server
-    server.stop()
 
 
 def reward(kind: Kind, loopback: Loopback, clock: FakeClock | None = None) -> wire.RewardResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import pytest
@@ -37,14 +37,6 @@ LAST = b'{"result": ' + RESULT.model_dump_json().encode() + b"}\n"
 NOTHING = send(204, b"")
 TASK = {"id": "t", "prompt": "p", "grader": {"kind": "exec"}}
 POLICY = {"base_url": "http://policy.test/v1", "model": "m"}
-
-
-@pytest.fixture
-def loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    server = Loopback()
-    yield server
-    server.stop()
 
 
 def use(

@@ -21,7 +21,6 @@ from child_processes import CHILDREN, Subjects, Wrong, forked, loaded, pooled, s
 from proctor_client import AsyncClient, Client, ProctorConnectionError, Session
 from proctor_trainers.trl import EnvironmentFactory, async_reward_function, reward_function
 from proctor_trainers.trl.environment import Rules
-from proctor_trainers.trl.toolbox import environment_class
 from proctor_trainers.trl.workplaces import Order, Workplaces
 
 CALLS = 12
@@ -198,7 +197,7 @@ def fork_environments(url: str) -> Wrong:
         return []
 
     places = Workplaces(Client(url), Client(url), Order())
-    with EnvironmentFactory(environment_class("e", ["bash"]), places, Rules()) as environments:
+    with EnvironmentFactory("e", ["bash"], places, Rules()) as environments:
         environment: Any = environments()
         environment.reset(grader={"kind": "exec"})
         environment.bash("echo kept > kept")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -23,7 +23,7 @@ from proctor_client._flow import (
     Send,
     Sleep,
 )
-from proctor_client._http import trace_headers
+from proctor_client._http import shut_down, trace_headers
 from proctor_client._runtime import AsyncItems, Clock, within_async
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
@@ -96,17 +96,19 @@ class AsyncExchange:
             return None
         try:
             if isinstance(step, Send):
-                return await self._send(step)
+                return await within_async(step.left_seconds, lambda: self._send(step))
             chunks = self._chunks
             assert chunks is not None
             return await within_async(step.left_seconds, lambda: anext(chunks, None))
         except httpx.RequestError as error:
+            self._connections.check_open()  # raises ClientClosedError if closed just now
             known = self._connections.has_answered
             return from_transport(error, url=self._connections.url, known=known)
         except TimeoutError:
-            return ProctorTimeoutError(f"{self._connections.url}: no data until the call's end")
+            message = f"{self._connections.url}: no whole answer until the call's end"
+            return ProctorTimeoutError(message)
         except RuntimeError:
-            self._connections.check_open()  # raises ClientClosedError if closed just now
+            self._connections.check_open()
             raise
 
     def check_process(self) -> None:
@@ -121,25 +123,45 @@ class AsyncExchange:
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
         elif self._response is not None:
+            if not self._response.is_closed:
+                shut_down(self._response)
             await self._response.aclose()
 
     async def _send(self, step: Send) -> Reply:
         await self.aclose()
         http = self._connections.http()
-        self._response = response = await http.send(_request(http, step), stream=True)
-        if not _is_answer_to(step, response.headers):
+        end = self._clock.monotonic() + step.left_seconds
+        request = _request(http, step, self._connections.extensions())
+        self._response = response = await http.send(request, stream=True)
+        is_sound = response.status_code in SOUND_STATUSES
+        if not self._is_answer_to(step, response.headers, is_sound):
             await self.aclose()  # unread, so that httpx does not reuse the connection
             self._connections.renew(http)
             message = f"{self._connections.url}: the answer is to another request"
             return ProctorConnectionError(message, retryable=True)
         self._connections.has_answered |= REQUEST_ID in response.headers
         self._chunks = response.aiter_bytes()
-        is_open = step.streams and response.status_code in SOUND_STATUSES
-        body = b"" if is_open else await response.aread()
-        return Answer(response.status_code, response.headers, body)
+        parts: list[bytes] = []
+        if not (step.streams and is_sound):
+            async for chunk in self._chunks:
+                parts.append(chunk)
+                if self._clock.monotonic() >= end:
+                    raise TimeoutError
+        return Answer(response.status_code, response.headers, b"".join(parts))
+
+    def _is_answer_to(self, step: Send, headers: Mapping[str, str], is_sound: bool) -> bool:
+        """Return True if the answer repeats the request's id.
+
+        A proxy's error repeats none, nor does a whole service behind a proxy that drops it.
+        """
+        if REQUEST_ID not in headers:
+            return not (is_sound and self._connections.repeats_ids)
+        ids = {each.strip() for each in headers[REQUEST_ID].split(",")}
+        self._connections.repeats_ids |= is_sound
+        return ids == {step.headers[REQUEST_ID]}
 
 
-def _request(http: httpx.AsyncClient, step: Send) -> httpx.Request:
+def _request(http: httpx.AsyncClient, step: Send, extensions: dict[str, Any]) -> httpx.Request:
     # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
     return http.build_request(
         step.method,
@@ -147,9 +169,5 @@ def _request(http: httpx.AsyncClient, step: Send) -> httpx.Request:
         headers={**step.headers, **trace_headers()},
         content=step.content,
         timeout=httpx.Timeout(step.read_seconds, connect=step.connect_seconds),
+        extensions=extensions,
     )
-
-
-def _is_answer_to(step: Send, headers: Mapping[str, str]) -> bool:
-    """Return True if the answer repeats the request's id. Services before 0.2 repeat no id."""
-    return headers.get(REQUEST_ID, step.headers[REQUEST_ID]) == step.headers[REQUEST_ID]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -24,7 +24,7 @@ from proctor_client._flow import (
     Send,
     Sleep,
 )
-from proctor_client._http import trace_headers
+from proctor_client._http import shut_down, trace_headers
 from proctor_client._runtime import Clock, Items, within
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
@@ -97,17 +97,19 @@ class Exchange:
             return None
         try:
             if isinstance(step, Send):
-                return self._send(step)
+                return within(step.left_seconds, lambda: self._send(step))
             chunks = self._chunks
             assert chunks is not None
             return within(step.left_seconds, lambda: next(chunks, None))
         except httpx.RequestError as error:
+            self._connections.check_open()  # raises ClientClosedError if closed just now
             known = self._connections.has_answered
             return from_transport(error, url=self._connections.url, known=known)
         except TimeoutError:
-            return ProctorTimeoutError(f"{self._connections.url}: no data until the call's end")
+            message = f"{self._connections.url}: no whole answer until the call's end"
+            return ProctorTimeoutError(message)
         except RuntimeError:
-            self._connections.check_open()  # raises ClientClosedError if closed just now
+            self._connections.check_open()
             raise
 
     def check_process(self) -> None:
@@ -122,25 +124,45 @@ class Exchange:
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
         elif self._response is not None:
+            if not self._response.is_closed:
+                shut_down(self._response)
             self._response.close()
 
     def _send(self, step: Send) -> Reply:
         self.close()
         http = self._connections.http()
-        self._response = response = http.send(_request(http, step), stream=True)
-        if not _is_answer_to(step, response.headers):
+        end = self._clock.monotonic() + step.left_seconds
+        request = _request(http, step, self._connections.extensions())
+        self._response = response = http.send(request, stream=True)
+        is_sound = response.status_code in SOUND_STATUSES
+        if not self._is_answer_to(step, response.headers, is_sound):
             self.close()  # unread, so that httpx does not reuse the connection
             self._connections.renew(http)
             message = f"{self._connections.url}: the answer is to another request"
             return ProctorConnectionError(message, retryable=True)
         self._connections.has_answered |= REQUEST_ID in response.headers
         self._chunks = response.iter_bytes()
-        is_open = step.streams and response.status_code in SOUND_STATUSES
-        body = b"" if is_open else response.read()
-        return Answer(response.status_code, response.headers, body)
+        parts: list[bytes] = []
+        if not (step.streams and is_sound):
+            for chunk in self._chunks:
+                parts.append(chunk)
+                if self._clock.monotonic() >= end:
+                    raise TimeoutError
+        return Answer(response.status_code, response.headers, b"".join(parts))
+
+    def _is_answer_to(self, step: Send, headers: Mapping[str, str], is_sound: bool) -> bool:
+        """Return True if the answer repeats the request's id.
+
+        A proxy's error repeats none, nor does a whole service behind a proxy that drops it.
+        """
+        if REQUEST_ID not in headers:
+            return not (is_sound and self._connections.repeats_ids)
+        ids = {each.strip() for each in headers[REQUEST_ID].split(",")}
+        self._connections.repeats_ids |= is_sound
+        return ids == {step.headers[REQUEST_ID]}
 
 
-def _request(http: httpx.Client, step: Send) -> httpx.Request:
+def _request(http: httpx.Client, step: Send, extensions: dict[str, Any]) -> httpx.Request:
     # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
     return http.build_request(
         step.method,
@@ -148,9 +170,5 @@ def _request(http: httpx.Client, step: Send) -> httpx.Request:
         headers={**step.headers, **trace_headers()},
         content=step.content,
         timeout=httpx.Timeout(step.read_seconds, connect=step.connect_seconds),
+        extensions=extensions,
     )
-
-
-def _is_answer_to(step: Send, headers: Mapping[str, str]) -> bool:
-    """Return True if the answer repeats the request's id. Services before 0.2 repeat no id."""
-    return headers.get(REQUEST_ID, step.headers[REQUEST_ID]) == step.headers[REQUEST_ID]

@@ -26,11 +26,17 @@ class EnvironmentFactory:
     The clean-up runs in `close`, at the end of a `with` block, or at the end of the process.
     """
 
-    def __init__(self, kind: type[Environment], workplaces: Workplaces, rules: Rules) -> None:
-        self._kind = kind
+    def __init__(
+        self, name: str, tools: Sequence[Tool], workplaces: Workplaces, rules: Rules
+    ) -> None:
+        self._arguments = name, tuple(tools), workplaces, rules
+        self._kind = environment_class(name, tools)
         self._workplaces = workplaces
         self._rules = rules
         atexit.register(self.close)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments
 
     def __call__(self) -> Environment:
         return self._kind(self._workplaces, self._rules)
@@ -111,4 +117,4 @@ def environment_factory(
         observation_characters=observation_characters,
     )
     workplaces = Workplaces(patient, hasty, order)
-    return EnvironmentFactory(environment_class(name, tools), workplaces, rules)
+    return EnvironmentFactory(name, tools, workplaces, rules)
