@@ -12,10 +12,13 @@ from typing import Any
 import httpx
 import pytest
 from harness import Gate, Service, exec_request, one_answer, running_service
+from pydantic import BaseModel, ValidationError
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.api import body as bodies
+from proctor_service.api.compat.open_r1 import ExecuteBatch
+from proctor_service.api.compat.sandbox_fusion import RunCode
 from proctor_service.errors import InvalidRequest
 from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings import Settings
@@ -124,7 +127,11 @@ def test_what_is_no_json_is_a_422(client: httpx.Client, content: bytes) -> None:
     assert problem(answer).message.startswith("the body ")
 
 
-def test_values_nested_deeply_are_a_422_and_never_a_500(client: httpx.Client) -> None:
+@pytest.mark.parametrize("sliced_bytes", [0, bodies.SLICED_BODY_BYTES])
+def test_values_nested_deeply_are_a_422_and_never_a_500(
+    client: httpx.Client, sliced_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "SLICED_BODY_BYTES", sliced_bytes)
     for depth in (100, 200, 300, 900, 5000):
         value = "[" * depth + "]" * depth
         grader = f'{{"kind": "calls", "entry_point": "f", "cases": [{{"expected": {value}}}]}}'
@@ -174,6 +181,49 @@ def test_large_bodies_are_parsed_in_slices_to_the_same_value(
     for broken in ("{", "{}x", '{"a" 1}', '{"a": 1,}', '{"submissions": [1 2]}', "[", '{"a": 1'):
         with pytest.raises(InvalidRequest):
             asyncio.run(bodies.parse_body(wire.RewardRequest, broken.encode()))
+
+
+MANY = 300_000
+FLOODS: dict[str, tuple[type[BaseModel], str]] = {
+    "numbers in a command": (wire.ExecRequest, json.dumps({"command": [1] * MANY})),
+    "empty texts in a command": (wire.ExecRequest, json.dumps({"command": [""] * MANY})),
+    "unknown fields": (wire.RewardRequest, json.dumps({f"u{n}": 1 for n in range(MANY)})),
+    "files": (wire.SandboxRequest, json.dumps({"files": {f"u{n}": 1 for n in range(MANY)}})),
+    "files of a program": (RunCode, json.dumps({"code": "", "files": {str(n): 1 for n in range(MANY)}})),
+    "languages": (ExecuteBatch, json.dumps({"scripts": ["1"], "languages": [1] * MANY})),
+    "messages": (wire.Submission, json.dumps({"completion": [{"role": "user"}] * MANY})),
+    "parts of a message": (wire.Message, json.dumps({"role": "user", "content": [{}] * MANY})),
+    "submissions": (wire.RewardRequest, json.dumps({"submissions": [{}] * MANY})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+def test_a_flood_of_wrong_values_is_refused_in_few_words(flood: str) -> None:
+    """Each word would take time; in proportion to the square of their number, hours."""
+    model, body = FLOODS[flood]
+    with pytest.raises(InvalidRequest) as raised:
+        asyncio.run(bodies.parse_body(model, body.encode()))
+    assert 0 < len(raised.value.message) < 1000
+
+
+@pytest.mark.parametrize("sliced_bytes", [0, bodies.SLICED_BODY_BYTES])
+def test_values_that_were_parsed_are_taken_as_they_are(
+    sliced_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "SLICED_BODY_BYTES", sliced_bytes)
+    case = {"args": [[None, {"a": [1, 2.5, "x\ud800"]}]], "kwargs": {"b": {}}, "expected": [[]]}
+    grader = {"kind": "calls", "entry_point": "f", "cases": [case]}
+    body = json.dumps({"submissions": [{"completion": ""}], "grader": grader})
+    parsed = asyncio.run(bodies.parse_body(wire.RewardRequest, body.encode()))
+    assert isinstance(parsed.grader, wire.CallsGrader)
+    [call] = parsed.grader.cases
+    assert (call.args, call.kwargs, call.expected) == (case["args"], case["kwargs"], [[]])
+    for field, wrong in (("args", {}), ("kwargs", []), ("args", None)):
+        bad = body.replace(json.dumps(case), json.dumps({**case, field: wrong}))
+        with pytest.raises(InvalidRequest, match=rf"cases\.0\.{field}: "):
+            asyncio.run(bodies.parse_body(wire.RewardRequest, bad.encode()))
+    with pytest.raises(ValidationError):
+        wire.Call.model_validate({"args": [object()], "expected": 1})
 
 
 @pytest.mark.parametrize(

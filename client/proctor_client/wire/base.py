@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 Verdict = Literal[
     "passed",
@@ -68,9 +78,49 @@ MAX_SUBMISSIONS = 4096
 MAX_TASKS = 1024
 MAX_TRAJECTORIES = 4096
 MAX_FAILURES = 10
+MAX_MESSAGES = 16_384
+MAX_ARGUMENTS = 65_536
+MAX_ENTRIES = 4096
+"""Entries of an object of a request: pydantic describes each wrong one, which takes time."""
 
 
-class Request(BaseModel):
+def few_entries(value: Any) -> Any:
+    """Return the value. Raises ValueError for an object with more than MAX_ENTRIES entries."""
+    if isinstance(value, dict) and len(value) > MAX_ENTRIES:
+        raise ValueError(f"{len(value)} entries, and at most {MAX_ENTRIES} are taken")
+    return value
+
+
+def _if_parsed(kind: type) -> WrapValidator:
+    """Take values of this type as they are if the context says `is_json`.
+
+    The service parsed them from JSON: to check each part again would take as long, in one piece.
+    """
+
+    def taken(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        is_json = info.context is not None and info.context.get("is_json", False)
+        return value if is_json and isinstance(value, kind) else check(value)
+
+    return WrapValidator(taken)
+
+
+Arguments: TypeAlias = Annotated[list[str], Field(max_length=MAX_ARGUMENTS, fail_fast=True)]
+Texts: TypeAlias = Annotated[dict[str, str], BeforeValidator(few_entries)]
+AnyJson: TypeAlias = Annotated[JsonValue, _if_parsed(object)]
+JsonArray: TypeAlias = Annotated[list[JsonValue], _if_parsed(list)]
+JsonObject: TypeAlias = Annotated[dict[str, JsonValue], _if_parsed(dict)]
+
+
+class Bounded(BaseModel):
+    """Base of objects with a bounded number of fields, unknown ones included."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        return few_entries(value)
+
+
+class Request(Bounded):
     """Base of the client's requests: unknown fields are rejected, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -6,9 +6,17 @@ import base64
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from proctor_client.wire.base import Integrity, Request
+from proctor_client.wire.base import (
+    AnyJson,
+    Arguments,
+    Integrity,
+    JsonArray,
+    JsonObject,
+    Request,
+    Texts,
+)
 
 Runner = Literal["cargo_test", "go_test", "jest", "junit", "pytest"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -57,9 +65,9 @@ class AssertsGrader(_Grader):
 class Call(Request):
     """One call of the entry point, and the expected return value."""
 
-    args: list[JsonValue] = Field(default_factory=list)
-    kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    expected: JsonValue
+    args: JsonArray = Field(default_factory=list)
+    kwargs: JsonObject = Field(default_factory=dict)
+    expected: AnyJson
 
 
 class CallsGrader(_Grader):
@@ -91,7 +99,7 @@ class PytestGrader(_Grader):
     """pytest run: passes when pytest collects at least one test in `files`, and all pass."""
 
     kind: Literal["pytest"]
-    files: dict[str, str] = Field(min_length=1)
+    files: Texts = Field(min_length=1)
 
 
 class CommandGrader(_Grader):
@@ -101,14 +109,14 @@ class CommandGrader(_Grader):
     """
 
     kind: Literal["command"]
-    argv: list[str] = Field(default_factory=list)
+    argv: Arguments = Field(default_factory=list)
     expect_exit_code: int = 0
     runner: Runner | None = Field(
         None,
         description="The tool that runs the tests in `files`; it needs the submission's language: go, "
         "java, javascript, python or rust.",
     )
-    files: dict[str, str] = Field(
+    files: Texts = Field(
         default_factory=dict, description="Test files by path; they replace the submission's."
     )
 
@@ -129,11 +137,9 @@ class HarborGrader(_Grader):
     """
 
     kind: Literal["harbor"]
-    tests: dict[str, str] = Field(
-        min_length=1, description="Path below `/tests` to text; with a `test.sh`."
-    )
-    binary_tests: dict[str, str] = Field({}, description="Path below `/tests` to base64.")
-    env: dict[str, str] = Field({}, description="Variables of `test.sh`, beside the image's own.")
+    tests: Texts = Field(min_length=1, description="Path below `/tests` to text; with a `test.sh`.")
+    binary_tests: Texts = Field({}, description="Path below `/tests` to base64.")
+    env: Texts = Field({}, description="Variables of `test.sh`, beside the image's own.")
     timeout_seconds: float = Field(600, gt=0, description="Of `test.sh`.")
     separate: bool = Field(
         False, description="Take over only the files in `keep`, and none by default."

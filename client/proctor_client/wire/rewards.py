@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from proctor_client.wire.base import (
+    MAX_MESSAGES,
     MAX_SUBMISSIONS,
+    Bounded,
     CacheResult,
     ErrorReason,
     Extract,
     Integrity,
+    JsonObject,
     Level,
     Priority,
     Request,
     Response,
     Scoring,
+    Texts,
     Verdict,
 )
 from proctor_client.wire.graders import Grader
@@ -71,26 +75,29 @@ class Limits(Request):
     network: bool | None = Field(None, description="Reach the network; most servers refuse it.")
 
 
-class Message(BaseModel):
+class Message(Bounded):
     """One chat message; extra fields are allowed."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     role: str
-    content: str | list[dict[str, JsonValue]] | None = None
+    content: str | Annotated[list[JsonObject], Field(max_length=MAX_MESSAGES)] | None = None
+
+
+Messages: TypeAlias = Annotated[list[Message], Field(max_length=MAX_MESSAGES)]
 
 
 class Submission(Request):
     """One completion to judge."""
 
     id: str | None = Field(None, description="Echoed.")
-    completion: str | list[Message] = Field(
+    completion: str | Messages = Field(
         description="Text, or chat messages of which the last assistant message's text counts."
     )
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring | None = None
-    files: dict[str, str] = Field(
+    files: Texts = Field(
         default_factory=dict, description="Path to text; written into the sandbox first."
     )
     language: str = "python"

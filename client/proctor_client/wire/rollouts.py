@@ -19,15 +19,17 @@ from proctor_client.wire.base import (
     MAX_TASKS,
     MAX_TRAJECTORIES,
     Extract,
+    JsonObject,
     Priority,
     Request,
     Response,
     Scoring,
+    Texts,
     Tool,
     Verdict,
 )
 from proctor_client.wire.graders import Grader
-from proctor_client.wire.rewards import ItemError, Limits, Message
+from proctor_client.wire.rewards import ItemError, Limits, Messages
 
 _TRAJECTORY: dict[str, JsonValue] = {
     "task_id": "p1",
@@ -77,10 +79,10 @@ class RolloutTask(Request):
     """One problem for the policy: the prompt, and the grader of the answer."""
 
     id: str
-    prompt: str | list[Message]
+    prompt: str | Messages
     grader: Grader
-    files: dict[str, str] = Field({}, description="Path to text; written into the sandbox first.")
-    metadata: dict[str, JsonValue] = Field({}, description="Echoed.")
+    files: Texts = Field({}, description="Path to text; written into the sandbox first.")
+    metadata: JsonObject = Field({}, description="Echoed.")
     environment: str | None = Field(None, description="In place of the request's.")
 
 
@@ -105,7 +107,7 @@ class Policy(Request):
         False,
         description="Send `reasoning` and `reasoning_content` of a reply back in later requests.",
     )
-    extra_body: dict[str, JsonValue] = Field({})
+    extra_body: JsonObject = Field({})
     timeout_seconds: float = Field(120, gt=0, le=3600, description="Of one answer.")
 
     @field_serializer("api_key", when_used="json")
@@ -124,7 +126,7 @@ class ToolFunction(Request):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = ""
-    parameters: dict[str, JsonValue] = Field({"type": "object", "properties": {}})
+    parameters: JsonObject = Field({"type": "object", "properties": {}})
     strict: bool | None = None
 
 

@@ -7,7 +7,15 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from proctor_client.wire.base import Ending, Request, Response, SandboxStatus, Scoring
+from proctor_client.wire.base import (
+    Arguments,
+    Ending,
+    Request,
+    Response,
+    SandboxStatus,
+    Scoring,
+    Texts,
+)
 from proctor_client.wire.graders import Grader
 from proctor_client.wire.rewards import ItemError, Limits, Usage
 
@@ -42,7 +50,7 @@ class SandboxRequest(Request):
     tags: list[str] = Field([], max_length=64)
     limits: Limits | None = None
     ttl_seconds: float = Field(600, gt=0, le=86_400, description="Renewed by use.")
-    files: dict[str, str] = Field({}, description="Path to text; written into it first.")
+    files: Texts = Field({}, description="Path to text; written into it first.")
     job: str = Field("default", min_length=1, max_length=200)
     environment: str | None = Field(
         None,
@@ -108,7 +116,7 @@ class ExecRequest(Request):
         json_schema_extra={"examples": [{"command": ["cat", "data/n.txt"], "timeout_seconds": 10}]}
     )
 
-    command: list[str] | None = Field(None, min_length=1, description="An argv; no shell.")
+    command: Arguments | None = Field(None, min_length=1, description="An argv; no shell.")
     code: str | None = Field(None, description="Python.")
     stdin: str = ""
     timeout_seconds: float | None = Field(

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -37,6 +38,11 @@ T = TypeVar("T")
 
 SLICED_BODY_BYTES = 512 * 1024
 MOST_ERRORS = 5
+MOST_DESCRIBED = 10_000
+DEEPEST = 240
+SLICED_VALUES = 10_000
+PARSED: Mapping[str, bool] = {"is_json": True}
+"""Context of a validation: the values were parsed from JSON."""
 MOST_LISTED = MAX_SUBMISSIONS
 LONG_LISTS: Mapping[type[BaseModel], tuple[str, type[BaseModel]]] = {
     RewardRequest: ("submissions", Submission),
@@ -142,7 +148,7 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
     try:
         text = body.decode("utf-8-sig") if body.startswith(b"\xef\xbb\xbf") else body.decode()
         sliced = len(body) > SLICED_BODY_BYTES
-        data = await PacedJson(text).decode() if sliced else json.loads(text)
+        data = await _decode_long(text) if sliced else json.loads(text)
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"the body is not UTF-8: byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -158,9 +164,27 @@ async def parse_body(model: type[M], body: bytes | bytearray) -> M:
         if sliced:
             data = await _validate_long_fields(data, *LONG_LISTS[model])
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context=PARSED if sliced else None)
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise refused(error) from None
+
+
+async def _decode_long(text: str) -> Any:
+    """Return the value. Raises ValueError, and RecursionError at the depth that pydantic refuses."""
+    value = await PacedJson(text).decode()
+    pacer = Pacer()
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for each in level:
+            parts = iter(each.values() if type(each) is dict else each)
+            while part := list(islice(parts, SLICED_VALUES)):
+                inner += [inside for inside in part if type(inside) is list or type(inside) is dict]
+                await pacer.pause()
+        if not inner:
+            return value
+        level = inner
+    raise RecursionError
 
 
 async def _validate_long_fields(
@@ -188,14 +212,17 @@ async def _validate_each(
     found: list[BaseModel] = []
     for index, value in enumerate(values):
         try:
-            found.append(model.model_validate(value))
+            found.append(model.model_validate(value, context=PARSED))
         except ValidationError as error:
-            raise _invalid(error, (*where, index)) from None
+            raise refused(error, (*where, index)) from None
         await pacer.pause()
     return found
 
 
-def _invalid(error: ValidationError, where: tuple[int | str, ...] = ()) -> InvalidRequest:
+def refused(error: ValidationError, where: tuple[int | str, ...] = ()) -> InvalidRequest:
+    """Return the refusal for invalid values. `where`: the path to the validated value."""
+    if error.error_count() > MOST_DESCRIBED:  # pydantic describes all of them, or none
+        return InvalidRequest(f"{field_path(where)}: {error.error_count()} values are wrong")
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return InvalidRequest(
         describe_errors({**each, "loc": (*where, *each["loc"])} for each in found)
@@ -224,11 +251,9 @@ def field_path(location: Iterable[int | str]) -> str:
 
 def describe_errors(errors: Iterable[Mapping[str, Any]]) -> str:
     """Describe the first few errors by field, without input values: they may be programs."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for each in errors:
         said = "unknown field" if each["type"] == "extra_forbidden" else each["msg"]
-        line = f"{field_path(each['loc'])}: {said}"
-        if line not in found:
-            found.append(line)
+        found[f"{field_path(each['loc'])}: {said}"] = None
     more = len(found) - MOST_ERRORS
-    return "; ".join(found[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(list(found)[:MOST_ERRORS]) + (f"; and {more} more" if more > 0 else "")

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from proctor_client import wire
+from proctor_client.wire.base import Bounded
 from proctor_service.api.rewards.examples import Answers, body_of, problems
 from proctor_service.settings import Settings
 
@@ -19,7 +20,7 @@ PREFIX = "/compat"  # in each router, so the metrics include the prefix in the r
 MOST_TESTS = 4096
 
 
-class Form(BaseModel):
+class Form(Bounded):
     """Base of the compatible requests; a null means a missing field."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import Field, TypeAdapter, ValidationError
@@ -44,12 +44,12 @@ class TestProgram(Form):
 class StdioTest(Form):
     """Input of a program and its expected output; a list of texts is joined as lines."""
 
-    input: str | list[str]
-    output: str | list[str]
+    input: str | Annotated[list[str], Field(fail_fast=True)]
+    output: str | Annotated[list[str], Field(fail_fast=True)]
 
 
-_ASSERTS = TypeAdapter(list[str])
-_STDIO = TypeAdapter(list[StdioTest])
+_ASSERTS = TypeAdapter(Annotated[list[str], Field(fail_fast=True)])
+_STDIO = TypeAdapter(Annotated[list[StdioTest], Field(fail_fast=True)])
 
 
 def wait_seconds(asked: TestProgram) -> float:

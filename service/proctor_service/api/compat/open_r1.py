@@ -57,7 +57,7 @@ class ExecuteBatch(Form):
     """
 
     scripts: list[str] = Field(max_length=MOST_SCRIPTS)
-    languages: list[str | None] = Field([])
+    languages: list[str | None] = Field([], max_length=MOST_SCRIPTS)
     language: str = "python"
     timeout: float = Field(DEFAULT_SECONDS, gt=0)
     request_timeout: float = Field(0.0, ge=0)

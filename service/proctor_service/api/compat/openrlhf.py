@@ -33,8 +33,8 @@ class GetReward(Form):
     """Body of /get_reward: three lists of the same length."""
 
     query: list[str] = Field(min_length=1, max_length=MOST_QUERIES)
-    prompts: list[str]
-    labels: list[Any]
+    prompts: list[str] = Field(max_length=MOST_QUERIES)
+    labels: list[Any] = Field(max_length=MOST_QUERIES)
 
 
 MANNER: ClientProfile[GetReward] = ClientProfile(JOB, lambda asked: WAIT_SECONDS, try_later)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import binascii
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from proctor_client.wire.base import few_entries
 from proctor_service.api.compat.cells import MOST_CELLS, Cell, Kernel, reported
 from proctor_service.api.compat.form import PREFIX, Form, answered, documented, limits
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
@@ -54,6 +55,9 @@ MESSAGES: Mapping[str, str] = {
 }
 
 
+Files: TypeAlias = Annotated[dict[str, str | None], BeforeValidator(few_entries)]
+
+
 class RunCode(Form):
     """Body of /run_code. Files are base64 by path; `memory_limit_MB` below 1 is the default."""
 
@@ -63,7 +67,7 @@ class RunCode(Form):
     compile_timeout: float = Field(DEFAULT_SECONDS, gt=0)
     run_timeout: float = Field(DEFAULT_SECONDS, gt=0)
     memory_limit_MB: int = -1
-    files: dict[str, str | None] = Field({}, max_length=MOST_FILES)
+    files: Files = Field({}, max_length=MOST_FILES)
     fetch_files: list[str] = Field([], max_length=MOST_FILES)
 
 
@@ -75,7 +79,7 @@ class RunJupyter(Form):
     total_timeout: float = Field(45.0, gt=0)
     memory_limit_MB: int = -1
     kernel: str = "python3"
-    files: dict[str, str | None] = Field({}, max_length=MOST_FILES)
+    files: Files = Field({}, max_length=MOST_FILES)
     fetch_files: list[str] = Field([], max_length=MOST_FILES)
 
 

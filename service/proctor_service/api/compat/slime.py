@@ -19,7 +19,7 @@ from starlette.responses import Response
 from proctor_client import wire
 from proctor_client.datasets import ground_truth
 from proctor_client.datasets.columns import BadTask
-from proctor_service.api.body import describe_errors
+from proctor_service.api.body import refused
 from proctor_service.api.compat.form import PREFIX, Form, documented
 from proctor_service.api.compat.handler import ClientProfile, CompatHandler, RequestContext
 from proctor_service.api.compat.skypilot import try_later
@@ -62,8 +62,7 @@ def grader_of(label: Any, completion: str = "") -> wire.Grader:
     except BadTask as error:
         raise InvalidRequest(f"label: {error}") from None
     except ValidationError as error:
-        said = describe_errors(error.errors(include_url=False, include_input=False))
-        raise InvalidRequest(f"label: {said}") from None
+        raise InvalidRequest(f"label: {refused(error).message}") from None
 
 
 EXAMPLE = {

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from proctor_client import wire
-from proctor_service.api.body import describe_errors
-from proctor_service.errors import InvalidRequest
+from proctor_service.api.body import refused
 
 
 def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
@@ -16,4 +15,4 @@ def query_of(given: Mapping[str, str]) -> wire.EvaluationQuery:
     try:
         return wire.EvaluationQuery.model_validate({k: v for k, v in given.items() if v.strip()})
     except ValidationError as error:
-        raise InvalidRequest(describe_errors(error.errors())) from None
+        raise refused(error) from None
