@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from waits import WAIT_SECONDS
 
 from proctor_service.api import body as bodies
 from proctor_service.api import heads
+from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.serving import server as serving
 from proctor_service.settings import Settings
 
@@ -170,6 +173,43 @@ def test_a_body_that_does_not_come_is_a_408(
     with connect(service) as connection:
         connection.sendall(START + b"Content-Length: 10\r\n\r\n{")
         assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_comes_byte_by_byte_is_given_up(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.25)
+    with connect(service) as connection:
+        connection.sendall(START + b"Content-Length: 100000\r\n\r\n")
+        answers: list[bytes] = []
+        reading = threading.Thread(target=lambda: answers.append(one_answer(connection)))
+        reading.start()
+        while reading.is_alive():
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(b" ")
+            reading.join(0.01)
+    assert answers[0].startswith(b"HTTP/1.1 408 ")
+    assert b"not whole after 0.25 s" in answers[0]
+
+
+async def prints_much(submission: Submission, backend: Sandboxes) -> Judgement:
+    return Judgement("passed", passed=1, total=1, stdout="x" * 500_000)
+
+
+def test_a_client_that_does_not_read_its_answer_loses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service would hold the answer for as long as the connection is there."""
+    monkeypatch.setattr(heads, "UNREAD_SECONDS", 0.25)
+    body = json.dumps({**exec_request(*map(str, range(60))), "cache": False}).encode()
+    with running_service(judge=prints_much) as service, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(WAIT_SECONDS)
+        address = httpx.URL(service.url)
+        connection.connect((address.host, address.port))
+        connection.sendall(START + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        service.until(lambda: bool(service.server.server_state.connections))
+        service.until(lambda: not service.server.server_state.connections)
+        with contextlib.suppress(ConnectionResetError):
+            assert len(everything(connection)) < 60 * 500_000
 
 
 def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(service: Service) -> None:

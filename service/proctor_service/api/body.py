@@ -53,6 +53,7 @@ DISCARDED_TIMES = 8
 DISCARD_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """Longest wait for the next bytes of a body; a client without a connection sends none, for ever."""
+BODY_SECONDS = 600.0
 MEBIBYTE = 1024 * 1024
 KEY_HEADER = "idempotency-key"
 LONGEST_KEY = 255
@@ -72,7 +73,7 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     """Return the whole body.
 
     Raises TooLarge if the body is longer than `max_mb`, and BodyTooSlow after SILENT_SECONDS
-    without a byte.
+    without a byte, and if the body is not whole after BODY_SECONDS.
 
     The rest of a too large body is read and discarded, within bounds: most clients send the whole
     body before they read, and would otherwise see a connection reset instead of the answer.
@@ -86,12 +87,16 @@ async def read_body(request: Request, max_mb: int) -> bytearray:
     body = bytearray()  # grows chunk by chunk; joining 30 MB at once would take 20 ms
     chunks = aiter(request.stream())
     try:
-        while (chunk := await part_of_body(anext(chunks, None))) is not None:
-            if len(body) + len(chunk) > most:
-                body = bytearray()
-                await _discard(request, most * DISCARDED_TIMES)
-                raise TooLarge(f"the body is longer than {max_mb} MB")
-            body += chunk
+        async with asyncio.timeout(BODY_SECONDS):
+            while (chunk := await part_of_body(anext(chunks, None))) is not None:
+                if len(body) + len(chunk) > most:
+                    body = bytearray()
+                    await _discard(request, most * DISCARDED_TIMES)
+                    raise TooLarge(f"the body is longer than {max_mb} MB")
+                body += chunk
+    except TimeoutError:
+        message = f"the request's body was not whole after {BODY_SECONDS:g} s"
+        raise BodyTooSlow(message) from None
     except ClientDisconnect:
         raise InvalidRequest("the client went away before its request was whole") from None
     return body

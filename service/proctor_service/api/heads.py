@@ -35,6 +35,8 @@ LINGER_SECONDS = 2.0
 MOST_LINGERING = 32
 """In connections; more would use up the descriptors of the sandboxes during a flood."""
 MOST_DISCARDED_BYTES = 1024 * 1024
+UNREAD_SECONDS = 600.0
+"""Longest time for which a client reads nothing of its answer, which the service holds meanwhile."""
 MOST_PIPELINED = 32
 """Requests behind the answered request of a connection; parsing more would hold up the loop."""
 _FIELD_BYTES = 4  # the colon, a space and the end of the line
@@ -175,6 +177,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         self._refusal: Refusal | None = None
         self._discarded_bytes = 0
+        self._unread: asyncio.TimerHandle | None = None
 
     @property
     def reading_is_paused(self) -> bool:
@@ -194,10 +197,26 @@ class HttpProtocol(HttpToolsProtocol):
         uvicorn tells only the newest request, and pipelined requests may follow the running one.
         """
         self._heads.forget(self)
+        self._stop_waiting_for_reader()
         super().connection_lost(exc)
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
+
+    def pause_writing(self) -> None:
+        """Start the time limit of a client that does not read."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """End the time limit: the client has read."""
+        super().resume_writing()
+        self._stop_waiting_for_reader()
+
+    def _stop_waiting_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         """Parse the received bytes in pieces, with a check of the bounds after each piece."""
