@@ -10,7 +10,8 @@ import pytest
 from archives import WHEN, Entry, archive, folder, hard, link
 from state_judging import DOUBLE, EXEC, GRADERS, LIMITS, PYTEST, WRONG, Ask, Places, shell
 
-from proctor_client.wire import AssertsGrader, Grader, StdioCase, StdioGrader
+from proctor_client.wire import AssertsGrader, Call, CallsGrader, Grader, StdioCase, StdioGrader
+from proctor_service.errors import InvalidTask
 from proctor_service.sandbox.interface import Command
 
 # ---------------------------------------------------------------- what is there again
@@ -169,3 +170,18 @@ def test_files_of_the_submission_go_over_the_state(judge: Ask) -> None:
     look = "import os\nassert open('d/one').read() == '1' and open('d2/e').read() == 'new'\n"
     judged = judge(look + "assert not os.listdir('../home')", EXEC, state, files=files)
     assert (judged.verdict, judged.message) == ("passed", "")
+
+
+@pytest.mark.parametrize("kind", GRADERS)
+def test_a_solution_that_no_sandbox_takes_is_a_failure_of_its_own(judge: Ask, kind: str) -> None:
+    """Were it an error, a policy could have a reward of 0.0 left out of its training."""
+    for source in ("\x01" * 12_000_000, "\0" * 30_000_000):
+        judged = judge(source, GRADERS[kind], archive(("work/solution.py", "")))
+        assert judged.verdict in ("runtime_error", "syntax_error"), judged
+
+
+def test_tests_that_no_sandbox_takes_are_an_invalid_task(judge: Ask) -> None:
+    case = Call(args=[[0] * 3_000_000], expected=1)
+    grader = CallsGrader(kind="calls", entry_point="f", cases=[case])
+    with pytest.raises(InvalidTask, match="larger than a sandbox takes"):
+        judge(DOUBLE, grader, archive())

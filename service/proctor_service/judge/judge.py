@@ -16,7 +16,8 @@ from proctor_client.wire import (
     PytestGrader,
     StdioGrader,
 )
-from proctor_service.errors import JudgeFailed
+from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
+from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.graders import (
@@ -28,12 +29,13 @@ from proctor_service.judge.graders import (
     programs,
     runners,
 )
-from proctor_service.judge.run import Unfit
-from proctor_service.judge.submission import Judgement, Submission
+from proctor_service.judge.run import JobTooLong, Unfit
+from proctor_service.judge.submission import Judgement, Submission, test_count
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
+_LONGEST_ESCAPE = 6  # of a character in JSON
 _REMEMBERED_ANALYSES = 2048
 _MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the analyses
 
@@ -82,6 +84,8 @@ class Judge:
                     return await harbor.judge(submission, grader, backend)
         except Unfit as unfit:
             return unfit.judgement
+        except (JobTooLong, ValueTooLarge):
+            return _too_large(submission)
 
     async def _judge_asserts(
         self, submission: Submission, grader: AssertsGrader, backend: Sandboxes
@@ -120,6 +124,18 @@ class Judge:
         else:
             self._analyses.move_to_end(key)
         return known
+
+
+def _too_large(submission: Submission) -> Judgement:
+    """Return the judgement of a submission that no sandbox takes: a policy may write such a file.
+
+    Raises InvalidTask if its tests are what is too large.
+    """
+    own = len(submission.source) + sum(map(len, submission.files.values()))
+    if own * _LONGEST_ESCAPE < MAX_LINE_BYTES // 2:
+        raise InvalidTask("the tests are larger than a sandbox takes")
+    message = "The program and its files are larger than a sandbox takes."
+    return Judgement("runtime_error", total=test_count(submission.grader), message=message)
 
 
 def _check_language(submission: Submission, backend: Sandboxes) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from proctor_service.codec.limits import MAX_LINE_BYTES
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.errors import InvalidTask, SandboxLost
 from proctor_service.guest.channel import BEGAN
@@ -39,6 +40,10 @@ class Unfit(Exception):
     def __init__(self, judgement: Judgement) -> None:
         super().__init__(judgement.message)
         self.judgement = judgement
+
+
+class JobTooLong(Exception):
+    """The line with a job is longer than a sandbox reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,11 @@ def text_of(output: bytes) -> str:
 
 
 def message(kind: str, **fields: object) -> bytes:
-    """Return the line that tells a sandbox its job."""
-    return json.dumps({"kind": kind, **fields}).encode("ascii") + b"\n"
+    """Return the line that tells a sandbox its job. Raises JobTooLong."""
+    line = json.dumps({"kind": kind, **fields}).encode("ascii") + b"\n"
+    if len(line) > MAX_LINE_BYTES:
+        raise JobTooLong
+    return line
 
 
 def python_message(submission: Submission, mode: str, **fields: object) -> bytes:
