@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import sys
 import textwrap
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,17 @@ from typing import Any
 import httpx
 import pytest
 from compat_requests import VERL, post, run_code
-from harness import Service
+from harness import Service, running_service
 
+from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, language_named
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """A real service; the interpreter of the tests has pytest, which a system's own may lack."""
+    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
+        yield running
 
 
 def test_a_program_reads_and_prints(client: httpx.Client) -> None:

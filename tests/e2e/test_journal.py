@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Journal:
     def _rows(self, columns: str) -> list[Any]:
         if not self.path.exists():
             return []
-        with sqlite3.connect(f"file:{self.path}?mode=ro", uri=True) as connection:
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)) as connection:
             try:
                 return connection.execute(
                     f"SELECT {columns} FROM evaluations ORDER BY number"
@@ -131,7 +132,7 @@ def test_a_killed_service_loses_no_record_of_2_seconds_ago(journal: Journal) -> 
     assert len(old) > 20
     ids = [row[0] for row in journal.rows("id", len(old), old)]
     assert len(set(ids)) == len(ids)
-    with sqlite3.connect(journal.path) as connection:
+    with closing(sqlite3.connect(journal.path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 

@@ -15,8 +15,10 @@ import linecache
 import os
 import random
 import sys
+import tokenize  # noqa: F401  by linecache, when the submission's folder may hold one
 import traceback
 import types
+import unicodedata  # noqa: F401  by traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
