@@ -12,6 +12,7 @@ from state_judging import DOUBLE, EXEC, GRADERS, LIMITS, PYTEST, WRONG, Ask, Pla
 
 from proctor_client.wire import AssertsGrader, Call, CallsGrader, Grader, StdioCase, StdioGrader
 from proctor_service.errors import InvalidTask
+from proctor_service.judge.submission import source_of
 from proctor_service.sandbox.interface import Command
 
 # ---------------------------------------------------------------- what is there again
@@ -185,3 +186,13 @@ def test_tests_that_no_sandbox_takes_are_an_invalid_task(judge: Ask) -> None:
     grader = CallsGrader(kind="calls", entry_point="f", cases=[case])
     with pytest.raises(InvalidTask, match="larger than a sandbox takes"):
         judge(DOUBLE, grader, archive())
+
+
+def test_a_solution_is_read_in_the_encoding_that_it_names() -> None:
+    text = "# -*- coding: latin-1 -*-\nassert len('\xe9') == 1\n"
+    assert source_of(text.encode("latin-1"), EXEC) == text
+    assert source_of(text.encode(), EXEC) == text.replace("\xe9", "\xc3\xa9")
+    assert source_of(text.encode("latin-1"), PYTEST) == ""  # the file stays as it is
+    assert source_of(b"# coding: punycode\nx = 1", EXEC) == "# coding: punycode\nx = 1"
+    assert source_of(b"\xef\xbb\xbfx = 1", EXEC) == "x = 1"
+    assert source_of(b"x = '\xff'", EXEC) == "x = '\udcff'"

@@ -75,6 +75,7 @@ ASSERTS: dict[str, Any] = {"kind": "asserts", "tests": ["assert 1"]}
         (one(completion=[{"role": "user", "content": "x"}]), "submissions.0.completion: "),
         (one(completion=[{"content": "x"}]), "submissions.0.completion.0.role: "),
         (one(files={"/etc/x": ""}), "submissions.0.files: '/etc/x'"),
+        (one(files={"a/" * 64 + "x": ""}), "submissions.0.files: 'a/a/"),
         (one(files={"a/../../x": ""}), "submissions.0.files: 'a/../../x'"),
         (one(files={"": ""}), "submissions.0.files: ''"),
         (one(files={"a\0": ""}), "submissions.0.files: "),

@@ -6,7 +6,10 @@ would drift from the first.
 
 from __future__ import annotations
 
+import io
+import tokenize
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from proctor_client.wire import (
@@ -41,6 +44,7 @@ class Submission:
 
 
 SOLUTION = "solution.py"
+_ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1", "iso-8859-15", "cp1252")
 _KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
 
 
@@ -50,12 +54,18 @@ def needs_solution(grader: Grader) -> bool:
 
 
 def source_of(solution: bytes, grader: Grader) -> str:
-    """Return the source in a solution.py; what is no UTF-8 is a syntax error in Python, too.
+    """Return the source in a solution.py; what is not in its encoding is a syntax error in Python, too.
 
     An empty source leaves the file unchanged, for a grader that judges the working directory.
     """
+    encoding = "utf-8"
+    if needs_solution(grader):
+        with suppress(SyntaxError):
+            named, _ = tokenize.detect_encoding(io.BytesIO(solution).readline)
+            # Others, such as punycode, take time in proportion to the square of the length.
+            encoding = named if named in _ENCODINGS else encoding
     try:
-        return solution.decode()
+        return solution.decode(encoding)
     except UnicodeDecodeError:
         return solution.decode("utf-8", "surrogateescape") if needs_solution(grader) else ""
 

@@ -14,6 +14,8 @@ MOST_FILES = 1000
 LONGEST_TAG_CHARACTERS = 256
 LONGEST_PATH_BYTES = 1024
 LONGEST_NAME_BYTES = 255
+DEEPEST_PATH = 64
+"""Each folder of each file is checked and made."""
 
 
 def check_language(grader: Grader, language: str, where: str, *, has_launcher: bool) -> None:
@@ -81,6 +83,8 @@ def _wrong_with(path: str) -> str | None:
         return "leads out of the working directory"
     if not path or "\0" in path or "" in parts or "." in parts:
         return "is not a plain path"
+    if len(parts) > DEEPEST_PATH:
+        return "has too many folders"
     if len(encoded) > LONGEST_PATH_BYTES or max(map(len, encoded.split(b"/"))) > LONGEST_NAME_BYTES:
         return "is too long"
     return None
