@@ -116,8 +116,10 @@ def test_serve_says_what_is_wrong(
         ('{"a": "hush",\n\n "a": "quiet"}', " line 3: tenant 'a' stands there twice"),
         ('{"a": "hush", "b": ""}', " line 1: tenant 'b' has no JSON string"),
         ('{"a": "hush", "b": {"c": "d"}}', " line 1: tenant 'b' has no JSON string"),
-        ('{"a": "hu\\nsh"}', " line 1: tenant 'a' has a token that no header can carry"),
-        ('{"a": "\\ud800"}', " line 1: tenant 'a' has a token that no header can carry"),
+        ('{"b": "zzz",\n "a": "",\n "c": "a"}', " line 2: tenant 'a' has no JSON string"),
+        ('{"a": "hu\\nsh"}', " line 1: tenant 'a' has a token with more than visible ASCII"),
+        ('{"a": "hu sh"}', " line 1: tenant 'a' has a token with more than visible ASCII"),
+        ('{"a": "h\u00fcsh"}', " line 1: tenant 'a' has a token with more than visible ASCII"),
         ('[["a", "hush"]]', ": not a JSON object"),
         ("[" * 100_000, ": nested too deeply"),
     ],
@@ -202,9 +204,9 @@ class Refuses(socketserver.StreamRequestHandler):
     """A Redis that wants a password."""
 
     def handle(self) -> None:
-        """Says so to whatever is asked."""
-        while self.rfile.readline():
-            self.wfile.write(b"-NOAUTH Authentication required.\r\n")
+        """Repeats what is asked."""
+        while line := self.rfile.readline():
+            self.wfile.write(b"-ERR unknown command " + line)
 
 
 def test_a_redis_that_refuses_us_is_told_at_the_start() -> None:
@@ -220,6 +222,16 @@ def test_a_redis_that_refuses_us_is_told_at_the_start() -> None:
         finally:
             server.shutdown()
     assert "hush" not in str(refused.value)
+    assert "unknown command" in str(refused.value)
+
+
+def test_an_option_that_redis_has_not_is_told_at_the_start() -> None:
+    url = SecretStr("redis://:hush@127.0.0.1:1/0?foo=bar")
+    with (
+        pytest.raises(StartError, match=r"PROCTOR_REDIS_URL: .*foo"),
+        running_service(Settings(redis_url=url)),
+    ):
+        pass
 
 
 def test_a_redis_that_is_away_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:

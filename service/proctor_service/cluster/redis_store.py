@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
@@ -55,6 +55,7 @@ class RedisStore:
                 "PROCTOR_REDIS_URL: it is not like redis://:password@host:6379/0"
             ) from None
         self._where = urlsplit(url).hostname
+        self._password = unquote(urlsplit(url).password or "")
         self._keep_seconds = max(1, round(keep_seconds))
         self._tell = tell
         self._clock = clock
@@ -76,8 +77,11 @@ class RedisStore:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 await _awaited(self._redis.ping())
         except (AuthenticationError, ResponseError) as error:
-            why = type(error).__name__
-            raise StartError(f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {why}") from None
+            # Old versions repeat the command that they do not know, with the password in it.
+            said = str(error).replace(self._password, "***") if self._password else str(error)
+            raise StartError(f"PROCTOR_REDIS_URL: Redis at {self._where} refuses: {said}") from None
+        except TypeError as error:  # an option of the URL that no connection takes
+            raise StartError(f"PROCTOR_REDIS_URL: {error}") from None
         except (RedisError, OSError, TimeoutError) as error:
             self._away = True
             where = {"setting": "PROCTOR_REDIS_URL", "host": self._where, "why": str(error)}

@@ -10,6 +10,7 @@ import difflib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from os import environ
@@ -496,8 +497,8 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
         if not isinstance(token, str) or not token.strip():
             raise StartError(f"{at}: tenant {tenant!r} has no JSON string for a non-empty token")
         token = token.strip()  # a header has no space around a token
-        if not token.isprintable():
-            raise StartError(f"{at}: tenant {tenant!r} has a token that no header can carry")
+        if not all("!" <= character <= "~" for character in token):
+            raise StartError(f"{at}: tenant {tenant!r} has a token with more than visible ASCII")
         if tenant in tokens:
             raise StartError(f"{at}: tenant {tenant!r} stands there twice")
         if token in tenants:
@@ -508,7 +509,7 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
 
 
 def _line_of(text: str, tenant: str) -> str:
-    at = max(
-        text.rfind(json.dumps(tenant, ensure_ascii=ascii_only)) for ascii_only in (True, False)
-    )
+    written = {json.dumps(tenant, ensure_ascii=ascii_only) for ascii_only in (True, False)}
+    names = re.finditer(rf"({'|'.join(map(re.escape, written))})\s*:", text)
+    at = max((name.start() for name in names), default=-1)
     return "" if at < 0 else f" line {text.count(chr(10), 0, at) + 1}"
