@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -92,6 +94,19 @@ def test_the_reward_is_what_the_final_state_is_worth(
     act(environment)
     assert environment.get_reward() == worth
     assert environment.get_reward() == worth
+    assert active(service) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_of_a_factory_stops_its_own_sandboxes(
+    copied: Callable[[EnvironmentFactory], EnvironmentFactory],
+    factory: EnvironmentFactory,
+    service: Service,
+) -> None:
+    with copied(factory) as other:
+        assert begun(other).bash("echo here") == "here\n"
+        assert active(service) == 1
     assert active(service) == 0
 
 
