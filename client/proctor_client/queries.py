@@ -22,9 +22,13 @@ def response_of(query: str, prompt: str) -> str:
     A query may begin with special tokens before the prompt, and with the end of a prompt that the
     trainer cut off at its front. Raises ValueError if the query does not contain the prompt's end.
     """
-    response = _without_prompt(query, prompt)
-    tokens = _REVERSED_END.match(response[::-1])
-    return response if tokens is None else response[: len(response) - tokens.end()]
+    return without_special_tokens(_without_prompt(query, prompt))
+
+
+def without_special_tokens(text: str) -> str:
+    """Return the text without the special tokens at its end, and the white space around them."""
+    tokens = _REVERSED_END.match(text[::-1])
+    return text if tokens is None else text[: len(text) - tokens.end()]
 
 
 def _without_prompt(query: str, prompt: str) -> str:

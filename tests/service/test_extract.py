@@ -90,6 +90,20 @@ FENCE = {
         f'x = "```".split("```")\n{CODE}',
     ),
     "inside markdown": (f"```markdown\n# It\n```python\n{CODE}\n```\n```", CODE),
+    "closed by a fence before a heading": (
+        f"```python\n{CODE}\n```**Explanation**\nIt is f.",
+        CODE,
+    ),
+    "closed by a fence before a full stop": (f"```python\n{CODE}\n```.\nDone.", CODE),
+    "closed by a fence before mathematics": (f"$$\\boxed{{```python\n{CODE}\n```}}$$", CODE),
+    "a string that ends behind a fence": (
+        f'```python\ns = """\n```"""\n{CODE}\n```',
+        f's = """\n```"""\n{CODE}',
+    ),
+    "a special token between blocks": (
+        f"```python\n{CODE}\n```<|im_end|>\n```text\n1\n```",
+        CODE,
+    ),
     "inline": ("Use ```f(x)``` here.", None),
     "another language": ("```json\n1\n```", None),
     "empty": ("```python\n```", None),
@@ -142,6 +156,32 @@ def test_auto_finds_what_the_single_rules_find(table: dict[str, tuple[str, str |
     for text, code in table.values():
         if code is not None:
             assert extract(text, "auto") in {code, text}
+
+
+SPECIAL_TOKENS = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<|return|>",
+    "</s>",
+    "<|end▁of▁sentence|>",
+    "<｜end▁of▁sentence｜>",
+    "<|im_end|>\n<|endoftext|>\n",
+]
+
+
+@pytest.mark.parametrize("token", SPECIAL_TOKENS)
+def test_special_tokens_at_the_end_are_no_code(token: str) -> None:
+    fenced = f"```python\n{CODE}\n```"
+    for text in (CODE, fenced, f"```python\n{CODE}\n", f"<answer>{CODE}</answer>"):
+        assert extract(text + token, "auto") == CODE
+    assert extract(fenced + token, "fence") == CODE
+    assert extract(CODE + token, "none") == CODE + token
+
+
+def test_a_special_token_in_a_string_is_code() -> None:
+    assert extract('print("</s>")', "auto") == 'print("</s>")'
 
 
 def test_none_takes_the_text_as_it_is() -> None:
@@ -233,6 +273,7 @@ HOSTILE = {
     "blank lines": "```\n" + "\n" * 4_000_000 + "x",
     "blanks": "```\n" + " " * 4_000_000 + "x",
     "indented lines": "```\n" + " x\n" * 1_000_000,
+    "special tokens": "<|a|>\n" * 500_000,
     "a fence for each tag": "<answer>```python\nx = 1\n```</answer>\n" * 100_000,
 }
 

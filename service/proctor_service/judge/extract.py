@@ -5,9 +5,11 @@ The wire contract sets the rules; this module decides the cases left open:
 
 - Tags match in any case. A tag between two quotes, `"<answer>"`, is a mention and is ignored. If
   several opening tags precede a closing tag, the nearest counts. An unclosed `<answer>` is ignored.
+- Special tokens at the end (`<|im_end|>`, `</s>`) are removed.
 - A fence may open after other text ("Here it is: ```python") and close after other text
   ("return x```"). ~~~ at the start of a line is a fence too. A fence with a language opens a new
-  block even if the previous block is unclosed.
+  block even if the previous block is unclosed. A fence before text that names no language
+  ("```**Note**") closes a block; before a quote it is a part of a string.
 - An empty block is ignored, so a stray ``` after the code changes nothing. An empty `<answer>` is
   still an answer without code: `auto` stops there.
 - `auto` returns a text unchanged if the whole text is a program, whatever its strings and comments
@@ -34,6 +36,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 
+from proctor_client.queries import without_special_tokens
 from proctor_client.wire import Extract
 from proctor_service.judge import recognition, usage
 from proctor_service.judge.recognition import MAX_PARSED_CHARACTERS
@@ -63,11 +66,12 @@ FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
 _ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
 _CODE = re.compile(r"<(/?)code>", re.IGNORECASE | re.ASCII)
 _RUN = re.compile(r"`{3,}+|~{3,}+")
-_LANGUAGE = re.compile(r"[\s{.]*([\w+#-]*)")
+_LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _TEST = re.compile(r"\b(?:describe|it|test)\b")
 _QUOTES = frozenset("\"'`")
+_STRING_ENDS = frozenset("\"'\\")
 
 
 def extract(text: str, mode: Extract, language: str = "python") -> str | None:
@@ -78,7 +82,7 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
     """
     if mode == "none":
         return text if text.strip() else None
-    text = text[-MAX_SEARCHED_CHARACTERS:]
+    text = without_special_tokens(text[-MAX_SEARCHED_CHARACTERS:])
     if mode == "xml":
         return _tidy(_last_tagged(text, _ANSWER, language) or "")
     if mode == "fence":
@@ -144,7 +148,7 @@ class _Fence:
 
     mark: str
     indent: str
-    bare: bool  # only a closing tag may follow on the line, and the line is not a comment
+    bare: bool  # no language or quote follows on the line, and the line is not a comment
     late: bool  # other text precedes the fence on its line
     language: str
     end: int  # end of the block closed by this line
@@ -295,17 +299,17 @@ def _fence(text: str, start: int, match: re.Match[str]) -> _Fence | None:
     stop = len(text) if stop < 0 else stop
     indent = text[start : match.start()]
     info = text[match.end() : stop]
-    nothing_follows = not info.strip() or info.lstrip().startswith("</")
     late = bool(indent.strip())
     if late and (match.group()[0] == "~" or not _INFO_OF_LATE_FENCE.fullmatch(info)):
         return None
     named = _LANGUAGE.match(info)
+    language = named.group(1).lower() if named else ""
     return _Fence(
         mark=match.group(),
         indent="" if late else indent,
-        bare=nothing_follows and not indent.lstrip().startswith("#"),
+        bare=not language and info[:1] not in _STRING_ENDS and not indent.lstrip().startswith("#"),
         late=late,
-        language=named.group(1).lower() if named else "",
+        language=language,
         end=match.start() if late else start,
         body=min(stop + 1, len(text)),
     )
