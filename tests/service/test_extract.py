@@ -158,6 +158,51 @@ def test_auto_finds_what_the_single_rules_find(table: dict[str, tuple[str, str |
             assert extract(text, "auto") in {code, text}
 
 
+DRAFT = "```python\ndraft = 1\n```"
+THOUGHTS = {
+    "bare code behind": (f"<think>\nEasy.\n</think>\n\n{CODE}\n", CODE),
+    "code directly behind": (f"<think>Easy.</think>{CODE}", CODE),
+    "a block directly behind": (f"<think>Easy.</think>```python\n{CODE}\n```", CODE),
+    "a draft before bare code": (f"<think>\n{DRAFT}\n</think>\n\n{CODE}", CODE),
+    "a draft before a block": (f"<think>\n{DRAFT}\n</think>\n```python\n{CODE}\n```", CODE),
+    "an unclosed draft": (f"<think>\n{DRAFT[:-3]}</think>\n```\n{CODE}\n```", CODE),
+    "a draft before prose": (f"<think>\n{DRAFT}\n</think>\nI don't know.", None),
+    "a draft in tags before prose": ("<think><answer>a = 1</answer></think>\nSorry.", None),
+    "a draft before nothing": (f"<think>\n{DRAFT}\n</think>\n", None),
+    "the section's begin in the prompt": (f"Easy.\n{DRAFT}\n</think>\n\n{CODE}", CODE),
+    "two sections": (f"<think>a</think>\n<think>\n{DRAFT}\n</think>\n{CODE}", CODE),
+    "closed twice": (f"<think>a</think>\n{DRAFT}\n</think>\n{CODE}", CODE),
+    "a mention in the section": (f"<think>\nThen `</think>`.\n{DRAFT}\n</think>\n{CODE}", CODE),
+    "text before the section": (f"Hm.\n<think>\n{DRAFT}\n</think>\n{CODE}", CODE),
+    "a block before a section": (f"```python\n{CODE}\n```\n<think>Right?</think>\nDone.", CODE),
+    "an answer before a section": (f"<answer>\n<think>a</think>\n```\n{CODE}\n```</answer>", CODE),
+    "a program that names the tags": ('"""Remove <think>…</think>."""\nx = 1',) * 2,
+    "a block that splits at the tag": (
+        "<think>a</think>\n```python\nt = input().split('</think>')\n```",
+        "t = input().split('</think>')",
+    ),
+    "a block that holds a template": (
+        'So:\n```python\nT = """\n<think>\n{}\n</think>\n"""\n```',
+        'T = """\n<think>\n{}\n</think>\n"""',
+    ),
+    "an unclosed section": (f"<think>\nSo:\n```python\n{CODE}\n```\nOr", CODE),
+}
+
+
+@pytest.mark.parametrize("name", THOUGHTS)
+def test_the_answer_is_behind_the_thoughts(name: str) -> None:
+    text, code = THOUGHTS[name]
+    found = extract(text, "auto")
+    assert (found and found.strip()) == code
+
+
+@pytest.mark.parametrize("mode", ["xml", "fence"])
+def test_a_draft_in_the_thoughts_is_code_in_no_mode(mode: Extract) -> None:
+    draft = f"<think>\n{DRAFT}\n<answer>a = 1</answer>\n</think>\n"
+    assert extract(f"{draft}I don't know.", mode) is None
+    assert extract(f"{draft}<answer>\n```\n{CODE}\n```\n</answer>", mode) == CODE
+
+
 SPECIAL_TOKENS = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -274,6 +319,9 @@ HOSTILE = {
     "blanks": "```\n" + " " * 4_000_000 + "x",
     "indented lines": "```\n" + " x\n" * 1_000_000,
     "special tokens": "<|a|>\n" * 500_000,
+    "sections of thoughts": "<think></think>" * 200_000,
+    "thoughts in lines": " <think>\n</think>\n" * 200_000 + "```",
+    "blanks before thoughts": "\n".join(" " * 2_000 for _ in range(500)),
     "a fence for each tag": "<answer>```python\nx = 1\n```</answer>\n" * 100_000,
 }
 
@@ -294,6 +342,8 @@ PIECES = st.sampled_from(
     [
         "<answer>",
         "</answer>",
+        "<think>",
+        "</think>",
         "<code>",
         "</code>",
         "```",

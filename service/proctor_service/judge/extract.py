@@ -5,7 +5,10 @@ The wire contract sets the rules; this module decides the cases left open:
 
 - Tags match in any case. A tag between two quotes, `"<answer>"`, is a mention and is ignored. If
   several opening tags precede a closing tag, the nearest counts. An unclosed `<answer>` is ignored.
-- Special tokens at the end (`<|im_end|>`, `</s>`) are removed.
+- Special tokens at the end (`<|im_end|>`, `</s>`) are removed, and so is the text up to the last
+  `</think>`, except that a text that is a program keeps all. A section of thoughts begins a line,
+  before any fence or answer; its opening tag may be in the prompt. `</think>` before a quote is a
+  mention. An unclosed section is read like other text.
 - A fence may open after other text ("Here it is: ```python") and close after other text
   ("return x```"). ~~~ at the start of a line is a fence too. A fence with a language opens a new
   block even if the previous block is unclosed. A fence before text that names no language
@@ -64,8 +67,13 @@ FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
 """Fence names of each language; the default is the language's own name."""
 
 _ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE | re.ASCII)
+_THINK = re.compile(
+    r"(?P<begins_line>^[ \t]*+)?<(?P<closes>/?)think>(?![\"'\\]|`(?!``))",
+    re.IGNORECASE | re.ASCII | re.MULTILINE,
+)
 _CODE = re.compile(r"<(/?)code>", re.IGNORECASE | re.ASCII)
 _RUN = re.compile(r"`{3,}+|~{3,}+")
+_BLOCK = re.compile(r"`{3}|~{3}|<answer>", re.IGNORECASE | re.ASCII)
 _LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
 _INLINE = re.compile(r"`([^`\n]+)`")
@@ -83,14 +91,18 @@ def extract(text: str, mode: Extract, language: str = "python") -> str | None:
     if mode == "none":
         return text if text.strip() else None
     text = without_special_tokens(text[-MAX_SEARCHED_CHARACTERS:])
+    answer = _without_thoughts(text)
+    if mode == "auto":
+        for each in dict.fromkeys((text, answer)):
+            whole = _whole_program(each, language)
+            if whole is not None:
+                return whole
+    text = answer
     if mode == "xml":
         return _tidy(_last_tagged(text, _ANSWER, language) or "")
     if mode == "fence":
         found = _candidates(text, language, 1)
         return _tidy(found[-1].code) if found else None
-    whole = _whole_program(text, language)
-    if whole is not None:
-        return whole
     block = _last_tagged(text, _ANSWER, language)
     if block is None:
         block = _best_fence(text, language)
@@ -117,6 +129,23 @@ def _whole_program(text: str, language: str) -> str | None:
 
 
 # ---------------------------------------------------------------- tags
+
+
+def _without_thoughts(text: str) -> str:
+    """Return the text behind the last section `<think>…</think>`."""
+    start, block = 0, -1
+    opening: re.Match[str] | None = None
+    for match in deque(_THINK.finditer(text), MAX_MARKS):
+        if not match["closes"]:
+            opening = opening or match
+            continue
+        if block < start:
+            found = _BLOCK.search(text, start)
+            block = len(text) if found is None else found.start()
+        if opening is None or (opening.start() < block and opening["begins_line"] is not None):
+            start = match.end()
+        opening = None
+    return text[start:]
 
 
 def _last_tagged(text: str, tag: re.Pattern[str], language: str) -> str | None:
