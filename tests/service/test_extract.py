@@ -74,6 +74,14 @@ FENCE = {
         "1. So:\n   ```python\n   def f(x):\n       return x\n   ```",
         CODE,
     ),
+    "a fence deeper than its code": (
+        "- It:\n  ```python\nclass A:\n  def f(self):\n    return 6\n\nprint(A().f())\n  ```",
+        "class A:\n  def f(self):\n    return 6\n\nprint(A().f())",
+    ),
+    "a fence as deep as the first line alone": (
+        "- It:\n  ```python\n  import math\ndef f():\n  return 6\n  ```",
+        "import math\ndef f():\n  return 6",
+    ),
     "a docstring that shows a fence": (
         '```python\ndef f():\n    """\n    ```\n    f()\n    ```\n    """\n```',
         'def f():\n    """\n    ```\n    f()\n    ```\n    """',

@@ -352,8 +352,11 @@ def _is_blank(text: str, start: int, end: int) -> bool:
 
 
 def _unindent(block: str, indent: str) -> str:
-    """Remove `indent` from each line of `block` that begins with `indent`."""
-    if not indent or len(indent) > MAX_INDENT:
+    """Remove `indent` from each line of `block`, if every line that is not blank begins with it."""
+    if not indent or len(indent) > MAX_INDENT:  # limits the length of the patterns below
+        return block
+    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
+    if re.search(less_indented, block, re.MULTILINE):
         return block
     return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
 
@@ -366,9 +369,4 @@ def _tidy(block: str) -> str | None:
     first = len(block) - len(block.lstrip())
     line = block.rfind("\n", 0, first) + 1
     indent, block = block[line:first], block[line:]
-    if len(indent) > MAX_INDENT:  # limits the length of the patterns below
-        return block.removeprefix(indent)
-    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
-    if re.search(less_indented, block, re.MULTILINE):
-        return block.removeprefix(indent)
-    return _unindent(block, indent)
+    return _unindent(block, indent).removeprefix(indent)
