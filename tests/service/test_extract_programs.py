@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proctor_service.judge.extract import extract
+from proctor_client.wire import Extract
+from proctor_service.judge.extract import FENCE_NAMES, extract
 
+MODES: tuple[Extract, ...] = ("auto", "fence")
 ONE_LINE = [
     "print(sum(map(int, input().split())))",
     "print(1)",
@@ -250,10 +252,120 @@ def test_other_languages(language: str) -> None:
     assert extract(better, "auto", language) == code
 
 
-@pytest.mark.parametrize("language", OTHER)
-def test_programs_of_other_languages_without_marks(language: str) -> None:
-    code, _ = OTHER[language]
+BARE = {
+    **{language: [code] for language, (code, _) in OTHER.items()},
+    "typescript": ["const n: number = Number(require('fs').readFileSync(0, 'utf8'));\nconsole.log(2 * n);",
+                   "interface P { x: number }\nconst p: P = { x: 1 };\nconsole.log(p.x);",
+                   "import * as fs from 'fs';\n\nfunction main(): void {\n  console.log(1);\n}\n\nmain();"],
+    "kotlin": ["fun main() {\n    val n = readLine()!!.toInt()\n    println(2 * n)\n}",
+               "import java.util.Scanner\n\nfun main(args: Array<String>) = println(1)"],
+    "scala": ["object Main extends App {\n  println(scala.io.StdIn.readInt() * 2)\n}",
+              "import scala.io.StdIn.readInt\n\nobject Main {\n  def main(args: Array[String]): Unit = {\n"
+              "    println(2 * readInt())\n  }\n}",
+              "@main def run(): Unit =\n  println(1)"],
+    "csharp": ["using System;\n\nclass Program {\n    static void Main() {\n        f(1);\n    }\n}",
+               "int n = int.Parse(Console.ReadLine());\nConsole.WriteLine(2 * n);",
+               "public static class P\n{\n    public static void Main(string[] a)\n    {\n    }\n}"],
+    "php": ["<?php\n$n = (int) fgets(STDIN);\necho 2 * $n;",
+            "$n = intval(trim(fgets(STDIN)));\necho 2 * $n, \"\\n\";",
+            "<?php\n\nfunction f($n) {\n    return 2 * $n;\n}\n\necho f(3);\n?>"],
+    "ruby": ["n = gets.to_i\nputs n * 2\n", "puts gets.to_i * 2", "a, b = gets.split.map(&:to_i)\nputs a + b",
+             "def double(n)\n  2 * n\nend\n\nputs double(gets.to_i)",
+             "# Doubles n.\nn = gets.to_i\nputs \"#{2 * n}\"",
+             "gets.to_i.times do |i|\n  puts i\nend", "require 'set'\nputs Set.new([1]).size",
+             "class A\n  def f\n    1\n  end\nend\nputs A.new.f", "while line = gets\n  puts line\nend"],
+    "perl": ["use strict;\nuse warnings;\nmy $n = <STDIN>;\nprint 2 * $n, \"\\n\";",
+             "my $n = <>;\nprint $n * 2;",
+             "#!/usr/bin/perl\nprint 1 + 1, \"\\n\";", "while (<STDIN>) {\n    print;\n    print $_;\n}"],
+    "lua": ["local n = io.read('n')\nprint(2 * n)", "-- Doubles n.\nn = tonumber(io.read())\nprint(2 * n)",
+            "function f(n)\n  return 2 * n\nend\nprint(f(3))",
+            "for line in io.lines() do\n  io.write(line)\nend",
+            "print(2 * io.read('n'))"],
+    "r": ["n <- as.integer(readLines('stdin'))\ncat(2 * n)", "n = scan('stdin')\nprint(2 * n)",
+          "f <- function(n) {\n  2 * n\n}\ncat(f(3), '\\n')", "# Doubles n.\nlibrary(stats)\ncat(1)",
+          "cat(1 + 1)"],
+}  # fmt: skip
+PROSE = [
+    *[text for text in NO_PROGRAM if "print(1" not in text and "print(42" not in text],
+    "For all n, it holds.",
+    "print the sum, then stop",
+    "If n = 2, the program prints 4.",
+    "n = 2 puts 4 into the list.",
+    "# Answer\n\nIt reads n and prints (2 * n); `puts` does so.",
+    "while this is true, print n (and stop)",
+    "if it helps: use a map, print(n)\nand return.",
+    "using a loop over Console.ReadLine(), Main() reads n.",
+    "local variables hold n; io.write(n) writes it\nin the end.",
+    "import the module with fun main() and run it.",
+    "object orientation: it extends App, as said.",
+    "- x = 3\n- print(x)\n\nThis is all I know.",
+]
+
+
+@pytest.mark.parametrize("prose", PROSE)
+def test_prose_is_no_program_of_any_language(prose: str) -> None:
+    for language in FENCE_NAMES:
+        assert extract(prose, "auto", language) is None, language
+
+
+@pytest.mark.parametrize(
+    ("language", "code"), [(n, code) for n, codes in BARE.items() for code in codes]
+)
+def test_programs_of_other_languages_without_marks(language: str, code: str) -> None:
     assert extract(code, "auto", language) == code
+    assert extract(f"{code}<|im_end|>", "auto", language) == code.rstrip()
+    assert extract(f"{code}\n\nThis doubles n.", "auto", language) is None
     for prose in ("Sorry, I cannot.", "I don't know", "None", "yes", "42", "For all n, it holds."):
         assert extract(prose, "auto", language) is None
-        assert extract(f"{prose}\n```{language}\n{code}\n```", "auto", language) == code
+        assert extract(f"{prose}\n```{language}\n{code}\n```", "auto", language) == code.rstrip()
+
+
+PROGRAMS_BEFORE_A_FENCE = {
+    "a function": "def double(n):\n    return 2 * n",
+    "a program": "n = int(input())\nprint(2 * n)",
+    "a call": "print(2 * int(input()))",
+    "an import": "import math\n\n\nclass Solution:\n    def f(self): return math.pi",
+    "a docstring that shows a fence": 'def f(n):\n    """\n    ```\n    1\n    ```\n    """\n    return n',
+    "a long one": "def double(n):\n    return 2 * n\n" + "x = [1, 2, 3]\n" * 2_000 + "y = 1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS_BEFORE_A_FENCE)
+def test_a_prompt_may_have_opened_the_fence(name: str) -> None:
+    code = PROGRAMS_BEFORE_A_FENCE[name]
+    behind = ["", "\n", "\nThis doubles it:\n\n- `2 * n` is right.\n", "**Note**\nIt is so.",
+              "\n```\n6\n```", "\nOutput:\n```text\n6\n```", "\n```python\n```",
+              "<|im_end|>", "\n\n```bash\npython a.py\n```\nOk."]  # fmt: skip
+    for after in behind:
+        for text in (f"{code}\n```{after}", f"python\n{code}\n```{after}"):
+            assert extract(text, "auto") == code, text
+            if "6" not in after:
+                assert extract(text, "fence") == code, text
+    assert extract(f"{code}```\nDone.", "auto") == code
+    assert extract(f"<think>\nHm.\n</think>\n{code}\n```\nDone.", "auto") == code
+    assert extract(f"<answer>\n{code}\n```</answer>", "auto") == code
+
+
+@pytest.mark.parametrize("fence", ["python", ""])
+def test_an_example_behind_code_whose_fence_the_prompt_has(fence: str) -> None:
+    code, usage = PROGRAMS_BEFORE_A_FENCE["a function"], "print(double(3))"
+    for closing in ("```\n", "```\nUsage:\n", "```\nUsage:\n\nIt takes a number.\n\n"):
+        text = f"{code}\n{closing}```{fence}\n{usage}\n```\nDone."
+        assert extract(text, "auto") == code
+        assert extract(text, "fence") == usage
+    better = "def double(n):\n    return n + n"
+    assert extract(f"{code}\n```\nBetter:\n```{fence}\n{better}\n```", "auto") == better
+
+
+@pytest.mark.parametrize(
+    "prose",
+    ["Sure", "Solution", "Solution:", "Here it is:", "Answer: 42", "x", "`double`", "6", "n = 3",
+     "Sure, here you go.", "To double n (an int), I return 2 * n:", "- A function\n- `x => y`", "O(n)",
+     "I'll use a.map(x => 2 * x)", "Code", "**Solution**", "A map; then a loop;\nthe sum (of all)."],
+)  # fmt: skip
+@pytest.mark.parametrize("language", ["python", "javascript", "cpp", "ruby", "bash", "r", "julia"])
+def test_prose_before_a_fence_without_a_name(prose: str, language: str) -> None:
+    for code in ("def double(n):\n    return 2 * n", "print(double(3))", "x = 1;"):
+        for end in ("\n```", "\n```\nDone.", "", "```"):
+            for mode in MODES:
+                assert extract(f"{prose}\n```\n{code}{end}", mode, language) == code

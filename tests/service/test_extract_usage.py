@@ -7,8 +7,10 @@ import time
 
 import pytest
 
+from proctor_client.wire import Extract
 from proctor_service.judge.extract import FENCE_NAMES, MAX_PARSED_CHARACTERS, extract
 
+MODES: tuple[Extract, ...] = ("auto", "fence")
 CODE = {
     "bash": "double() {\n  echo $((2 * $1))\n}",
     "javascript": "function double(n) { return 2 * n; }",
@@ -271,6 +273,21 @@ def test_a_name_that_means_something_else_is_not_used(language: str, first: str,
     assert extract(two(language, first, last), "auto", language) == last
 
 
+@pytest.mark.parametrize("language", CODE)
+def test_a_prompt_may_have_opened_the_fence(language: str) -> None:
+    code, usage = CODE[language], USAGE[language][0]
+    for program in (code, *BETTER[language], *WHOLE[language]):
+        for after in ("", "\nIt is so.", "<|im_end|>", "\nIt gives:\n```text\n8\n```\n"):
+            for mode in MODES:
+                assert extract(f"{program}\n```{after}", mode, language) == program
+    for fence in (language, ""):
+        text = f"{code}\n```\nFor example:\n```{fence}\n{usage}\n```\nDone."
+        assert extract(text, "auto", language) == code
+    for after in ("", "\nIt is so."):
+        assert extract(f"{language}\n{code}\n```{after}", "auto", language) == code
+    assert extract(f"Solution\n```\n{code}\n```", "auto", language) == code
+
+
 PARTS = [
     ("javascript", "function f(a) {\n  let s = 0;\n  for (const x of a) {\n    s += x;\n  }\n  return s;\n}",
      "  for (const x of a) {\n    s += x;\n  }"),
@@ -306,6 +323,8 @@ def test_a_language_of_the_settings_has_the_last_block() -> None:
 
 
 HOSTILE = [
+    "print ", "p ", "puts a", "class ", "static ", "static a", "extends ", "Main ", "def ", "# a\n",
+    "--\n", "A a ",
     "a(", "a()", "a(b()", "x=(", "x=(()", "x: (a", "const x: ", "const x: a=>", "f<", "f<a,", "fun a<",
     "fun a.",
     "class a ", "class ", "typedef ", "typedef a ", "impl ", "impl a", "struct a ", "} a ", "def ",
@@ -326,4 +345,6 @@ def test_hostile_blocks_take_linear_time(language: str) -> None:
         text = f"```{language}\nx\n```\n```{language}\nx {block}\n```\n"
         begun = time.process_time()
         extract(text, "auto", language)
+        extract(f"f = function(n) {{}};\n{block}\n}}\n```\n", "fence", language)
+        extract(f"{block}\n}}", "auto", language)
         assert time.process_time() - begun < 0.5, piece

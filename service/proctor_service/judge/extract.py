@@ -13,6 +13,9 @@ The wire contract sets the rules; this module decides the cases left open:
   ("return x```"). ~~~ at the start of a line is a fence too. A fence with a language opens a new
   block even if the previous block is unclosed. A fence before text that names no language
   ("```**Note**") closes a block; before a quote it is a part of a string.
+- A text may begin within a block that the prompt has opened. If the text before the first fence is a
+  program of the language, that text is a block and the fence closes it. A first line with the
+  language's name belongs to the prompt's fence.
 - An empty block is ignored, so a stray ``` after the code changes nothing. An empty `<answer>` is
   still an answer without code: `auto` stops there.
 - `auto` returns a text unchanged if the whole text is a program, whatever its strings and comments
@@ -57,6 +60,8 @@ MAX_SEARCHED_CHARACTERS = 1 << 20
 MAX_MARKS = 20_000
 MAX_INDENT = 200
 MAX_COMPARED_BLOCKS = 8
+MAX_LANGUAGE_LINE = 80
+MAX_SIGNS = 4096
 
 FENCE_NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -188,6 +193,10 @@ class _Fence:
         same = self.mark[0] == opened.mark[0] and len(self.mark) >= len(opened.mark)
         return same and self.bare and not deeper
 
+    def reopens(self, opened: _Fence) -> bool:
+        """Tell whether the fence opens a new block though `opened` is unclosed."""
+        return bool(self.language) and not self.late and len(self.indent) <= len(opened.indent)
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
@@ -220,16 +229,20 @@ def _best_fence(text: str, language: str) -> str | None:
 
 def _candidates(text: str, language: str, most: int) -> list[_Candidate]:
     """Return the last `most` non-empty blocks in the language or without a language."""
-    names = FENCE_NAMES.get(language, frozenset({language})) | {""}
+    names = _names(language) | {""}
     blocks = (
         (fence, end)
-        for fence, end in _blocks(text)
+        for fence, end in _blocks(text, language)
         if fence.language in names and not _is_blank(text, fence.body, end)
     )
     return [
         _Candidate(_unindent(text[fence.body : end], fence.indent), bool(fence.language))
         for fence, end in deque(blocks, most)
     ]
+
+
+def _names(language: str) -> frozenset[str]:
+    return FENCE_NAMES.get(language, frozenset({language}))
 
 
 def _read(found: list[_Candidate], language: str) -> list[_Candidate]:
@@ -279,20 +292,55 @@ def _illustrates(candidate: _Candidate, earlier: list[_Candidate], language: str
     )
 
 
-def _blocks(text: str) -> Iterator[tuple[_Fence, int]]:
+def _blocks(text: str, language: str) -> Iterator[tuple[_Fence, int]]:
     """Yield every block: the opening fence and the end position."""
-    opened: _Fence | None = None
-    for fence in _fences(text):
+    fences = list(_fences(text))
+    opened = _fence_of_prompt(text, fences, language)
+    for fence in fences:
         if opened is None:
             opened = fence
         elif fence.closes(opened):
             yield opened, fence.end
             opened = None
-        elif fence.language and not fence.late and len(fence.indent) <= len(opened.indent):
+        elif fence.reopens(opened):
             yield opened, fence.end
             opened = fence
     if opened is not None:
         yield opened, len(text)
+
+
+def _fence_of_prompt(text: str, fences: list[_Fence], language: str) -> _Fence | None:
+    """Return the opening fence that the prompt ends with, if the text begins with a block's code."""
+    first, newline, _ = text[:MAX_LANGUAGE_LINE].partition("\n")
+    begins_with_name = bool(newline) and first.strip().lower() in _names(language)
+    body = len(first) + 1 if begins_with_name else 0
+    opening = _Fence("```", indent="", bare=False, late=False, language=language, end=0, body=body)
+    for fence in fences:
+        if fence.closes(opening) or fence.reopens(opening):
+            return opening if _is_bare_code(text[body : fence.end], language) else None
+        if fence.late:
+            return None
+    return None
+
+
+def _is_bare_code(text: str, language: str) -> bool:
+    """Tell whether a text without a fence around it is code alone; a long text, whether it begins so."""
+    code = _tidy(text)
+    if code is None:
+        return False
+    if language != PYTHON:
+        head = code[:MAX_PARSED_CHARACTERS]
+        return recognition.is_program(head, language) or (
+            not recognition.has_prose_around(code)
+            and (
+                recognition.looks_like_code(head, language)
+                or bool(usage.defined_names(head[:MAX_SIGNS]))
+            )
+        )
+    if len(code) > MAX_PARSED_CHARACTERS:
+        return recognition.begins_as_program(code)
+    tree = recognition.parsed(code)
+    return tree is not None and recognition.does_something(tree, code, besides_data=True)
 
 
 def _fences(text: str) -> Iterator[_Fence]:

@@ -18,6 +18,8 @@ from types import MappingProxyType
 
 MAX_PARSED_CHARACTERS = 16 * 1024
 
+MAX_LINE = 1000
+
 _PARTS_CHARACTERS = (8192, 4096, 2048)  # their sum is below the limit for one parse
 _BUILTINS = frozenset(vars(builtins))
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
@@ -40,7 +42,27 @@ _SHELL = re.compile(
     r"\$[\w({]|^#!|(?:^|[;|&][ \t]*)(?:echo|printf|read|awk|sed|while|for|if|cat|local|let)[ \t]",
     re.MULTILINE,
 )
+# A word with a capital alone or before a word; or several words before a full stop or a colon.
+_PROSE = re.compile(
+    r"(?:[-*>] |\d{1,3}[.)] |\*\*)?(?:[A-Z][a-z'’]{1,40}+(?:[,.:!?]|\*\*)*$"
+    r"|[A-Z][\w'’]{0,40}+[,.:!?]?[ \t](?:[ \t]*+[\w'’`(*-])(?![^\n]*[;{}][ \t]*$)"
+    r"|[A-Z][^\n;{}]{0,400}[.:!?]$|[a-z][\w'’]{0,40}+,? [\w'’]{1,40}+[,:;]? [^\n]*[.:]$)"
+)
 _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
+
+_JAVASCRIPT = (
+    r"//|/\*|\(|\[|[\"']use strict|(?:const|let|var)\s+[\w${\[][^\n=]*=|class \w+[^\n]*\{"
+    r"|(?:async\s+)?function\b[^\n]*\(|import\b[^\n]*['\"]|(?:for|while|if)\s*\("
+    r"|(?:console|process|require)\b\s*[.(]"
+)
+_RUNS_JAVASCRIPT = re.compile(r"console\.|process\.|require\s*\(|=>|\bfunction\b|[;}]\s*\Z")
+_COMMENTS = re.compile(r"\s*+(?:(?:#|--)[^\n]*+(?:\s++|\Z))*+")
+_FENCE = re.compile(r"^[ \t]*+(?:```|~~~)", re.MULTILINE)
+_PUTS = r"(?:puts|print|p)\b(?: ?[\"'(\[:$@#*]| [\w.?]+(?:$|[^\w\s.?]| [-+*/%<>=&|?]))"
+_ASSIGNS = r"[a-z_]\w*(?:, ?[a-z_*]\w*)* ?=(?![=>~])[ \t]*[^\s=]"
+_LOOPS = (
+    r"(?:for|while|if|unless|until)\b *(?:\(|[\w$@!.]+(?: ?[-+*/%<>=!~]| in |[?.]?$))|loop do\b"
+)
 
 _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType(
     {
@@ -56,7 +78,7 @@ _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType
         ),
         "java": (
             re.compile(r"//|/\*|@\w|(?:import|package|public|final|abstract|class|interface)\b"),
-            re.compile(r"\bstatic\s[^\n;{}()]*\bmain\s*\("),
+            re.compile(r"\bstatic\s[^\n;{}()]{0,200}\bmain\s*\("),
         ),
         "go": (re.compile(r"//|/\*|package\b"), re.compile(r"\bfunc\s+main\s*\(")),
         "rust": (
@@ -64,25 +86,105 @@ _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType
             re.compile(r"\bfn\s+main\s*\("),
         ),
         "javascript": (
+            re.compile(_JAVASCRIPT),
+            _RUNS_JAVASCRIPT,
+        ),
+        "typescript": (
             re.compile(
-                r"//|/\*|\(|\[|[\"']use strict|(?:const|let|var)\s+[\w${\[][^\n=]*=|class \w+[^\n]*\{"
-                r"|(?:async\s+)?function\b[^\n]*\(|import\b[^\n]*['\"]|(?:for|while|if)\s*\("
-                r"|(?:console|process|require)\b\s*[.(]"
+                rf"{_JAVASCRIPT}|(?:export|declare)\s+\w|(?:abstract class|enum|interface)\s\w+[^\n]*\{{"
+                r"|type \w+[^\n=]*="
             ),
-            re.compile(r"console\.|process\.|require\s*\(|=>|\bfunction\b|[;}]\s*\Z"),
+            _RUNS_JAVASCRIPT,
+        ),
+        "kotlin": (
+            re.compile(
+                r"//|/\*|@\w|(?:import|package)\s+[\w.*]+[ \t;]*$"
+                r"|(?:const |private |lateinit )*va[lr]\s[^\n]*="
+                r"|(?:inline |private |suspend |tailrec )*fun\b[^\n]*\("
+                r"|(?:\w+ )*(?:class|interface|object)\s\w[^\n]*[({]|typealias\s[^\n]*=",
+                re.MULTILINE,
+            ),
+            re.compile(r"\bfun\s+main\s*\("),
+        ),
+        "scala": (
+            re.compile(
+                r"//|/\*|@\w|(?:import|package)\s+[\w.{},* ]+$|(?:case |final |sealed |abstract )*"
+                r"(?:object|class|trait|enum)\s\w|def\s\w[^\n]*=|va[lr]\s[^\n]*=",
+                re.MULTILINE,
+            ),
+            re.compile(r"\bextends\s+App\b|\bdef\s+main\s*\(|@main\b"),
+        ),
+        "csharp": (
+            re.compile(
+                r"//|/\*|#\w|(?:global )?using\s[^\n]*;|namespace\s[\w.]+"
+                r"|(?:\w+ )*(?:class|struct|record)\s\w"
+                r"|Console\.|(?:var|int|long|string|double|bool|char)(?:\[\])?\s[^\n]*[=(]|\["
+            ),
+            re.compile(r"\bMain\s*\(|\bConsole\."),
+        ),
+        "php": (
+            re.compile(
+                r"<\?(?:php|=)|\$\w+\s*=|function\s+\w+\s*\(|(?:echo|print|printf)\b[^\n]*;"
+                r"|(?:for|foreach|while|if)\s*\("
+            ),
+            re.compile(r";|<\?="),
+        ),
+        "ruby": (
+            re.compile(
+                r"=begin\b|require(?:_relative)?\s*['\"]|def\s+[\w.]+[?!=]?(?:\s*\(|\s*$|\s\w+\s*$)"
+                r"|(?:class|module)\s+[A-Z][\w:]*\s*(?:<|$)|"
+                rf"{_PUTS}|[$@]?{_ASSIGNS}|{_LOOPS}|[A-Z_]+ = "
+                r"|(?:gets|ARGF|STDIN|\$stdin|\$<|[a-z]\w*)\.[a-z]",
+                re.MULTILINE,
+            ),
+            re.compile(rf"\b{_PUTS}|\$stdout\b|STDOUT\b|\bprintf\b", re.MULTILINE),
+        ),
+        "perl": (
+            re.compile(
+                r"(?:use|no)\s+[\w:.]+[^\n]*;|(?:my|our)\s*[$@%(]|sub\s+\w+\s*\{"
+                r"|(?:print|printf|say|chomp|local|foreach|push)\b[^\n]*[$@%<\"'(]|[$@%]\w+\s*=|"
+                rf"{_LOOPS}"
+            ),
+            re.compile(r"\b(?:print|printf|say)\b[^\n]{0,200}[;}\"'$@%]"),
+        ),
+        "lua": (
+            re.compile(
+                r"local\s+(?:function\s+\w|\w+(?:, ?\w+)*\s*(?:=|$))|function\s+[\w.:]+\s*\("
+                rf"|(?:print|io\.\w+|io\.stdout:\w+)\s*[(\"']|(?:for|while|if)\b[^\n]*\b(?:do|then)\b"
+                rf"|{_ASSIGNS}",
+                re.MULTILINE,
+            ),
+            re.compile(r"\bprint\s*[(\"']|\bio\.(?:write|stdout)\b"),
+        ),
+        "r": (
+            re.compile(
+                r"(?:library|require|suppress\w+|options|cat|print|writeLines|invisible|for|while|if)\s*\("
+                rf"|[\w.]+ ?<-|[A-Za-z.][\w.]* = |{_ASSIGNS}"
+            ),
+            re.compile(r"\b(?:cat|print|writeLines|message|write)\s*\("),
         ),
         "bash": (
             re.compile(
                 r"#!|(?:echo|printf|read|awk|sed|cat|while|for|if|declare|local|set|export|let)\s"
-                r"|\w+=|[\w-]+\(\)\s*\{"
+                r"|\w+=|[\w-]+\(\)\s*[({]"
             ),
-            re.compile(r"[$|;<>\"']|^#!|\becho \w+\s*\Z"),
+            re.compile(r"[$|;<>\"']|^#!|\(\) ?[({]|\becho \w+\s*\Z"),
         ),
     }
 )
 """Beginning and content of a program in each language; a program matches both patterns."""
 _ENDS: Mapping[str, str] = MappingProxyType(
-    {"c": "}/", "cpp": "}/;", "java": "}/", "go": "}/", "rust": "}/", "javascript": "});`'\"/"}
+    {
+        "c": "}/",
+        "cpp": "}/;",
+        "java": "}/",
+        "go": "}/",
+        "rust": "}/",
+        "javascript": "});`'\"/",
+        "typescript": "});`'\"/",
+        "csharp": "};/",
+        "php": "};>/",
+    }
 )
 
 
@@ -107,7 +209,11 @@ def is_program(text: str, language: str = "python") -> bool:
         return False
     begins, holds = _WHOLE[language]
     start = len(text) - len(text.lstrip())
-    if begins.match(text, start) is None or holds.search(text) is None:
+    comments = _COMMENTS.match(text)
+    begin = begins.match(text, start) or (comments and begins.match(text, comments.end()))
+    if begin is None or holds.search(text) is None:
+        return False
+    if _FENCE.search(text) or has_prose_around(text):
         return False
     ends = _ENDS.get(language)
     return ends is None or text.rstrip()[-1] in ends or text.rstrip().endswith("*/")
@@ -149,6 +255,13 @@ def looks_like_code(text: str, language: str) -> bool:
 def looks_like_python(text: str) -> bool:
     """Tell whether an unparsable text has a line of Python: broken code is still code."""
     return _PYTHON.search(text) is not None
+
+
+def has_prose_around(code: str) -> bool:
+    """Tell whether the first or the last line of a text in any language but Python is prose."""
+    begin, end = code.lstrip(), code.rstrip()
+    first, last = begin.partition("\n")[0], end[end.rfind("\n") + 1 :]
+    return any(_PROSE.match(line) for line in (first[:MAX_LINE], last[-MAX_LINE:].lstrip()))
 
 
 def only_runs_scripts(text: str) -> bool:
