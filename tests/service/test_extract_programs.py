@@ -238,7 +238,7 @@ def test_a_block_that_solves_or_binds_is_no_example(first: str, last: str) -> No
 
 
 SUMS = "n = int(input())\ns = 0\nfor i in range(n):\n    s += i\nprint(s)"
-STACK = "class Stack:\n    a = []\n\n    def pop(self): pass\n\n    def push(self, x):\n        self.a.append(x)"
+STACK = "class Stack:\n    a = []\n    n = 0\n    m = 0\n\n    def push(self, x):\n        self.a.append(x)"
 EXCERPTS = [
     (SUMS, "for i in range(n):\n    s += i"),
     (SUMS, "    s += i"),
@@ -383,6 +383,7 @@ PROGRAMS_BEFORE_A_FENCE = {
     "a call": "print(2 * int(input()))",
     "an import": "import math\n\n\nclass Solution:\n    def f(self): return math.pi",
     "a docstring that shows a fence": 'def f(n):\n    """\n    ```\n    1\n    ```\n    """\n    return n',
+    "a syntax error": "def double(n)\n    return 2 * n",
     "a long one": "def double(n):\n    return 2 * n\n" + "x = [1, 2, 3]\n" * 2_000 + "y = 1",
 }  # fmt: skip
 
@@ -418,7 +419,8 @@ def test_an_example_behind_code_whose_fence_the_prompt_has(fence: str) -> None:
     "prose",
     ["Sure", "Solution", "Solution:", "Here it is:", "Answer: 42", "x", "`double`", "6", "n = 3",
      "Sure, here you go.", "To double n (an int), I return 2 * n:", "- A function\n- `x => y`", "O(n)",
-     "I'll use a.map(x => 2 * x)", "Code", "**Solution**", "A map; then a loop;\nthe sum (of all)."],
+     "I'll use a.map(x => 2 * x)", "Code", "**Solution**", "A map; then a loop;\nthe sum (of all).",
+     "The loop is: for (int i = 0; i < n; i++) s += i;", "import the module, then:", "I call f(n);"],
 )  # fmt: skip
 @pytest.mark.parametrize("language", ["python", "javascript", "cpp", "ruby", "bash", "r", "julia"])
 def test_prose_before_a_fence_without_a_name(prose: str, language: str) -> None:

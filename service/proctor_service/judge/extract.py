@@ -358,7 +358,9 @@ def _is_bare_code(text: str, language: str) -> bool:
     if len(code) > MAX_PARSED_CHARACTERS:
         return recognition.begins_as_program(code)
     tree = recognition.parsed(code)
-    return tree is not None and recognition.does_something(tree, code, besides_data=True)
+    if tree is None:
+        return recognition.begins_as_python(code)
+    return recognition.does_something(tree, code, besides_data=True)
 
 
 def _fences(text: str) -> Iterator[_Fence]:

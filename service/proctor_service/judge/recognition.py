@@ -43,10 +43,12 @@ _SHELL = re.compile(
     r"\$[\w({]|^#!|(?:^|[;|&][ \t]*)(?:echo|printf|read|awk|sed|while|for|if|cat|local|let)[ \t]",
     re.MULTILINE,
 )
-# A word with a capital alone or before a word; or several words before a full stop or a colon.
+# A word with a capital alone, before a word in a line without the end of a statement, or before two;
+# or several words before a full stop or a colon.
 _PROSE = re.compile(
     r"(?:[-*>] |\d{1,3}[.)] |\*\*)?(?:[A-Z][a-z'’]{1,40}+(?:[,.:!?]|\*\*)*$"
     r"|[A-Z][\w'’]{0,40}+[,.:!?]?[ \t](?:[ \t]*+[\w'’`(*-])(?![^\n]*[;{}][ \t]*$)"
+    r"|(?:[A-Z][a-z'’]{1,40}+|I)[,.:!?]? [a-z'’]{1,40}+[,:]? [a-z]"
     r"|[A-Z][^\n;{}]{0,400}[.:!?]$|[a-z][\w'’]{0,40}+,? [\w'’]{1,40}+[,:;]? [^\n]*[.:]$)"
 )
 _RUNS_A_SCRIPT = re.compile(r"[^\n]*(?:\bchmod\b|\./[\w./-]+|\b(?:ba)?sh[ \t]+[\w./-]+\.sh\b)")
@@ -256,6 +258,11 @@ def looks_like_code(text: str, language: str) -> bool:
 def looks_like_python(text: str) -> bool:
     """Tell whether an unparsable text has a line of Python: broken code is still code."""
     return _PYTHON.search(text) is not None
+
+
+def begins_as_python(text: str) -> bool:
+    """Tell whether an unparsable text begins with a line of Python, and is not prose."""
+    return _PYTHON.match(text) is not None and not has_prose_around(text)
 
 
 def has_prose_around(code: str) -> bool:
