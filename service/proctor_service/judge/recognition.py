@@ -323,8 +323,8 @@ def _names(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
             known = isinstance(node, ast.Import) or _is_standard(node)
             (bound if known else imported).update(told)
         elif not isinstance(node, ast.alias):  # a definition, an exception, a part of a pattern
-            told = {getattr(node, "name", None), getattr(node, "rest", None)}
-            bound.update(name for name in told if isinstance(name, str))
+            parts = (getattr(node, "name", None), getattr(node, "rest", None))
+            bound.update(name for name in parts if isinstance(name, str))
     return bound | (loaded if "*" in bound else set()), loaded, imported
 
 
