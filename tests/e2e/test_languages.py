@@ -298,6 +298,75 @@ def test_garbage_is_collected_within_the_memory_limit(service: Service) -> None:
         assert result["verdict"] == "passed", result
 
 
+LIVE = {
+    "java": _java(
+        "byte[] live = new byte[{mb} << 20]; Arrays.fill(live, (byte) 1); long n = live[9]; "
+        "for (int i = 0; i < 1000; i++) { int[] x = new int[1 << 18]; x[i] = 1; n += x[i]; } "
+        "System.out.println(n);"
+    ),
+    "kotlin": "fun main() { val live = ByteArray({mb} shl 20) { 1 }; var n = live[9].toLong(); "
+    "for (i in 0 until 1000) { val x = IntArray(1 shl 18); x[i] = 1; n += x[i] }; println(n) }",
+    "scala": _scala(
+        "val live = Array.fill[Byte]({mb} << 20)(1); var n: Long = live(9); "
+        "for (i <- 0 until 1000) { val x = new Array[Int](1 << 18); x(i) = 1; n += x(i) }; println(n)"
+    ),
+}
+"""Programs that keep so many MB, and a gigabyte of garbage beside."""
+
+
+def _on_a_large_machine(name: str) -> Language:
+    language = LANGUAGES[name]
+    option = "-J-XX:MaxRAM=256g" if name == "scala" else "-XX:MaxRAM=256g"
+    return language.model_copy(update={"run": (language.run[0], option, *language.run[1:])})
+
+
+def test_a_heap_fits_the_memory_limit_on_a_machine_of_any_size() -> None:
+    names = sorted(HERE & set(LIVE))
+    settings = Settings(languages={name: _on_a_large_machine(name) for name in names})
+    grader = {"kind": "stdio", "cases": [{"stdout": "1001"}]}
+    items = [
+        {
+            "completion": LIVE[name].replace("{mb}", str(limit * 6 // 10)),
+            "language": name,
+            "limits": {"memory_mb": limit, "cpu_seconds": 20},
+        }
+        for name in names
+        for limit in ((256, 512, 1024) if name == "java" else (512,))
+    ]
+    with running_service(settings, judge=None) as service:
+        for result in judge(service, *items, grader=grader):
+            assert result["verdict"] == "passed", result
+
+
+def test_threads_are_few_on_a_machine_with_any_number_of_cores(service: Service) -> None:
+    futures = (
+        "List<java.util.concurrent.CompletableFuture<Integer>> all = new ArrayList<>(); "
+        "for (int i = 0; i < 200; i++) all.add(java.util.concurrent.CompletableFuture.supplyAsync(() -> { "
+        "try { Thread.sleep(20); } catch (InterruptedException e) { } return 1; })); "
+        "int n = 0; for (var each : all) n += each.join(); "
+        "System.out.println(n + Runtime.getRuntime().availableProcessors());"
+    )
+    programs = {
+        "java": (_java(futures), "204"),
+        "go": (
+            'package main\nimport ("fmt"; "runtime")\nfunc main() { fmt.Println(runtime.GOMAXPROCS(0)) }',
+            "4",
+        ),
+        "python": ("import os; print(os.environ['OPENBLAS_NUM_THREADS'])", "1"),
+    }
+    items = [
+        {
+            "completion": text,
+            "language": name,
+            "grader": {"kind": "stdio", "cases": [{"stdout": stdout}]},
+        }
+        for name, (text, stdout) in programs.items()
+        if name in ("python", *HERE)
+    ]
+    for result in judge(service, *items):
+        assert result["verdict"] == "passed", result
+
+
 def test_a_compiler_that_is_too_greedy_is_a_verdict(service: Service) -> None:
     if "c" not in HERE:
         return

@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from proctor_service.settings.languages import RUNTIME_CORES
+
 SERVICE = Path(__file__).parents[1]
 ROOT = "proctor"
 """The package of all these modules inside a sandbox. Its folders are the service's."""
+THREADS = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    **dict.fromkeys(
+        (
+            "CARGO_BUILD_JOBS", "DOTNET_PROCESSOR_COUNT", "GOMAXPROCS", "POLARS_MAX_THREADS",
+            "PYTHON_CPU_COUNT", "RAYON_NUM_THREADS", "TOKIO_WORKER_THREADS",
+        ),
+        str(RUNTIME_CORES),
+    ),
+}  # fmt: skip
+"""Variables for the number of threads, which else would be that of the machine's cores.
+
+A preloaded library must not start threads at all, as a fork has none of them.
+"""
 GUEST = ("guest/**/*.py", "codec/*.py")
 
 
@@ -42,4 +58,5 @@ def environment(path: str) -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "UTC",
+        **THREADS,
     }

@@ -102,6 +102,7 @@ class Runner:
         language = None
         if program.language != "python":
             language = self._languages[program.language].for_source(program.source)
+            language = language.within(program.limits.memory_mb)
         files = dict(program.files)
         run = Command((), program.source, program.stdin, program.run_seconds)
         if language is not None:

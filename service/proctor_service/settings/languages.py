@@ -1,8 +1,10 @@
 """Compile and run commands of each language: the defaults of the settings.
 
 Paths are relative to a sandbox's working directory. For a language with `named_by`, the placeholders
-`{file}` and `{main}` stand for two names of the source: that of its file, and the class to run. A
-language is installed if every program in `needs` is on the sandbox's PATH.
+`{file}` and `{main}` stand for two names of the source: that of its file, and the class to run. In
+every command `{memory}` stands for the program's memory limit in MB, and `{heap}` for the part of it
+that a runtime has for its heap: a runtime sees the machine's memory, never the limit. A language is
+installed if every program in `needs` is on the sandbox's PATH.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from proctor_service.settings.java_names import java_names, scala_main
 PYTHON = "python"
 PYTHON_ALIASES = ("py", "python3", "py3")
 SANDBOX_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+RUNTIME_CORES = 4
+"""Cores for which compilers and runtimes start threads: each thread counts among a sandbox's processes.
 
+Java's `CompletableFuture` starts a thread for every task with fewer than three.
+"""
+_BESIDE_HEAP_MB = 64  # code, classes, stacks and tables of a JVM
 
 Launcher = Literal[
     "bash", "c", "csharp", "go", "java", "javascript", "kotlin", "lua", "perl", "php", "r", "ruby",
@@ -67,11 +74,30 @@ class Language(BaseModel):
             }
         )
 
+    def within(self, memory_mb: int) -> Self:
+        """Return the language with the memory limit of a program in its commands."""
+        return self.model_copy(
+            update={
+                "compile": self.compile and within(self.compile, memory_mb),
+                "run": within(self.run, memory_mb),
+            }
+        )
+
     def whole(self, source: str) -> str:
         """Return the source with the opening that it needs."""
         if not self.opening or self.opening in source:
             return source
         return f"{self.opening}\n{source}"
+
+
+def within(argv: tuple[str, ...], memory_mb: int) -> tuple[str, ...]:
+    """Return a command with the memory limit of a program."""
+    heap_mb = max(memory_mb - _BESIDE_HEAP_MB, memory_mb // 2, 2)
+
+    def limited(word: str) -> str:
+        return word.replace("{memory}", str(memory_mb)).replace("{heap}", str(heap_mb))
+
+    return tuple(map(limited, argv))
 
 
 def language_named(name: str, languages: Mapping[str, Language]) -> str:
@@ -137,9 +163,20 @@ for (const fileName of process.argv.slice(1)) {
 Setup and completion may have the same import: they share a scope, where a variable may be declared twice.
 """
 
-_COMPILER_HEAP = ("-J-Xmx320m", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1")
+_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:ActiveProcessorCount={RUNTIME_CORES}")
+# One object may take most of the heap: it must fit into the old generation.
+_JVM_HEAP = ("-Xmx{heap}m", "-XX:MaxRAM={memory}m", "-XX:InitialRAMPercentage=50", "-XX:NewRatio=8")
+JAVA = ("java", "-ea", *_JVM, *_JVM_HEAP)
 
-_JAVA = ("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+def _for_launcher(*options: str) -> tuple[str, ...]:
+    """Return options of the JVM for the programs that start one, as `javac`."""
+    return tuple(f"-J{option}" for option in options)
+
+
+JAVAC = ("javac", *_for_launcher("-Xmx256m", *_JVM), "-proc:none")
+_COMPILER_JVM = _for_launcher("-Xmx320m", *_JVM)
+NODE = ("node", "--max-old-space-size={memory}")
 _JUNIT_JARS = ":".join(
     f"/usr/share/java/{jar}.jar"
     for jar in (
@@ -150,7 +187,7 @@ _JUNIT_JARS = ":".join(
 )  # fmt: skip
 _JUNIT_COMPILE = """\
 for jar in $(echo "$1" | tr : ' '); do test -e "$jar" || { echo "no $jar" >&2; exit 127; }; done
-exec javac -J-Xmx256m -J-XX:+UseSerialGC -proc:none -d . -cp "$1:." "$2"
+jars=$1; shift; exec "$@" -d . -cp "$jars:."
 """
 
 LANGUAGES: dict[str, Language] = {
@@ -164,7 +201,7 @@ LANGUAGES: dict[str, Language] = {
     "javascript": Language(
         source="solution.js",
         launcher="javascript",
-        run=("node", "solution.js"),
+        run=(*NODE, "solution.js"),
         needs=("node",),
         aliases=("js", "node", "nodejs"),
     ),
@@ -172,7 +209,7 @@ LANGUAGES: dict[str, Language] = {
         source="solution.ts",
         launcher="typescript",
         compile=("node", "-e", _TRANSPILE, "solution.ts"),
-        run=("node", "solution.js"),
+        run=(*NODE, "solution.js"),
         needs=("node", "tsc"),
         aliases=("ts",),
     ),
@@ -202,8 +239,8 @@ LANGUAGES: dict[str, Language] = {
     "java": Language(
         source="{file}.java",
         launcher="java",
-        compile=("javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "-d", ".", "{file}.java"),
-        run=("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
+        compile=(*JAVAC, "-d", ".", "{file}.java"),
+        run=(*JAVA, "-cp", ".", "{main}"),
         needs=("javac", "java"),
         named_by="java",
     ),
@@ -212,22 +249,22 @@ LANGUAGES: dict[str, Language] = {
         launcher="kotlin",
         compile=(
             "kotlinc",
-            *_COMPILER_HEAP,
+            *_COMPILER_JVM,
             "-nowarn",
             "solution.kt",
             "-include-runtime",
             "-d",
             "solution.jar",
         ),
-        run=("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", "solution.jar"),
+        run=(*JAVA, "-jar", "solution.jar"),
         needs=("kotlinc", "java"),
         aliases=("kt",),
     ),
     "scala": Language(
         source="solution.scala",
         launcher="scala",
-        compile=("scalac", *_COMPILER_HEAP, "-nowarn", "-d", ".", "solution.scala"),
-        run=("scala", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-cp", ".", "{main}"),
+        compile=("scalac", *_COMPILER_JVM, "-nowarn", "-d", ".", "solution.scala"),
+        run=("scala", *_for_launcher(*_JVM, *_JVM_HEAP), "-cp", ".", "{main}"),
         needs=("scalac", "scala"),
         named_by="scala",
     ),
@@ -249,9 +286,9 @@ LANGUAGES: dict[str, Language] = {
     ),
     "junit": Language(
         source="{file}.java",
-        compile=("sh", "-c", _JUNIT_COMPILE, "sh", _JUNIT_JARS, "{file}.java"),
+        compile=("sh", "-c", _JUNIT_COMPILE, "sh", _JUNIT_JARS, *JAVAC, "{file}.java"),
         run=(
-            *_JAVA,
+            *JAVA,
             "-cp",
             f"{_JUNIT_JARS}:.",
             "org.junit.platform.console.ConsoleLauncher",

@@ -229,7 +229,7 @@ async def prepare(
     """
     if submission.language == "python":
         return Program(submission, parts=parts)
-    language = languages[submission.language]
+    language = languages[submission.language].within(submission.limits.memory_mb)
     if parts is not None:
         found = arranged(language, parts)
         files = {**submission.files, **found.files}

@@ -24,7 +24,7 @@ from proctor_service.judge.graders.separate_tests import (
     replaced_builtins,
 )
 from proctor_service.settings.java_names import java_names
-from proctor_service.settings.languages import Language
+from proctor_service.settings.languages import JAVA, JAVAC, NODE, Language
 
 RUNNER_LANGUAGES: Mapping[Runner, str] = {
     "cargo_test": "rust",
@@ -90,7 +90,7 @@ shift; exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Files and commands of a tool's run.
+    """Files and commands of a tool's run; the commands may have placeholders of the memory limit.
 
     `compile`: a command, or None. `runs`: commands, each of which reports its tests. `files`: for the
     compiler, or for the run without one. `tool`: for messages.
@@ -197,11 +197,9 @@ def _junit(
     jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
     sources = sorted(path for path in files if path.endswith(".java"))
     compiler = (
-        "javac", "-J-Xmx256m", "-J-XX:+UseSerialGC", "-J-XX:TieredStopAtLevel=1", "-proc:none", "-nowarn",
-        "-d", f"{name}/classes", "-cp", jars, "-sourcepath", ".", *sources,
+        *JAVAC, "-nowarn", "-d", f"{name}/classes", "-cp", jars, "-sourcepath", ".", *sources,
     )  # fmt: skip
-    java = ("java", "-ea", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp")
-    run = (*java, f"{jars}:{name}/classes", name)
+    run = (*JAVA, "-cp", f"{jars}:{name}/classes", name)
     return Tool("junit", ("sh", "-c", _JAVAC, "sh", jars, *compiler), (run,), files)
 
 
@@ -231,7 +229,7 @@ def _jest(
     files[f"{name}/environment.js"] = launcher_text(
         "jest_environment.js", name, OWN=json.dumps(list(tests))
     )
-    return Tool("jest", None, (("node", f"{name}/launcher.js"),), files)
+    return Tool("jest", None, ((*NODE, f"{name}/launcher.js"),), files)
 
 
 def _together(

@@ -24,7 +24,7 @@ from proctor_service.judge.run import Run, parsed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED
 from proctor_service.sandbox.interface import Sandboxes
-from proctor_service.settings.languages import Language
+from proctor_service.settings.languages import Language, within
 
 _FEW_BYTES = 1 << 16  # size of a report that is parsed on the event loop
 _TOO_LONG = TOO_LONG.rstrip(b"\n")
@@ -71,7 +71,7 @@ async def judge_runner(
     usage = program.compiling
     for argv in tool.runs:
         word = secrets.token_hex(16)
-        step = replace(program, argv=argv)
+        step = replace(program, argv=within(argv, submission.limits.memory_mb))
         finished = await step.run(backend, step.job(end=word))
         usage = usage + finished.ended.usage
         failed = report.counts["failed"]

@@ -51,7 +51,7 @@ def in_image(launch: Launch, image: Image, variables: Mapping[str, str]) -> Laun
             **launch.config,
             "image": {
                 "rootfs": str(image.rootfs),
-                "variables": {"TZ": "UTC", **image.variables, **variables},
+                "variables": {"TZ": "UTC", **code_bundle.THREADS, **image.variables, **variables},
                 "user": image.user,
                 "group": image.group,
                 "groups": list(image.groups),

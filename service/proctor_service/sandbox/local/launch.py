@@ -47,8 +47,6 @@ from proctor_service.settings.languages import SANDBOX_PATH
 _TRY = "import ctypes, os; os._exit(ctypes.CDLL(None).unshare({flags}) != 0)"
 _CHANGE_USER = 1 << 6 | 1 << 7  # CAP_SETGID, CAP_SETUID: see capability.h
 _TOOL_PACKAGES = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables set to 1: a preloaded library must not start threads, as a fork has none of them."""
 _RLIMITS = 1 << 64  # values of an rlimit; the last means none, as -1 does in Python
 _WEIGHT_OF_NICE = 0.8  # factor of CPU share per nice level (sched(7))
 
@@ -201,11 +199,7 @@ def in_environment(launch: Launch, built: BuiltEnvironment, settings: Settings) 
     return replace(
         launch,
         python=interpreter.executable,
-        environment={
-            **_environment(interpreter),
-            **dict.fromkeys(_THREADS, "1"),
-            **definition.env,
-        },
+        environment={**_environment(interpreter), **definition.env},
         config={
             **launch.config,
             **_python_config(interpreter),
