@@ -6,6 +6,7 @@ with its tests, `["reached", word]` at its end.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import atexit
@@ -32,6 +33,7 @@ _TEXT_LIMIT = 4000
 # ValueError: NUL bytes or lone surrogates. RecursionError, MemoryError: nesting too deep for the
 # parser or the compiler.
 UNCOMPILABLE = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
+_FUTURE = sum({getattr(__future__, each).compiler_flag for each in __future__.all_feature_names})
 
 _exit, _getpid = os._exit, os.getpid
 _format_exception = traceback.format_exception
@@ -47,7 +49,7 @@ def prepare(job: dict[str, Any]) -> None:
     work_files.write_files(job.get("files") or {})
     if job.get("stdin"):
         feed_stdin(job["stdin"])
-    if "random" in job["source"]:
+    if "random" in job.get("setup", "") + job["source"]:
         random.seed()  # otherwise all sandboxes would share the zygote's random state
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
@@ -90,16 +92,18 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     channel.send(BEGAN)
     as_script = job.get("mode") == "script"
     name = "__main__" if as_script else "solution"
-    return load(partial(_send, channel), job["source"], name, tests_behind=as_script).__dict__
+    say, setup = partial(_send, channel), job.get("setup", "")
+    return load(say, job["source"], name, tests_behind=as_script, setup=setup).__dict__
 
 
 def load(
-    say: Callable[..., None], source: str, name: str, *, tests_behind: bool
+    say: Callable[..., None], source: str, name: str, *, tests_behind: bool, setup: str = ""
 ) -> types.ModuleType:
     """Run a program's top level as a module. Raises Left if the program ends early, after a report.
 
-    `tests_behind`: tests may be appended to the program. If the program forked, a child that
-    returns here ends like a script.
+    `tests_behind`: tests may be appended to the program. `setup`: statements before the program, in the
+    same namespace; their imports from `__future__` hold in the program, too. If the program forked, a
+    child that returns here ends like a script.
     """
     module = types.ModuleType(name)
     namespace = module.__dict__
@@ -107,7 +111,10 @@ def load(
     namespace["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
-    execute(say, source, path, namespace, tests_behind=tests_behind)
+    future = 0
+    if setup:
+        future = execute(say, setup, os.getcwd() + "/setup.py", namespace, tests_behind=True)
+    execute(say, source, path, namespace, tests_behind=tests_behind, future=future)
     return module
 
 
@@ -118,10 +125,14 @@ def execute(
     namespace: dict[str, Any],
     *,
     tests_behind: bool,
-) -> None:
-    """Run statements in a namespace. Raises Left if they end early, after a report."""
+    future: int = 0,
+) -> int:
+    """Run statements in a namespace. Raises Left if they end early, after a report.
+
+    `future`: compiler flags of `__future__`. Return those that hold at the end.
+    """
     try:
-        code = compile(source, path, "exec", dont_inherit=True)
+        code = compile(source, path, "exec", flags=future, dont_inherit=True)
     except UNCOMPILABLE as error:
         say("syntax", describe(error))
         raise Left from None
@@ -142,6 +153,7 @@ def execute(
             finish(code_of(error))
         say("raised", "load", *explain(error))
         raise Left from error
+    return int(code.co_flags & _FUTURE)
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:
