@@ -419,6 +419,9 @@ def test_a_java_class_has_any_name(service: Service) -> None:
         f"/* a task */\npackage task ;\ninterface F {{ }}\nclass Other implements F {{ {main} }}",
         "package x;\npublic class A { }\n"
         f"class B {{ static class In {{ }} {main} }}\nenum Kind {{ ONE, TWO }}",
+        f"class Helper {{ {main.replace('7', '8')} }}\npublic class Main {{ {main} }}",
+        f"class T {{ void main(int x) {{ }} }}\nclass Main {{ {main.replace('[] a', '... a')} }}",
+        f"public class Größe {{ {main} }}",
     ]
     items = [
         {

@@ -22,12 +22,11 @@ _IGNORED = re.compile(
     re.DOTALL,
 )
 _TOKEN = re.compile(
-    r"[{};]|\bpublic\b|\b(?:class|interface|enum|record)\s++([A-Za-z_$][\w$]{0,99})(?![\w$])"
-    r"|\bvoid\s++main\s*+\(",
-    re.ASCII,
+    r"[{};]|\bpublic\b|\b(?:class|interface|enum|record)\s++((?!\d)[\w$]{1,100})(?![\w$])"
+    r"|\bvoid\s++main\s*+\((\s*+(?:final\s++)?+(?:java\.lang\.)?+String\b\s*+(?:\[|\.\.\.|[\w$]++\s*+\[))?+"
 )
-_NAME = r"[A-Za-z_$][\w$]*+"
-_PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;", re.ASCII)
+_NAME = r"(?!\d)[\w$]++"
+_PACKAGE = re.compile(rf"\s*+package\s++({_NAME}(?:\s*+\.\s*+{_NAME})*+)\s*+;")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,18 @@ class JavaNames:
 
 
 def java_names(source: str) -> JavaNames:
-    """Return the name of the public class and of the first class with a `main`.
+    """Return the name of the public class and of the class to run, which includes its package.
 
-    If either is missing, the other stands for both; without any, `Main`. The class to run includes
-    its package.
+    Of several classes with a `main` for `String[]` that is the public one, then `Main`, then the first.
+    Without any, it is the first with another `main`. If either is missing, the other stands for both;
+    without any, `Main`.
     """
     text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
     depth = 0
     is_public = False
-    current = public = main = ""
+    current = public = ""
+    runnable: list[str] = []
+    others: list[str] = []
     for token in _TOKEN.finditer(text):
         word = token.group()
         if word == "{":
@@ -63,11 +65,13 @@ def java_names(source: str) -> JavaNames:
         elif depth == 0 and token.group(1):
             current = token.group(1)
             public = public or (current if is_public else "")
-        elif depth == 1 and word.endswith("("):
-            main = main or current
+        elif depth == 1 and word.startswith("void"):
+            (others if token.group(2) is None else runnable).append(current)
         if depth == 0:
             is_public = False
     return JavaNames(
+    preferred = [name for name in (public, DEFAULT_NAME) if name in runnable]
+    main = next(iter((*preferred, *runnable, *others)), "")
         public or main or DEFAULT_NAME, _package_prefix(text) + (main or public or DEFAULT_NAME)
     )
 
@@ -83,8 +87,8 @@ _SCALA_OBJECT = re.compile(
 )
 _SCALA_MAIN = re.compile(r"\bdef\s++main\b")
 _SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")
-_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})", re.ASCII)
-_SCALA_PACKAGE = re.compile(rf"^package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE | re.ASCII)
+_SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")
+_SCALA_PACKAGE = re.compile(rf"^package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
 
 
 def scala_main(source: str) -> str:

@@ -55,10 +55,10 @@ _REQUIRE = re.compile(
 )
 _RUST_USE = re.compile(r"^(?:use|extern[ \t]+crate)[ \t][^\n]*;[ \t]*$", re.MULTILINE)
 _RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
-_JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE | re.ASCII)
+_JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
 _JAVA_IMPORTED = re.compile(r"^\s*import\s+([\w.]+)\.\*\s*;", re.MULTILINE | re.ASCII)
-_JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++([A-Za-z_$][\w$]*)", re.ASCII)
-_CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)", re.ASCII)
+_JAVA_TYPE = re.compile(r"\b(?:class|interface|enum|record)\s++((?!\d)[\w$]+)")
+_CSHARP_NAMESPACE = re.compile(r"\bnamespace\s+([\w.]+)")
 _CSHARP_MAIN = re.compile(r"\bMain\s*\(")
 
 
