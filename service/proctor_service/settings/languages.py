@@ -223,7 +223,7 @@ LANGUAGES: dict[str, Language] = {
     "cpp": Language(
         source="solution.cpp",
         launcher="c",
-        compile=("g++", "-O2", "-std=c++17", "-o", "solution", "solution.cpp"),
+        compile=("g++", "-O2", "-std=gnu++17", "-o", "solution", "solution.cpp"),
         run=("./solution",),
         needs=("g++",),
         aliases=("c++", "cc", "cxx"),
