@@ -176,6 +176,8 @@ def _for_launcher(*options: str) -> tuple[str, ...]:
 
 JAVAC = ("javac", *_for_launcher("-Xmx256m", *_JVM), "-proc:none")
 _COMPILER_JVM = _for_launcher("-Xmx320m", *_JVM)
+# Beside those that mcs takes itself, those of Debian's mono-mcs; one that is missing would fail them all.
+_CSHARP_LIBRARIES = ("-r:System.Numerics.dll", "-r:Microsoft.CSharp.dll")
 NODE = ("node", "--max-old-space-size={memory}")
 _JUNIT_JARS = ":".join(
     f"/usr/share/java/{jar}.jar"
@@ -231,7 +233,7 @@ LANGUAGES: dict[str, Language] = {
     "csharp": Language(
         source="solution.cs",
         launcher="csharp",
-        compile=("mcs", "-optimize", "-out:solution.exe", "solution.cs"),
+        compile=("mcs", "-optimize", *_CSHARP_LIBRARIES, "-out:solution.exe", "solution.cs"),
         run=("mono", "solution.exe"),
         needs=("mcs", "mono"),
         aliases=("c#", "cs"),
