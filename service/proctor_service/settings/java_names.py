@@ -1,5 +1,6 @@
 """Class names in a Java source: the public class, which names the file, and the class to run.
 
+Kotlin and Scala have the class to run alone.
 The name of the class to run includes the declared package. Instead of a parser, the search skips
 comments and literals and counts braces. It reads only the beginning of a source, in linear time.
 """
@@ -69,9 +70,9 @@ def java_names(source: str) -> JavaNames:
             (others if token.group(2) is None else runnable).append(current)
         if depth == 0:
             is_public = False
-    return JavaNames(
     preferred = [name for name in (public, DEFAULT_NAME) if name in runnable]
     main = next(iter((*preferred, *runnable, *others)), "")
+    return JavaNames(
         public or main or DEFAULT_NAME, _package_prefix(text) + (main or public or DEFAULT_NAME)
     )
 
@@ -82,9 +83,43 @@ def _package_prefix(text: str) -> str:
     return "" if package is None else "".join(package.group(1).split()) + "."
 
 
-_SCALA_OBJECT = re.compile(
-    rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE | re.ASCII
+_KOTLIN_TOKEN = re.compile(
+    rf"[{{}}]|\b(?:class|interface|object)\s++({_NAME})"
+    r"|(\bJvmStatic\s++(?:public\s++)?+)?+\bfun\s++main\s*+\("
 )
+_KOTLIN_FILE = re.compile(r"@file\s*+:\s*+JvmName\s*+\(\s*+\"(\w++)\"")
+_KOTLIN_PACKAGE = re.compile(rf"^\s*+package\s++({_NAME}(?:\.{_NAME})*+)", re.MULTILINE)
+
+
+def kotlin_main(source: str) -> str:
+    """Return the class to run of a Kotlin source in `solution.kt`, with its package.
+
+    That is the class of the file, or without a top-level `main` the first class that has a static one,
+    as in `object Main` or in its companion object.
+    """
+    text = _IGNORED.sub(" ", source[:MAX_SEARCHED_CHARACTERS])
+    package = _KOTLIN_PACKAGE.search(text)
+    file = _KOTLIN_FILE.search(source[:MAX_SEARCHED_CHARACTERS])
+    main = "SolutionKt" if file is None else file[1]
+    depth = 0
+    current = first = ""
+    for token in _KOTLIN_TOKEN.finditer(text):
+        word = token.group()
+        if word == "{":
+            depth += 1
+        elif word == "}":
+            depth = max(depth - 1, 0)
+        elif token[1]:
+            current = current if depth else token[1]
+        elif depth == 0:
+            first = main
+            break
+        elif token[2]:
+            first = first or current
+    return ("" if package is None else f"{package[1]}.") + (first or main)
+
+
+_SCALA_OBJECT = re.compile(rf"^(?:case\s++)?object\s++({_NAME})([^\n{{]*+)", re.MULTILINE)
 _SCALA_MAIN = re.compile(r"\bdef\s++main\b")
 _SCALA_APP = re.compile(r"\b(?:extends|with)\s++App\b")
 _SCALA_ANNOTATED = re.compile(rf"@main\s++def\s++({_NAME})")

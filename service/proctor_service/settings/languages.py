@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from proctor_service.settings.java_names import java_names, scala_main
+from proctor_service.settings.java_names import java_names, kotlin_main, scala_main
 
 PYTHON = "python"
 PYTHON_ALIASES = ("py", "python3", "py3")
@@ -25,6 +25,7 @@ RUNTIME_CORES = 4
 
 Java's `CompletableFuture` starts a thread for every task with fewer than three.
 """
+_MAINS = {"kotlin": kotlin_main, "scala": scala_main}
 _BESIDE_HEAP_MB = 64  # code, classes, stacks and tables of a JVM
 
 Launcher = Literal[
@@ -48,7 +49,7 @@ class Language(BaseModel):
     compile: tuple[str, ...] | None = None
     run: tuple[str, ...]
     needs: tuple[str, ...]
-    named_by: Literal["java", "scala"] | None = None
+    named_by: Literal["java", "kotlin", "scala"] | None = None
     aliases: tuple[str, ...] = ()
     opening: str = ""
     launcher: Launcher | None = None
@@ -61,7 +62,7 @@ class Language(BaseModel):
             names = java_names(source)
             file, main = names.file, names.main
         else:
-            file = main = scala_main(source)
+            file = main = _MAINS[self.named_by](source)
 
         def named(text: str) -> str:
             return text.replace("{file}", file).replace("{main}", main)
@@ -258,8 +259,9 @@ LANGUAGES: dict[str, Language] = {
             "-d",
             "solution.jar",
         ),
-        run=(*JAVA, "-jar", "solution.jar"),
+        run=(*JAVA, "-cp", "solution.jar", "{main}"),
         needs=("kotlinc", "java"),
+        named_by="kotlin",
         aliases=("kt",),
     ),
     "scala": Language(

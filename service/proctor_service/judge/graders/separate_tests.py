@@ -319,8 +319,8 @@ def _kotlin(language: Language, parts: Parts, name: str) -> Arranged:
         "solution.kt": parts.completion,
         "tests.kt": _with_imports(parts.tests, [f"import kotlin.{each}" for each in _KOTLIN_NAMES]),
     }
-    run = _replaced(_replaced(language.run, "-jar", "-cp"), "solution.jar", "solution.jar", name)
-    return Arranged(_replaced(language.compile, language.source, *made), run, made)
+    compile_it = _replaced(language.compile, language.source, *made)
+    return Arranged(compile_it, _replaced(language.run, "{main}", name), made)
 
 
 def _scala(language: Language, parts: Parts, name: str) -> Arranged:
