@@ -435,6 +435,49 @@ def test_a_java_class_has_any_name(service: Service) -> None:
     assert [result["verdict"] for result in results] == ["passed"] * len(sources), results
 
 
+CONTEST = {
+    "C++ of GNU": (
+        "cpp",
+        "#include <bits/stdc++.h>\nusing namespace std;\nint main() { __int128 x = -7; typeof(x) y = abs(x);"
+        " static_assert(is_integral_v<__int128>); cout << (long long) y << endl; }",
+    ),
+    "C#, large numbers": (
+        "csharp",
+        "using System; using System.Numerics; class P { static void Main() { dynamic d = 1;"
+        " Console.WriteLine((BigInteger.Pow(2, 100) % 10) + d); } }",
+    ),
+    "Kotlin, an object": (
+        "kotlin",
+        "object Main {\n    @JvmStatic\n    fun main(args: Array<String>) { println(7) }\n}",
+    ),
+    "Kotlin, a companion": (
+        "kotlin",
+        "package a.b\nclass Main { companion object {"
+        " @JvmStatic fun main(args: Array<String>) { println(7) } } }",
+    ),
+    "PHP, capitals": ("php", "<?PHP echo 7;"),
+    "PHP, an expression": ("php", "<?= 7 ?>"),
+    "PHP, a short opening": ("php", "<?\necho 7;"),
+}
+
+
+def test_programs_as_on_contest_sites(service: Service) -> None:
+    items = {
+        name: {"completion": source, "language": language}
+        for name, (language, source) in CONTEST.items()
+        if language in HERE
+    }
+    # C# writes the last digit of 2 ** 100, which is 6, plus 1.
+    grader = {"kind": "stdio", "cases": [{"stdout": "7"}]}
+    results = judge(service, *items.values(), grader=grader, limits={"cpu_seconds": 8})
+    wrong = {
+        name: found
+        for name, found in zip(items, results, strict=True)
+        if found["verdict"] != "passed"
+    }
+    assert not wrong
+
+
 def test_a_java_package_finds_its_other_files(service: Service) -> None:
     if "java" not in HERE:
         return

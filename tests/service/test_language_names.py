@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from proctor_service.judge.extract import extract
 from proctor_service.settings import Settings
-from proctor_service.settings.java_names import scala_main
+from proctor_service.settings.java_names import kotlin_main, scala_main
 from proctor_service.settings.languages import LANGUAGES, Language, language_named
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "graders.md"
@@ -67,6 +67,15 @@ def test_a_source_gets_the_opening_that_it_lacks() -> None:
     assert php.whole("echo 1;") == "<?php\necho 1;"
     assert php.whole("<html><?php echo 1;") == "<html><?php echo 1;"
     assert php.whole("") == "<?php\n"
+    for opened in (
+        "<?PHP echo 1;",
+        "<?= 1 ?>",
+        "<p><?= 1 ?>",
+        "<?\necho 1;",
+        "#!/usr/bin/php\n\n<? echo 1;",
+    ):
+        assert php.whole(opened) == opened
+    assert php.whole("echo '<?xml?>';") == "<?php\necho '<?xml?>';"
     assert Language(source="x", run=("x",), needs=()).whole("") == ""
 
 
@@ -88,3 +97,30 @@ def test_a_source_gets_the_opening_that_it_lacks() -> None:
 )
 def test_the_class_of_a_scala_program(source: str, expected: str) -> None:
     assert scala_main(source) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("fun main() { println(1) }", "SolutionKt"),
+        ("package a.b\n\nfun main(args: Array<String>) = println(1)", "a.b.SolutionKt"),
+        ('@file:JvmName("Other")\npackage a\nfun main() { }', "a.Other"),
+        ("object Main { @JvmStatic fun main(args: Array<String>) { } }", "Main"),
+        (
+            "class A { fun main() { } }\nobject B {\n @JvmStatic\n fun main(a: Array<String>) { } }",
+            "B",
+        ),
+        (
+            "class C { companion object { @kotlin.jvm.JvmStatic fun main(a: Array<String>) { } } }",
+            "C",
+        ),
+        ("object A { @JvmStatic fun main(a: Array<String>) { } }\nfun main() { }", "SolutionKt"),
+        ("// object No { @JvmStatic fun main() { } }\nfun solve() { }", "SolutionKt"),
+        ("I do not know", "SolutionKt"),
+        ("", "SolutionKt"),
+        ("object " * 20_000, "SolutionKt"),
+        ("JvmStatic " * 20_000, "SolutionKt"),
+    ],
+)
+def test_the_class_of_a_kotlin_program(source: str, expected: str) -> None:
+    assert kotlin_main(source) == expected

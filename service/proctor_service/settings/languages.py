@@ -9,6 +9,7 @@ installed if every program in `needs` is on the sandbox's PATH.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Literal, Self
@@ -39,8 +40,8 @@ class Language(BaseModel):
 
     A compile command that ends with 127 lacks something, and says nothing of the submission.
     `aliases`: other names, in any case. `opening`: what a source begins with; it is put before a
-    source that nowhere has it. `launcher`: how tests apart from the completion run; without one the
-    language takes none.
+    source that nowhere has it, or a match of `opened`. `launcher`: how tests apart from the completion
+    run; without one the language takes none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,6 +53,7 @@ class Language(BaseModel):
     named_by: Literal["java", "kotlin", "scala"] | None = None
     aliases: tuple[str, ...] = ()
     opening: str = ""
+    opened: re.Pattern[str] | None = None
     launcher: Launcher | None = None
 
     def for_source(self, source: str) -> Self:
@@ -87,6 +89,8 @@ class Language(BaseModel):
     def whole(self, source: str) -> str:
         """Return the source with the opening that it needs."""
         if not self.opening or self.opening in source:
+            return source
+        if self.opened is not None and self.opened.search(source):
             return source
         return f"{self.opening}\n{source}"
 
@@ -192,6 +196,10 @@ _JUNIT_COMPILE = """\
 for jar in $(echo "$1" | tr : ' '); do test -e "$jar" || { echo "no $jar" >&2; exit 127; }; done
 jars=$1; shift; exec "$@" -d . -cp "$jars:."
 """
+_PHP_SETTINGS = (
+    *("-d", "display_errors=stderr", "-d", "memory_limit=-1"),
+    *("-d", "short_open_tag=1"),  # otherwise PHP prints a text that begins with `<?`
+)
 
 LANGUAGES: dict[str, Language] = {
     "bash": Language(
@@ -323,9 +331,10 @@ LANGUAGES: dict[str, Language] = {
     "php": Language(
         source="solution.php",
         launcher="php",
-        run=("php", "-d", "display_errors=stderr", "-d", "memory_limit=-1", "solution.php"),
+        run=("php", *_PHP_SETTINGS, "solution.php"),
         needs=("php",),
         opening="<?php",  # PHP prints a text without it, and ends with 0
+        opened=re.compile(r"(?i:<\?php)|<\?=|\A(?:#![^\n]*\n)?\s*<\?"),
     ),
     "perl": Language(
         source="solution.pl",
