@@ -246,6 +246,8 @@ SAMPLES = {
             "function twice(n) os.exit(0) end",
             "function twice(n) assert = print; return 0 end assert = print; error = print",
             "os.exit = print; function assert() end function twice(n) end",
+            "local function twice(n) return 0 end local assert, error = print, print",
+            "local function twice(n) return 0 end local hook = debug.gethook() hook() debug.sethook()",
         ),
     ),
     "r": Samples(
