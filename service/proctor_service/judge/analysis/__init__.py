@@ -4,6 +4,7 @@ The analysis reads only the tests, the setup and `entry_point`, before a submiss
 
     suite.py      parse the texts, and find the functions and TestCases to run
     names.py      resolve names: find the submission's names, and the classes among them
+    answers.py    answer questions about names that may depend on each other
     values.py     trace the expressions that hold objects made from the submission's classes
     needs.py      decide whether the tests must share the submission's process, and give the reason
     calls.py      plan calls, and hold the variables of the tests meanwhile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import ChainMap
+from collections import ChainMap, Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, W
 from proctor_service.judge.analysis.names import Names
 
 _MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
+_MOST_STEPS = 50_000  # of planning, beyond the length of the text: helpers call helpers
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class Imported:
     name: str = ""
 
 
+Passed = dict[int, Variable]
+"""Variables that a call may change, by their ids."""
 Meaning = Variable | Helper | Alias | Imported
 Scope = ChainMap[str, Meaning]
 """The names that test code has bound: a function's own first, then those around its definition."""
@@ -60,13 +63,14 @@ class Calls:
     Also a mapping of the variables with constant values. Raises NotConstant and NotPlannable.
     """
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, characters: int) -> None:
         self.names = names
         self.made: list[list[Any]] = []
         self.used: list[int] = []
         self.scope: Scope = ChainMap()
         self._bytes = 0
-        self._weights = Weights()
+        self._steps_left = _MOST_STEPS + characters
+        self.weights = Weights(characters)
 
     def __contains__(self, name: object) -> bool:
         return name in self.scope or name in self.names.submission
@@ -79,14 +83,20 @@ class Calls:
             raise NotPlannable("a container that a call may have changed")
         return variable.constant
 
+    def count_step(self) -> None:
+        """Count a statement or an expression that is planned. Raises NotPlannable."""
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise NotPlannable("helper functions that are called too often")
+
     def module_of(self, name: str) -> str:
         """Return the module that a name stands for, or ""."""
         meaning = self.scope.get(name)
         return meaning.module if isinstance(meaning, Imported) and not meaning.name else ""
 
-    def constant(self, node: ast.expr) -> Any:
-        """Return the value of a constant expression."""
-        return evaluate(node, self, self.module_of, self._weights)
+    def constant(self, node: ast.expr, failed: set[int] | None = None) -> Any:
+        """Return the value of a constant expression; `failed` as in `evaluate`."""
+        return evaluate(node, self, self.module_of, self.weights, failed)
 
     def bind(self, name: str, meaning: Meaning) -> None:
         """Bind a name in the scope. Raises NotPlannable for the submission's names."""
@@ -116,7 +126,7 @@ class Calls:
                 and name not in self.scope
                 and not method.startswith("__")
             ):
-                args, kwargs = self._arguments(made, [])
+                args, kwargs = self._arguments(made, {})
                 return [name, args, kwargs, method]
         return None
 
@@ -127,9 +137,9 @@ class Calls:
             return None if target is None else Alias(target)
         assert isinstance(node, ast.Attribute)
         assert isinstance(node.value, ast.Call)
-        given: list[Variable] = []
+        given: Passed = {}
         self._arguments(node.value, given)
-        for variable in given:
+        for variable in given.values():
             variable.passed = True
         return self.keep(target)
 
@@ -137,15 +147,15 @@ class Calls:
         """Make an object now, for all calls of its method by a name."""
         return Alias([self._made([target])])
 
-    def add(self, node: ast.expr, passed: list[Variable] | None = None) -> int:
+    def add(self, node: ast.expr, passed: Passed | None = None) -> int:
         """Add a call, and return its number. Containers that the call may change go to `passed`."""
         assert isinstance(node, ast.Call)
         target = self.target(node.func)
         assert target is not None
-        own = [] if passed is None else passed
+        own = {} if passed is None else passed
         args, kwargs = self._arguments(node, own)
         if passed is None:
-            for variable in own:
+            for variable in own.values():
                 variable.passed = True
         return self._made([target[0] if len(target) == 1 else target, args, kwargs])
 
@@ -157,7 +167,7 @@ class Calls:
         self.used.append(len(self.made) - 1)
         return len(self.made) - 1
 
-    def _arguments(self, node: ast.Call, passed: list[Variable]) -> tuple[Any, Any]:
+    def _arguments(self, node: ast.Call, passed: Passed) -> tuple[Any, Any]:
         """Return the encoded arguments; mutable variables among the arguments go to `passed`."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -171,13 +181,13 @@ class Calls:
                 kwargs.update(self.constant(keyword.value))
             else:
                 kwargs[keyword.arg] = self.constant(keyword.value)
-        seen = [each.id for each in ast.walk(node) if isinstance(each, ast.Name)]
-        for name in set(seen):
+        seen = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        for name, count in seen.items():
             variable = self.scope.get(name)
-            if isinstance(variable, Variable) and is_mutable(variable.constant):
-                if seen.count(name) > 1 or any(each is variable for each in passed):
+            if isinstance(variable, Variable) and self.weights.is_mutable(variable.constant):
+                if count > 1 or id(variable) in passed:
                     raise NotPlannable("a container that is passed twice")
-                passed.append(variable)
+                passed[id(variable)] = variable
         try:
             return values.encode(args), values.encode(kwargs)
         except (values.ValueTooDeep, values.ValueTooLarge):
@@ -196,10 +206,3 @@ def parameters_of(function: ast.FunctionDef | ast.Lambda) -> list[str]:
     ):
         raise NotPlannable("a function with more than plain parameters")
     return [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
-
-
-def is_mutable(value: Any) -> bool:
-    """Tell whether a constant is a mutable container, or a tuple with a mutable container."""
-    if isinstance(value, tuple):
-        return any(map(is_mutable, value))
-    return isinstance(value, list | dict | set | bytearray)

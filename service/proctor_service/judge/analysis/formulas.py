@@ -20,8 +20,8 @@ from proctor_service.judge.analysis.calls import (
     Calls,
     Helper,
     Imported,
+    Passed,
     Variable,
-    is_mutable,
     parameters_of,
 )
 from proctor_service.judge.analysis.literals import (
@@ -111,15 +111,17 @@ class Check:
 class Formulas:
     """Compiler from a condition to a function of the results."""
 
-    def __init__(self, calls: Calls, numbers: list[int], passed: list[Any]) -> None:
+    def __init__(self, calls: Calls, numbers: list[int], passed: Passed) -> None:
         self._calls = calls
         self._numbers = numbers
         self._passed = passed
         self._parameters = 0
         self._depth = 0
+        self._failed: set[int] = set()  # expressions that are no constants in this scope
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
+        self._calls.count_step()
         if self._calls.is_call(node):
             return self._value_of(self._calls.add(node, self._passed))
         if isinstance(node, ast.Name):
@@ -127,10 +129,10 @@ class Formulas:
             if isinstance(variable, Variable) and variable.number is not None:
                 return self._value_of(variable.number)
         try:
-            constant = self._calls.constant(node)
+            constant = self._calls.constant(node, self._failed)
         except NotConstant:
             return self._compound(node)
-        if is_mutable(constant):
+        if self._calls.weights.is_mutable(constant):
             return lambda results: _copy(constant)
         return lambda results: constant
 
@@ -271,6 +273,7 @@ class Formulas:
             given[-self._parameters] = formula
         # The body sees its parameters and the names around its definition, none of its caller's.
         outer, self._calls.scope = self._calls.scope, helper.scope.new_child()
+        failed, self._failed = self._failed, set()
         self._depth += 1
         try:
             for parameter, number in zip(parameters, given, strict=True):
@@ -278,6 +281,7 @@ class Formulas:
             inner = self.of(body)
         finally:
             self._calls.scope, self._depth = outer, self._depth - 1
+            self._failed = failed
 
         def applied(results: Callable[[int], Any]) -> Any:
             found = {number: formula(results) for number, formula in given.items()}

@@ -12,6 +12,7 @@ from typing import Literal
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
+from proctor_service.judge.analysis.answers import TooIntricate
 from proctor_service.judge.analysis.literals import NotPlannable
 from proctor_service.judge.analysis.names import Names, resolve
 from proctor_service.judge.analysis.needs import why_shared
@@ -83,6 +84,8 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
         reason = str(error)
     except RecursionError:
         reason = "the tests are nested too deeply to be analysed"
+    except TooIntricate:
+        reason = "the variables of the tests depend on each other too intricately to be analysed"
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("shared", reason, tests)

@@ -18,7 +18,8 @@ _MOST_ITEMS = 100_000
 _MOST_CHARACTERS = 1 << 20
 _MOST_BITS = 100_000
 _MOST_NODES = 200_000
-_MOST_WEIGHT = 1_000_000  # of one value, and of all values made for one expression
+_MOST_WEIGHT = 1_000_000  # of one value
+_MOST_TOTAL_WEIGHT = 4_000_000  # of all values made for a suite, beyond the length of its text
 _MOST_DIGITS = 10_000  # of `round`: more are an integer of as many digits
 
 _SIMPLE = ("Add", "Sub", "Div", "FloorDiv", "Mod", "BitAnd", "BitOr", "BitXor", "RShift")
@@ -62,11 +63,48 @@ class NotConstant(Exception):
 class Weights:
     """The expanded size of containers: items and characters, counted again at each reference.
 
-    A few nested products make a value that needs gigabytes as text, and minutes to hash.
+    A few nested products make a value that needs gigabytes as text, and minutes to hash. A long
+    text may make many values that each take long, so their sum is bounded, too; the bound of an
+    honest suite, which writes most of its values out, grows with the text.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, characters: int = 0) -> None:
         self._known: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
+        self._mutable: dict[int, bool] = {}
+        self._nodes_left = _MOST_NODES + 4 * characters
+        self._left = _MOST_TOTAL_WEIGHT + 4 * characters
+
+    def count_node(self) -> None:
+        """Count the evaluation of an expression. Raises NotConstant."""
+        self._nodes_left -= 1
+        if self._nodes_left < 0:
+            raise NotConstant("too large")
+
+    def checked(self, value: Any) -> Any:
+        """Return a value, and count it. Raises NotConstant."""
+        if self.of(value) > _MOST_WEIGHT:
+            raise NotConstant("too large")
+        if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
+            self.spend(len(value))
+        elif isinstance(value, int):
+            self.spend(value.bit_length() >> 3)
+        return value
+
+    def spend(self, weight: int) -> None:
+        """Count a value that is made or read. Raises NotConstant."""
+        self._left -= weight
+        if self._left < 0:
+            raise NotConstant("too large")
+
+    def is_mutable(self, value: Any) -> bool:
+        """Tell whether a constant is a mutable container, or a tuple with a mutable container."""
+        if not isinstance(value, tuple):
+            return isinstance(value, list | dict | set | bytearray)
+        known = self._mutable.get(id(value))
+        if known is None:
+            self.of(value)  # keeps it alive
+            known = self._mutable[id(value)] = any(map(self.is_mutable, value))
+        return known
 
     def of(self, value: Any) -> int:
         """Return the weight of a value."""
@@ -87,15 +125,18 @@ def evaluate(
     names: Variables,
     module_of: Callable[[str], str] = lambda name: "",
     weights: Weights | None = None,
+    failed: set[int] | None = None,
 ) -> Any:
     """Return the value of a constant expression.
 
     `names` are variables with constant values; `module_of` returns the module that a name stands
-    for, or ""; `weights` are those of earlier values. Each call builds a new value. Raises
-    NotConstant.
+    for, or ""; `weights` are those of earlier values. `failed` are the ids of expressions known not
+    to be constants, for the same names; further ones are added. Each call builds a new value.
+    Raises NotConstant.
     """
+    known = set() if failed is None else failed
     try:
-        value = _Evaluator(names, module_of, weights or Weights()).value(node)
+        value = _Evaluator(names, module_of, weights or Weights(), known).value(node)
     except (NotConstant, NotPlannable):
         raise
     except Exception as error:  # raised by the expression itself: 1 / 0
@@ -110,30 +151,28 @@ class NotPlannable(Exception):
 
 
 class _Evaluator:
-    def __init__(self, names: Variables, module_of: Callable[[str], str], weights: Weights) -> None:
+    def __init__(
+        self,
+        names: Variables,
+        module_of: Callable[[str], str],
+        weights: Weights,
+        failed: set[int],
+    ) -> None:
         self._names = names
         self._module_of = module_of
         self._weights = weights
-        self._left = _MOST_NODES
-        self._weight_left = _MOST_WEIGHT
+        self._failed = failed
 
     def value(self, node: ast.expr) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise NotConstant("too large")
+        self._weights.count_node()
         handler = _HANDLERS.get(type(node))
-        if handler is None:
+        if handler is None or id(node) in self._failed:
             raise NotConstant("not a constant")
-        return self._weighed(handler(self, node))
-
-    def _weighed(self, value: Any) -> Any:
-        if self._weights.of(value) > _MOST_WEIGHT:
-            raise NotConstant("too large")
-        if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
-            self._weight_left -= len(value)
-            if self._weight_left < 0:
-                raise NotConstant("too large")
-        return value
+        try:
+            return self._weights.checked(handler(self, node))
+        except Exception:
+            self._failed.add(id(node))
+            raise
 
     def _name(self, node: ast.Name) -> Any:
         if node.id in self._names:
@@ -206,6 +245,8 @@ class _Evaluator:
         arguments = self._items(node.args)
         for each in arguments:
             _check_length(each)
+            if isinstance(each, range):
+                self._weights.spend(len(each))
         if depends_on_order(function, arguments):
             raise NotConstant("the order of a set")
         if function in (bytes, bytearray) and arguments and isinstance(arguments[0], int):
@@ -247,7 +288,7 @@ _HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
     ast.Name: _Evaluator._name,
     ast.List: lambda evaluator, node: evaluator._items(node.elts),
     ast.Tuple: lambda evaluator, node: tuple(evaluator._items(node.elts)),
-    ast.Set: lambda evaluator, node: set(evaluator._weighed(evaluator._items(node.elts))),
+    ast.Set: lambda evaluator, node: set(evaluator._weights.checked(evaluator._items(node.elts))),
     ast.Dict: _Evaluator._dict,
     ast.UnaryOp: lambda evaluator, node: _UNARY[type(node.op)](evaluator.value(node.operand)),
     ast.BinOp: _Evaluator._binary,

@@ -24,11 +24,11 @@ import symtable
 import sys
 import typing
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Suite, containing
 
 _words = str.split
 _ALWAYS = frozenset(_words("__name__ __file__ __doc__ __builtins__ __annotations__ __module__"))
@@ -126,7 +126,7 @@ class _Uses:
     calls: int = 0
     subscripts: int = 0
     other: int = 0
-    attributes: frozenset[str] = frozenset()
+    attributes: set[str] = field(default_factory=set)
 
 
 def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
@@ -165,6 +165,7 @@ def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
 
 def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
     uses = {name: _Uses() for name in wanted}
+    named = containing(suite, _is_no_builtin)
     holders: dict[str, str] = {}  # variables that hold the result of a name's call
     for nodes in suite.nodes:
         for node in nodes:
@@ -186,11 +187,10 @@ def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
                 held = node.value.id if isinstance(node.value, ast.Name) else ""
                 found = found or uses.get(holders.get(held, _called_name(node.value)))
                 if found is not None:
-                    found.attributes |= {node.attr}
-            elif isinstance(node, ast.Compare):
-                for side in (node.left, *node.comparators):
-                    if isinstance(side, ast.Call) and _is_compared_with_data(side, node):
-                        _note(uses, side.func, "compared_calls", taken=0)
+                    found.attributes.add(node.attr)
+            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
+                for call in _compared_with_data([node.left, *node.comparators], named):
+                    _note(uses, call.func, "compared_calls", taken=0)
     return uses
 
 
@@ -209,16 +209,16 @@ def _note(uses: dict[str, _Uses], node: ast.expr, what: str, taken: int = 1) -> 
     return found
 
 
-def _is_compared_with_data(call: ast.Call, around: ast.AST) -> bool:
-    """Tell whether a call stands in `call == data`."""
-    if not (isinstance(around, ast.Compare) and isinstance(around.ops[0], ast.Eq)):
-        return False
-    others = [side for side in (around.left, *around.comparators) if side is not call]
-    return all(
-        not isinstance(node, ast.Name) or node.id in _BUILTINS
-        for side in others
-        for node in ast.walk(side)
-    )
+def _is_no_builtin(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id not in _BUILTINS
+
+
+def _compared_with_data(sides: Sequence[ast.expr], named: set[int]) -> Iterator[ast.Call]:
+    """Yield the calls whose other sides are data. `named`: the expressions with other names."""
+    with_names = sum(id(side) in named for side in sides)
+    for side in sides:
+        if isinstance(side, ast.Call) and with_names == (id(side) in named):
+            yield side
 
 
 def _implied_import(name: str, uses: _Uses) -> str | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from proctor_service.guest.rpc import environment, handles
 from proctor_service.judge.analysis.names import RUNNING, is_standard
 from proctor_service.judge.analysis.scopes import Definition
-from proctor_service.judge.analysis.suite import Suite, arguments_of, is_name
+from proctor_service.judge.analysis.suite import Suite, arguments_of, containing, is_name
 from proctor_service.judge.analysis.values import Objects
 
 _words = str.split
@@ -109,16 +109,56 @@ def why_shared(suite: Suite, objects: Objects) -> str | None:
     """Return the reason for which tests must run in the submission's process, or None."""
     labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
     implied = [ast.parse(statement) for statement in objects.names.imports]
-    modules = dict(_imported_names([*suite.trees, *implied]))
+    modules = _Modules([*suite.trees, *implied])
+    parts = _Parts(suite, objects, modules)
     wrapping = _wrapping_calls(suite)
     for label, nodes in zip(labels, suite.nodes, strict=True):
         for node in nodes:
-            for reason in _reasons(node, objects, modules):
+            for reason in _reasons(node, objects, modules, parts):
                 return f"{label} {reason}"
             if id(node) in wrapping:
                 for reason in _of_wrapping(wrapping[id(node)], objects):
                     return f"{label} {reason}"
     return None
+
+
+class _Parts:
+    """The nodes that contain a node of some kind; each kind is searched once in the suite."""
+
+    def __init__(self, suite: Suite, objects: Objects, modules: _Modules) -> None:
+        self._suite = suite
+        self._objects = objects
+        self._modules = modules
+        self._found: dict[Callable[[ast.AST], bool], set[int]] = {}
+
+    def print_in(self, node: ast.AST) -> bool:
+        """Tell whether code names `print`."""
+        return self._contains(node, _is_print)
+
+    def foreign_in(self, node: ast.AST) -> bool:
+        """Tell whether an expression has a name that is no built-in and no import."""
+        return self._contains(node, self._is_foreign)
+
+    def abstract_in(self, node: ast.AST) -> bool:
+        """Tell whether an expression names an abstract class of a module."""
+        return self._contains(node, self._is_abstract)
+
+    def _contains(self, node: ast.AST, wanted: Callable[[ast.AST], bool]) -> bool:
+        if wanted not in self._found:
+            self._found[wanted] = containing(self._suite, wanted)
+        return id(node) in self._found[wanted]
+
+    def _is_foreign(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and not (
+            self._objects.is_builtin(node) or self._objects.is_imported(node)
+        )
+
+    def _is_abstract(self, node: ast.AST) -> bool:
+        return self._modules.abstract_class(node) is not None
+
+
+def _is_print(node: ast.AST) -> bool:
+    return is_name(node, "print")
 
 
 def _wrapping_calls(suite: Suite) -> dict[int, ast.Call]:
@@ -138,7 +178,7 @@ def _wrapping_calls(suite: Suite) -> dict[int, ast.Call]:
     return found
 
 
-def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+def _reasons(node: ast.AST, objects: Objects, modules: _Modules, parts: _Parts) -> Iterator[str]:
     if isinstance(node, ast.Compare):
         yield from _of_comparison(node, objects)
     elif isinstance(node, ast.BinOp | ast.AugAssign | ast.UnaryOp):
@@ -151,10 +191,10 @@ def _reasons(node: ast.AST, objects: Objects, modules: dict[str, str]) -> Iterat
         if objects.is_decorated(node):
             yield from _of_annotations(node)
     elif isinstance(node, ast.With | ast.AsyncWith):
-        yield from _of_context(node, objects)
+        yield from _of_context(node, objects, parts)
     elif isinstance(node, ast.Call):
-        yield from _of_call(node, objects, modules)
-        yield from _of_abstract_class(node, objects, modules)
+        yield from _of_call(node, objects, modules, parts)
+        yield from _of_abstract_class(node, objects, modules, parts)
         yield from _of_patch(node, modules)
     elif isinstance(node, ast.Attribute):
         yield from _of_attribute(node, objects, modules)
@@ -203,8 +243,8 @@ def _of_hashing(node: ast.AST, objects: Objects) -> Iterator[str]:
         yield f"hashes objects of the submission's: {_shown(node)}"
 
 
-def _of_class(node: ast.ClassDef, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
-    for thread in _THREADS.intersection(_dotted_name(base, modules) or "" for base in node.bases):
+def _of_class(node: ast.ClassDef, objects: Objects, modules: _Modules) -> Iterator[str]:
+    for thread in _THREADS.intersection(modules.dotted(base) or "" for base in node.bases):
         yield f"shares threads through {thread}"
     for base in (*node.bases, *(keyword.value for keyword in node.keywords)):
         if any(objects.is_submission(part) for part in ast.walk(base)):
@@ -220,38 +260,50 @@ def _of_class(node: ast.ClassDef, objects: Objects, modules: dict[str, str]) -> 
             yield f"makes a method of the class {node.name} with the submission's"
 
 
-def _of_context(node: ast.With | ast.AsyncWith, objects: Objects) -> Iterator[str]:
+def _of_context(node: ast.With | ast.AsyncWith, objects: Objects, parts: _Parts) -> Iterator[str]:
     """Yield whether a context of the submission's may catch what the tests print inside."""
-    prints = any(is_name(each, "print") for part in node.body for each in ast.walk(part))
-    if prints and any(objects.runs_submission(item.context_expr) for item in node.items):
+    runs = any(objects.runs_submission(item.context_expr) for item in node.items)
+    if runs and any(map(parts.print_in, node.body)):
         yield "prints inside a context of the submission's"
 
 
 def _of_wrapping(node: ast.Call, objects: Objects) -> Iterator[str]:
     """Yield why a function that the submission wraps, and may look at, must be the real one."""
     if objects.runs_submission(node.func):
-        for definition in _handed(node, objects):
-            if not isinstance(definition, ast.ClassDef):
-                yield from _of_annotations(definition)
+        for definition in _handed(node, objects, _is_annotated):
+            yield from _of_annotations(definition)
 
 
-def _of_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+def _of_annotations(node: Definition) -> Iterator[str]:
     """Yield whether a function has annotations: of a function of the tests, only calls cross."""
-    if node.returns or any(getattr(part, "annotation", None) for part in ast.walk(node.args)):
+    if _is_annotated(node):
         yield f"hands the annotations of {node.name} to the submission"
 
 
-def _is_exception(node: ast.ClassDef) -> bool:
-    """Tell whether a base is an exception by its name: such classes are only raised and caught."""
+def _is_annotated(node: Definition) -> bool:
+    return not isinstance(node, ast.ClassDef) and bool(
+        node.returns or any(getattr(part, "annotation", None) for part in ast.walk(node.args))
+    )
+
+
+def _is_plain_class(node: Definition) -> bool:
+    """Tell whether a definition is a class, and no exception by the name of a base.
+
+    Exceptions are only raised and caught.
+    """
+    if not isinstance(node, ast.ClassDef):
+        return False
     names = [
         base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
         for base in node.bases
     ]
-    return any(name.endswith(("Error", "Exception", "Warning")) for name in names)
+    return not any(name.endswith(("Error", "Exception", "Warning")) for name in names)
 
 
-def _handed(call: ast.Call, objects: Objects) -> Iterator[Definition]:
-    """Yield the tests' definitions that a call hands over, also inside lists and dictionaries."""
+def _handed(
+    call: ast.Call, objects: Objects, wanted: Callable[[Definition], bool]
+) -> Iterator[Definition]:
+    """Yield wanted definitions that a call hands over, also inside lists and dictionaries."""
     waiting = arguments_of(call)
     while waiting:
         node = waiting.pop()
@@ -262,24 +314,25 @@ def _handed(call: ast.Call, objects: Objects) -> Iterator[Definition]:
         elif isinstance(node, ast.Starred):
             waiting.append(node.value)
         else:
-            yield from objects.definitions_of(node)
+            definition = objects.definition_of(node, wanted)
+            if definition is not None:
+                yield definition
 
 
-def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+def _of_call(node: ast.Call, objects: Objects, modules: _Modules, parts: _Parts) -> Iterator[str]:
     func = node.func
     arguments = arguments_of(node)
     made = [each for each in arguments if objects.kind(each)]
-    library = _dotted_name(func, modules) or ""
+    library = modules.dotted(func) or ""
     if made and library.partition(".")[0] in _OPERATING_MODULES and library not in _KEEPING:
         yield f"compares objects of the submission's: {library}"
     if library in _WRAPPING and any(map(objects.runs_submission, arguments)):
         yield f"copies the fields of a function of the submission's: {library}"
-    if library in _THREADS and not all(_means_python(each, objects) for each in arguments):
+    if library in _THREADS and any(map(parts.foreign_in, arguments)):
         yield f"shares threads through {library}"
     if objects.runs_submission(func):
-        for definition in _handed(node, objects):
-            if isinstance(definition, ast.ClassDef) and not _is_exception(definition):
-                yield f"hands the class {definition.name} to the submission"
+        for definition in _handed(node, objects, _is_plain_class):
+            yield f"hands the class {definition.name} to the submission"
     if isinstance(func, ast.Name):
         yield from _of_function(func.id, node, objects, made)
     elif isinstance(func, ast.Attribute):
@@ -297,12 +350,6 @@ def _of_call(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Itera
             yield f"compares objects of the submission's: {func.attr}"
         if func.attr in ("copy", "deepcopy") and made and is_name(func.value, "copy"):
             yield "copies objects of the submission's"
-
-
-def _means_python(node: ast.expr, objects: Objects) -> bool:
-    """Tell whether all names in an expression are of built-ins and imports."""
-    names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
-    return all(objects.is_builtin(each) or objects.is_imported(each) for each in names)
 
 
 def _of_function(
@@ -334,20 +381,19 @@ def _of_function(
         yield f"runs text as code: {name}"
 
 
-def _of_abstract_class(node: ast.Call, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+def _of_abstract_class(
+    node: ast.Call, objects: Objects, modules: _Modules, parts: _Parts
+) -> Iterator[str]:
     if not (is_name(node.func, "isinstance") and len(node.args) == 2):
         return
-    if objects.kind(node.args[0]) or objects.is_submission(node.args[0]):
-        for part in ast.walk(node.args[1]):
-            name = (
-                _dotted_name(part, modules) if isinstance(part, ast.Name | ast.Attribute) else None
-            )
-            if name and name.rpartition(".")[0] in _ABSTRACT:
-                yield f"asks for an abstract class: {name}"
+    value, wanted = node.args
+    if parts.abstract_in(wanted) and (objects.kind(value) or objects.is_submission(value)):
+        found = filter(None, map(modules.abstract_class, ast.walk(wanted)))
+        yield f"asks for an abstract class: {next(found)}"
 
 
-def _of_patch(node: ast.Call, modules: dict[str, str]) -> Iterator[str]:
-    name = _dotted_name(node.func, modules) or ""
+def _of_patch(node: ast.Call, modules: _Modules) -> Iterator[str]:
+    name = modules.dotted(node.func) or ""
     if name.startswith("unittest.mock.patch"):
         target = node.args[0] if node.args else None
         known = isinstance(target, ast.Constant) and target.value in _REPLACEABLE
@@ -355,7 +401,7 @@ def _of_patch(node: ast.Call, modules: dict[str, str]) -> Iterator[str]:
             yield "patches what the submission uses"
 
 
-def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
+def _of_attribute(node: ast.Attribute, objects: Objects, modules: _Modules) -> Iterator[str]:
     special = node.attr.startswith("__") and node.attr.endswith("__")
     if special and _decorated(node.value, objects):
         special = node.attr != handles.WRAPPED and node.attr not in handles.TEXTS
@@ -363,7 +409,7 @@ def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]
         special = bool(objects.is_submission(node.value) or objects.kind(node.value))
     if special:
         yield f"inspects what the submission defines: {node.attr}"
-    owner = _dotted_name(node.value, modules)
+    owner = modules.dotted(node.value)
     if owner is None:
         return
     if not isinstance(node.ctx, ast.Load):
@@ -376,8 +422,8 @@ def _of_attribute(node: ast.Attribute, objects: Objects, modules: dict[str, str]
         yield f"uses what the two share: {owner}.{node.attr}"
 
 
-def _of_name(node: ast.Name, objects: Objects, modules: dict[str, str]) -> Iterator[str]:
-    own = node.id in modules or objects.is_submission(node)
+def _of_name(node: ast.Name, objects: Objects, modules: _Modules) -> Iterator[str]:
+    own = node.id in modules.names or objects.is_submission(node)
     if node.id in _BUILTINS and isinstance(node.ctx, ast.Load) and not own:
         yield _BUILTINS[node.id]
 
@@ -399,7 +445,7 @@ def _is_without_names(texts: Sequence[ast.expr]) -> bool:
 
 def _decorated(node: ast.expr, objects: Objects) -> bool:
     """Tell whether a name stands for a function or class that the submission decorates."""
-    return any(map(objects.is_decorated, objects.definitions_of(node)))
+    return objects.definition_of(node, objects.is_decorated) is not None
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -419,6 +465,30 @@ def _shown(node: ast.AST) -> str:
 
 
 # ---------------------------------------------------------------- modules
+
+
+class _Modules:
+    """The names that imports bind, and the modules of expressions."""
+
+    def __init__(self, trees: Sequence[ast.Module]) -> None:
+        self.names = dict(_imported_names(trees))
+        self._dotted: dict[int, str | None] = {}
+
+    def dotted(self, node: ast.AST) -> str | None:
+        """Return the module of an expression such as `np.random`, or None."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id)
+        if not isinstance(node, ast.Attribute):
+            return _imported_module(node)
+        if id(node) not in self._dotted:
+            owner = self.dotted(node.value)
+            self._dotted[id(node)] = None if owner is None else f"{owner}.{node.attr}"
+        return self._dotted[id(node)]
+
+    def abstract_class(self, node: ast.AST) -> str | None:
+        """Return the name of a class in a module with abstract classes, or None."""
+        name = self.dotted(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        return name if name and name.rpartition(".")[0] in _ABSTRACT else None
 
 
 def _imported_names(trees: Sequence[ast.Module]) -> Iterator[tuple[str, str]]:
@@ -467,17 +537,7 @@ def _reasons_of_module(module: str, names: list[str] | None) -> Iterator[str]:
             yield f"uses what the two share: {module}.{name}"
 
 
-def _dotted_name(node: ast.expr, modules: dict[str, str]) -> str | None:
-    """Return the module of an expression such as `np.random`, or None."""
-    if isinstance(node, ast.Name):
-        return modules.get(node.id)
-    if isinstance(node, ast.Attribute):
-        owner = _dotted_name(node.value, modules)
-        return None if owner is None else f"{owner}.{node.attr}"
-    return _imported_module(node)
-
-
-def _imported_module(node: ast.expr) -> str | None:
+def _imported_module(node: ast.AST) -> str | None:
     """Return the module of `__import__("math")`, or None."""
     match node:
         case ast.Call(func=ast.Name(id="__import__"), args=[ast.Constant(value=str(module))]):

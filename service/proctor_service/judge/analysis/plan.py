@@ -20,8 +20,8 @@ from proctor_service.judge.analysis.calls import (
     Calls,
     Helper,
     Imported,
+    Passed,
     Variable,
-    is_mutable,
     parameters_of,
 )
 from proctor_service.judge.analysis.formulas import (
@@ -65,7 +65,7 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
     """Express a suite as calls and formulas. Raises NotPlannable."""
     tests = []
     try:
-        planner = _Planner(names)
+        planner = _Planner(names, sum(map(len, suite.texts)))
         planner.run(suite.setup.body, SourceText.of(suite.setup_text))
         setup = planner.planned()
         for test in suite.tests:
@@ -83,8 +83,8 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
 
 
 class _Planner:
-    def __init__(self, names: Names) -> None:
-        self.calls = Calls(names)
+    def __init__(self, names: Names, characters: int) -> None:
+        self.calls = Calls(names, characters)
         self.imports: list[str] = []
         self._checks: list[Check] = []
         self._source = SourceText(())
@@ -123,6 +123,7 @@ class _Planner:
         self.calls.scope = outer
 
     def _statement(self, node: ast.stmt) -> None:
+        self.calls.count_step()
         match node:
             case ast.Assert(test=test):
                 self._condition(test)
@@ -161,7 +162,8 @@ class _Planner:
             calls.bind(name, Variable(number=calls.add(value)))
             return
         constant = calls.constant(value)
-        if any(isinstance(each, ast.Name) and is_mutable(constant) for each in ast.walk(value)):
+        has_name = any(isinstance(each, ast.Name) for each in ast.walk(value))
+        if has_name and calls.weights.is_mutable(constant):
             raise NotPlannable("two names for one container")
         calls.bind(name, Variable(constant))
 
@@ -198,13 +200,13 @@ class _Planner:
             for part in node.values:
                 self._condition(part)
             return
-        passed: list[Variable] = []
+        passed: Passed = {}
         check = self._simple_check(node, passed) or self._formula_check(node, passed)
-        for variable in passed:
+        for variable in passed.values():
             variable.passed = True
         self._checks.append(check)
 
-    def _simple_check(self, node: ast.expr, passed: list[Variable]) -> Check | None:
+    def _simple_check(self, node: ast.expr, passed: Passed) -> Check | None:
         """Return the check of a call, alone or against a literal; None for other conditions."""
         negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         inner = node.operand if negated else node  # type: ignore[attr-defined]
@@ -241,7 +243,7 @@ class _Planner:
             reflected=reflected,
         )
 
-    def _formula_check(self, node: ast.expr, passed: list[Variable]) -> Check:
+    def _formula_check(self, node: ast.expr, passed: Passed) -> Check:
         calls: list[int] = []
         formula = Formulas(self.calls, calls, passed).of(node)
         if not calls and not _holds(formula):  # a constant condition

@@ -19,10 +19,10 @@ The rewriter marks such expressions as exposed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from proctor_service.judge.analysis.literals import NotConstant, evaluate
+from proctor_service.judge.analysis.literals import NotConstant, Weights, evaluate
 from proctor_service.judge.analysis.suite import Suite, arguments_of
 from proctor_service.judge.analysis.values import DATA_ATTRIBUTES, Objects
 
@@ -64,10 +64,11 @@ def rewrite(suite: Suite, objects: Objects) -> tuple[tuple[str, ...], bool]:
         for node in nodes:
             if isinstance(node, ast.expr):
                 objects.is_own(node)
+    exposed = _exposed(suite, objects)
     texts = []
     asks = False
     for tree, text in zip(suite.trees, suite.texts, strict=True):
-        rewriter = _Rewriter(objects)
+        rewriter = _Rewriter(objects, exposed)
         rewriter.visit(tree)
         asks |= rewriter.asks_objects
         if not rewriter.changed:
@@ -85,10 +86,11 @@ def calls_carry_literals(suite: Suite, objects: Objects) -> bool:
 
     If so, exceptions and output of the submission can reveal only these constants.
     """
+    weights = Weights(sum(map(len, suite.texts)))
     for nodes in suite.nodes:
         for node in nodes:
             if isinstance(node, ast.Call) and _hands_over(node.func, objects):
-                if not all(map(_is_constant, arguments_of(node))):
+                if not all(_is_constant(each, weights) for each in arguments_of(node)):
                     return False
             elif isinstance(node, ast.Attribute | ast.Subscript) and _may_tell(node):
                 return False
@@ -112,9 +114,9 @@ def _may_tell(node: ast.Attribute | ast.Subscript) -> bool:
     return not (isinstance(node.ctx, ast.Load) or own)
 
 
-def _is_constant(node: ast.expr) -> bool:
+def _is_constant(node: ast.expr, weights: Weights) -> bool:
     try:
-        evaluate(node, {})
+        evaluate(node, {}, weights=weights)
     except NotConstant:
         return False
     return True
@@ -159,8 +161,9 @@ def _formatted(part: ast.expr) -> ast.expr:
 
 
 class _Rewriter(_Marker):
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, exposed: set[int]) -> None:
         super().__init__(objects)
+        self._exposed = exposed
         self.asks_objects = False
 
     def _own(self, node: ast.expr, own: bool) -> ast.expr:
@@ -252,12 +255,11 @@ class _Rewriter(_Marker):
         func, objects = node.func, self._objects
         if not (_takes_copies(func, objects) or objects.is_own_function(func)):
             return False
-        return _is_exposed([*node.args, *(each.value for each in node.keywords)], objects)
+        return id(node) in self._exposed
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         identity = any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
-        sides = [node.left, *node.comparators]
-        held = not identity and _is_exposed(sides, self._objects)
+        held = not identity and id(node) in self._exposed
         self.generic_visit(node)
         if not held:
             return node
@@ -267,7 +269,7 @@ class _Rewriter(_Marker):
         return _helper("compare", name, _helper("hold"), node.left, *node.comparators)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        held = _is_exposed([node.left, node.right], self._objects)
+        held = id(node) in self._exposed
         self.generic_visit(node)
         if not held:
             return node
@@ -375,26 +377,12 @@ def _names_of_control(node: ast.expr) -> list[str]:
 
 def _may_reach(func: ast.expr, objects: Objects) -> bool:
     """Tell whether a call may run code of the submission: only built-ins and imports may not."""
-    if isinstance(func, ast.Name):
-        return not (objects.is_builtin(func) or objects.is_imported(func))
     root = func
     while isinstance(root, ast.Attribute | ast.Call | ast.Subscript):
-        if isinstance(root, ast.Call) and _may_reach(root.func, objects):
-            return True
         root = root.func if isinstance(root, ast.Call) else root.value
     if isinstance(root, ast.Name):
         return not (objects.is_builtin(root) or objects.is_imported(root))
     return not isinstance(root, ast.Constant | ast.JoinedStr)
-
-
-def _is_exposed(parts: Sequence[ast.expr], objects: Objects) -> bool:
-    """Tell whether a part passes the submission a variable that another part reads."""
-    read = [_names_in(part) for part in parts]
-    for place, part in enumerate(parts):
-        others: set[str] = set().union(*read[:place], *read[place + 1 :])
-        if others and not others.isdisjoint(_given_in(part, objects)):
-            return True
-    return False
 
 
 def _takes_copies(func: ast.expr, objects: Objects) -> bool:
@@ -404,23 +392,101 @@ def _takes_copies(func: ast.expr, objects: Objects) -> bool:
     return not _may_reach(func, objects)
 
 
-def _given_in(part: ast.expr, objects: Objects) -> Iterator[str]:
-    """Yield the variables that an expression passes to calls that may run the submission."""
-    for node in ast.walk(part):
-        if isinstance(node, ast.Call) and _may_reach(node.func, objects):
-            for each in arguments_of(node):
-                yield from _names_in(each)
-            yield from _given_before(node.func, objects)
+@dataclass(slots=True)
+class _Variables:
+    """Variables that an expression reads, and those that it passes to the submission.
+
+    `given` are read and passed, `read` are read and perhaps passed, `earlier` were passed before,
+    as `xs` in `c = C(xs); c.run()`, by the id of each set.
+    """
+
+    read: set[str] = field(default_factory=set)
+    given: set[str] = field(default_factory=set)
+    earlier: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def passes_to(self, other: _Variables) -> bool:
+        """Tell whether this expression passes a variable that the other one reads."""
+        return any(
+            not given.isdisjoint(read)
+            for given in (self.given, *self.earlier.values())
+            for read in (other.read, other.given)
+        )
+
+    def add(self, other: _Variables) -> None:
+        """Add those of another expression, which loses its own."""
+        self.read = _union(self.read, other.read)
+        self.given = _union(self.given, other.given)
+        if len(self.earlier) < len(other.earlier):
+            self.earlier, other.earlier = other.earlier, self.earlier
+        self.earlier.update(other.earlier)
+
+    def give(self) -> None:
+        """Pass all that is read to the submission."""
+        self.given = _union(self.given, self.read)
+        self.read = set()
 
 
-def _given_before(func: ast.expr, objects: Objects) -> Iterator[str]:
-    """Yield the variables used to make a method's object, as `xs` in `c = C(xs); c.run()`."""
+def _union(one: set[str], other: set[str]) -> set[str]:
+    """Return the union, in the larger of the two sets."""
+    if len(one) < len(other):
+        one, other = other, one
+    one |= other
+    return one
+
+
+def _exposed(suite: Suite, objects: Objects) -> set[int]:
+    """Return the ids of comparisons, sums and calls with an exposed variable.
+
+    There, a part passes the submission a variable that another part reads.
+    """
+    exposed: set[int] = set()
+    earlier: dict[int, frozenset[str]] = {}
+    for nodes in suite.nodes:
+        variables: dict[int, _Variables] = {}
+        for node in reversed(nodes):  # from the inside out
+            func = variables.pop(id(node.func), None) if isinstance(node, ast.Call) else None
+            parts = [variables.pop(id(each), None) for each in ast.iter_child_nodes(node)]
+            if isinstance(node, ast.stmt | ast.mod):
+                continue  # no expression holds a statement
+            own = _Variables()
+            for part in filter(None, parts):
+                if part.passes_to(own) or own.passes_to(part):
+                    exposed.add(id(node))
+                own.add(part)
+            if isinstance(node, ast.Call):
+                if _may_reach(node.func, objects):
+                    own.give()
+                    own.earlier.update(_given_before(node.func, objects, earlier))
+                if func is not None:
+                    own.add(func)
+            elif isinstance(node, ast.Name):
+                own.read.add(node.id)
+            if own.read or own.given or own.earlier:
+                variables[id(node)] = own
+    return exposed
+
+
+def _given_before(
+    func: ast.expr, objects: Objects, known: dict[int, frozenset[str]]
+) -> dict[int, frozenset[str]]:
+    """Return the variables used to make a method's object, as `xs` in `c = C(xs); c.run()`."""
+    found: dict[int, frozenset[str]] = {}
     while isinstance(func, ast.Attribute | ast.Subscript):
         func = func.value
-        for source in objects.sources_of(func):
-            if isinstance(source, ast.Call) and _may_reach(source.func, objects):
-                for each in (*source.args, *(keyword.value for keyword in source.keywords)):
-                    yield from _names_in(each)
+        if isinstance(func, ast.Call):  # its arguments stand in the expression
+            break
+        sources = objects.sources_of(func)
+        if sources and id(sources) not in known:
+            known[id(sources)] = frozenset(
+                name
+                for source in sources
+                if isinstance(source, ast.Call) and _may_reach(source.func, objects)
+                for each in arguments_of(source)
+                for name in _names_in(each)
+            )
+        if sources:
+            found[id(sources)] = known[id(sources)]
+    return found
 
 
 def _names_in(node: ast.expr) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -19,12 +20,38 @@ class Binding:
     definition: Definition | None = None
 
 
+class Trees:
+    """The scopes of several modules that share one namespace, in their order."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._places: dict[str, list[int]] = {}
+        self._bindings: dict[str, list[list[Binding]]] = {}
+
+    def add(self, scope: Scope) -> None:
+        """Add the scope of the next module."""
+        for name, bindings in scope.bindings.items():
+            self._places.setdefault(name, []).append(self.count)
+            self._bindings.setdefault(name, []).append(bindings)
+        self.count += 1
+
+    def find(self, name: str, before: int) -> list[Binding] | None:
+        """Return the bindings of a name in the last module before a place, or None."""
+        index = bisect_left(self._places.get(name, ()), before)
+        return self._bindings[name][index - 1] if index else None
+
+
 @dataclass(slots=True)
 class Scope:
-    """The names of a module, class or function of the tests."""
+    """The names of a module, class or function of the tests.
+
+    `trees`, `place`: the modules of the tests, and the place of this one.
+    """
 
     parent: Scope | None
     is_class: bool = False
+    trees: Trees | None = None
+    place: int = 0
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
 
@@ -35,6 +62,8 @@ class Scope:
         while scope is not None:
             if name in scope.bindings and (inner or not scope.is_class):
                 return scope.bindings[name]
+            if scope.trees is not None:
+                return scope.trees.find(name, scope.place)
             scope, inner = scope.parent, False
         return None
 

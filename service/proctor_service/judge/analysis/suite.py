@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     called = _mentioned(nodes)
     known = set(_definitions(setup))
     defined = _definitions(setup, *trees)
-    classes = {name: node for name, node in defined.items() if isinstance(node, ast.ClassDef)}
+    classes = _Classes([node for tree in (setup, *trees) for node in tree.body], defined)
     found = _needs_pytest(trees, called, defined, classes)
     if found is not None:
         index, name = found
@@ -154,7 +154,7 @@ def _run_steps(
     tree: ast.Module,
     mentioned: set[str],
     known: set[str],
-    classes: Mapping[str, ast.ClassDef],
+    classes: _Classes,
     entry_point: str | None,
 ) -> Iterator[RunStep]:
     """Yield steps for the functions and TestCases that a test defines but never runs."""
@@ -163,10 +163,10 @@ def _run_steps(
         if not isinstance(node, _DEFINITIONS) or node.name in mentioned:
             continue
         if isinstance(node, ast.ClassDef):
-            if _is_case(node, classes):
+            if classes.is_case(node):
                 cases.append(node.name)
         elif node.name == "check":
-            if "check" not in known and _takes(node, 1):
+            if "check" not in known and _takes(node, range(1, 2)):
                 yield ("check", "check", entry_point or "")
         elif _is_test(node) and _needs_no_argument(node):
             yield ("function", node.name)
@@ -178,13 +178,12 @@ def _needs_pytest(
     trees: Sequence[ast.Module],
     mentioned: set[str],
     defined: Mapping[str, _Definition],
-    classes: Mapping[str, ast.ClassDef],
+    classes: _Classes,
 ) -> tuple[int, str] | None:
     """Return a definition that pytest would run, and that no step can run, or None.
 
-    The result is the number of its test and its name. `defined`: all definitions of the tests, and
-    `classes` those of classes. A definition that the tests mention, or may find by another way, is
-    theirs to run.
+    The result is the number of its test and its name. `defined`: all definitions of the tests. A
+    definition that the tests mention, or may find by another way, is theirs to run.
     """
     if not _SEARCHING.isdisjoint(mentioned):
         return None
@@ -198,7 +197,7 @@ def _needs_pytest(
         if node.name in mentioned or _is_decorated_by(node, defined):
             return False
         if isinstance(node, ast.ClassDef):
-            return not has_runner and _is_test_class(node, classes)
+            return not has_runner and classes.is_test_class(node)
         if _is_fixture(node):
             return any(map(_is_autouse, node.decorator_list))
         if node.name in _AROUND_TESTS:
@@ -248,7 +247,7 @@ def _runs_alone(
 def _needs_no_argument(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Tell whether a function can be called without arguments but those of `@patch`."""
     patched = sum("patch" in _dotted(each) for each in node.decorator_list)
-    return any(_takes(node, count) for count in range(patched + 1))
+    return _takes(node, range(patched + 1))
 
 
 def _is_test(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -261,55 +260,76 @@ def _is_fixture(node: _Definition) -> bool:
     return not isinstance(node, ast.ClassDef) and "fixture" in _decorators(node)
 
 
-def _is_test_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Tell whether pytest would run methods of a class, and unittest would not.
+class _Classes:
+    """The classes that test code defines at module level, with all that they inherit.
 
     A base that is no class of the tests is unknown: it may be a TestCase by another name.
     """
-    if not node.name.startswith("Test") or not _has_known_bases(node, classes):
-        return False
-    parts = [part for each in _with_bases(node, classes) for part in each.body]
-    functions = [part for part in parts if isinstance(part, _FUNCTIONS)]
-    bound = {each.name for each in functions} | {
+
+    def __init__(self, statements: Sequence[ast.stmt], defined: Mapping[str, _Definition]) -> None:
+        self._nodes = [node for node in statements if isinstance(node, ast.ClassDef)]
+        self._named = {
+            name: node for name, node in defined.items() if isinstance(node, ast.ClassDef)
+        }
+        self._derived: dict[int, list[ast.ClassDef]] = {}
+        for node in self._nodes:
+            for name in {base.id for base in node.bases if isinstance(base, ast.Name)}:
+                if name in self._named:
+                    self._derived.setdefault(id(self._named[name]), []).append(node)
+        self._cases = self._with_heirs(self._has_case_base)
+        self._unknown = self._with_heirs(self._has_unknown_base)
+        self._with_tests = self._with_heirs(_has_test)
+        self._left_out = self._with_heirs(_is_left_out)
+
+    def is_case(self, node: ast.ClassDef) -> bool:
+        """Tell whether a class derives from a TestCase, also through other classes of the tests."""
+        return id(node) in self._cases
+
+    def is_test_class(self, node: ast.ClassDef) -> bool:
+        """Tell whether pytest would run methods of a class, and unittest would not."""
+        left_out = "skip" in _decorators(node) or id(node) in self._left_out
+        is_known = node.name.startswith("Test") and id(node) not in self._unknown
+        return is_known and not left_out and id(node) in self._with_tests
+
+    def _with_heirs(self, has: Callable[[ast.ClassDef], bool]) -> set[int]:
+        """Return the ids of the classes that have something, and of those that inherit it."""
+        todo = [node for node in self._nodes if has(node)]
+        found = set(map(id, todo))
+        while todo:
+            for each in self._derived.get(id(todo.pop()), ()):
+                if id(each) not in found:
+                    found.add(id(each))
+                    todo.append(each)
+        return found
+
+    def _has_case_base(self, node: ast.ClassDef) -> bool:
+        return any(
+            (isinstance(base, ast.Name) and base.id in _CASES and base.id not in self._named)
+            or (isinstance(base, ast.Attribute) and base.attr in _CASES)
+            for base in node.bases
+        )
+
+    def _has_unknown_base(self, node: ast.ClassDef) -> bool:
+        return not all(
+            isinstance(base, ast.Name) and (base.id in self._named or base.id == "object")
+            for base in node.bases
+        )
+
+
+def _has_test(node: ast.ClassDef) -> bool:
+    return any(isinstance(part, _FUNCTIONS) and _is_test(part) for part in node.body)
+
+
+def _is_left_out(node: ast.ClassDef) -> bool:
+    """Tell whether a class binds a name for which pytest runs none of its methods."""
+    bound = {part.name for part in node.body if isinstance(part, _FUNCTIONS)} | {
         target.id
-        for part in parts
+        for part in node.body
         if isinstance(part, ast.Assign)
         for target in part.targets
         if isinstance(target, ast.Name)
     }
-    left_out = "skip" in _decorators(node) or bound & {"__init__", "__new__", "__test__"}
-    return not left_out and any(map(_is_test, functions))
-
-
-def _has_known_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    return all(
-        isinstance(base, ast.Name) and (base.id in classes or base.id == "object")
-        for each in _with_bases(node, classes)
-        for base in each.bases
-    )
-
-
-def _is_case(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Tell whether a class derives from a TestCase, also through other classes of the tests."""
-    return any(
-        (isinstance(base, ast.Name) and base.id in _CASES and base.id not in classes)
-        or (isinstance(base, ast.Attribute) and base.attr in _CASES)
-        for each in _with_bases(node, classes)
-        for base in each.bases
-    )
-
-
-def _with_bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
-    """Yield a class and those of its base classes that test code defines."""
-    seen: set[str] = set()
-    todo = [node]
-    while todo:
-        each = todo.pop()
-        yield each
-        for base in each.bases:
-            if isinstance(base, ast.Name) and base.id in classes and base.id not in seen:
-                seen.add(base.id)
-                todo.append(classes[base.id])
+    return bool(bound & {"__init__", "__new__", "__test__"})
 
 
 def _decorators(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> set[str]:
@@ -322,9 +342,11 @@ def _dotted(decorator: ast.expr) -> list[str]:
     node = decorator.func if isinstance(decorator, ast.Call) else decorator
     names: list[str] = []
     while isinstance(node, ast.Attribute):
-        names.insert(0, node.attr)
+        names.append(node.attr)
         node = node.value
-    return [node.id, *names] if isinstance(node, ast.Name) else names
+    if isinstance(node, ast.Name):
+        names.append(node.id)
+    return names[::-1]
 
 
 def _is_autouse(decorator: ast.expr) -> bool:
@@ -336,11 +358,11 @@ def _is_autouse(decorator: ast.expr) -> bool:
     )
 
 
-def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, count: int) -> bool:
-    """Tell whether a function can be called with `count` positional arguments."""
+def _takes(function: ast.FunctionDef | ast.AsyncFunctionDef, counts: range) -> bool:
+    """Tell whether a function can be called with one of these counts of positional arguments."""
     arguments = function.args
     most = len(arguments.posonlyargs) + len(arguments.args)
-    fits = most - len(arguments.defaults) <= count <= most
+    fits = max(most - len(arguments.defaults), counts.start) <= min(most, counts.stop - 1)
     return fits and all(default is not None for default in arguments.kw_defaults)
 
 
@@ -352,3 +374,13 @@ def is_name(node: ast.AST, name: str) -> bool:
 def arguments_of(call: ast.Call) -> list[ast.expr]:
     """Return the arguments of a call, those by position first."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def containing(suite: Suite, wanted: Callable[[ast.AST], bool]) -> set[int]:
+    """Return the ids of the nodes that are wanted, or contain a wanted node."""
+    found: set[int] = set()
+    for nodes in suite.nodes:
+        for node in reversed(nodes):  # from the inside out
+            if wanted(node) or any(id(each) in found for each in ast.iter_child_nodes(node)):
+                found.add(id(node))
+    return found
