@@ -36,8 +36,12 @@ from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_ESCAPE = 6  # of a character in JSON
-_REMEMBERED_ANALYSES = 2048
-_MAX_REMEMBERED_BYTES = 16_384  # of one grader's tests; bounds the memory of the analyses
+_REMEMBERED_CHARACTERS = 1 << 25  # of the tests in all; bounds the memory of the analyses
+_ENTRY_CHARACTERS = 1024  # that count for each analysis, however short its tests are
+
+
+_Key = tuple[tuple[str, ...], str, str | None, str | None, bool]
+"""What an analysis depends on: tests, setup, entry point, integrity, and `calls`."""
 
 
 class Judge:
@@ -45,7 +49,8 @@ class Judge:
 
     def __init__(self, languages: Mapping[str, Language]) -> None:
         self._languages = languages
-        self._analyses: OrderedDict[tuple[object, ...], Analysis] = OrderedDict()
+        self._analyses: OrderedDict[_Key, asyncio.Future[Analysis]] = OrderedDict()
+        self._characters = 0
 
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
@@ -111,19 +116,33 @@ class Judge:
     async def _analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
         """Return the result of `analyse`, remembered: the submissions of a group share their tests.
 
-        A thread analyses a large suite, for seconds perhaps.
+        A thread analyses, for seconds perhaps, and goes on for the others if one is cancelled.
         """
-        if sum(map(len, grader.tests)) + len(grader.setup) > _MAX_REMEMBERED_BYTES:
-            return await asyncio.to_thread(analyse, grader, calls=calls)
         key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
         known = self._analyses.get(key)
         if known is None:
-            known = self._analyses[key] = analyse(grader, calls=calls)
-            if len(self._analyses) > _REMEMBERED_ANALYSES:
-                self._analyses.popitem(last=False)
-        else:
-            self._analyses.move_to_end(key)
-        return known
+            known = asyncio.ensure_future(asyncio.to_thread(analyse, grader, calls=calls))
+            self._analyses[key] = known
+            self._characters += _length(key)
+            known.add_done_callback(lambda done: self._remember(key, done))
+        self._analyses.move_to_end(key)
+        return known.result() if known.done() else await asyncio.shield(known)
+
+    def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
+        """Forget an analysis that failed, and the oldest ones above the bound."""
+        if done.cancelled() or done.exception() is not None:
+            self._forget(key)
+        while self._characters > _REMEMBERED_CHARACTERS:
+            self._forget(next(iter(self._analyses)))
+
+    def _forget(self, key: _Key) -> None:
+        if self._analyses.pop(key, None) is not None:
+            self._characters -= _length(key)
+
+
+def _length(key: _Key) -> int:
+    tests, setup, *_ = key
+    return sum(map(len, tests)) + len(setup) + _ENTRY_CHARACTERS
 
 
 def _too_large(submission: Submission) -> Judgement:
