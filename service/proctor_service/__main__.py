@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from proctor_service.settings.threads import end_process
+
 _INTERRUPTED = 130  # as a shell has it for SIGINT
 
 
@@ -16,7 +18,11 @@ def main() -> None:
     except KeyboardInterrupt:
         print("proctor: stopped", file=sys.stderr)
         raise SystemExit(_INTERRUPTED) from None
-    command(prog_name="proctor")
+    try:
+        command(prog_name="proctor")
+    except SystemExit as end:
+        end_process(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from proctor_service.errors import StartError
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.serving.lifecycle import ANSWERING_SECONDS, AppState
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
+from proctor_service.settings.threads import leave_threads
 from proctor_service.workers.backend import WorkersBackend
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the app state, then listen."""
+        leave_threads()
         try:
             await self._parts.open()
         except StartError as error:

@@ -39,6 +39,7 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.garbage import spare_collector
+from proctor_service.settings.threads import end_process, leave_threads
 from proctor_service.workers.connection import (
     CANCEL,
     FAILED,
@@ -386,10 +387,12 @@ def run(build: Build, arguments: Sequence[str]) -> None:
     end.setblocking(False)
 
     async def main() -> None:
+        leave_threads()
         await Process(build, Mark(mark)).serve(end)
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main())
+    end_process(0)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
