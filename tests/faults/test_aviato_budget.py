@@ -101,15 +101,16 @@ def tag_of(process: int) -> str:
     return f"proctor-instance-replica-{process}"
 
 
-def spent(replicas: list[Process], what: str) -> dict[str, float]:
-    """What all replicas have counted, by job."""
-    found = dict.fromkeys(("", *JOBS), 0.0)
+def spent(replicas: list[Process]) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds and dollars that all replicas have counted, by job, in one look at each."""
+    seconds, dollars = (dict.fromkeys(("", *JOBS), 0.0) for _ in range(2))
     for replica in replicas:
         text = httpx.get(f"{replica.url}/metrics", trust_env=False, timeout=WAIT_SECONDS).text
-        name = f"proctor_job_sandbox_{what}_total"
-        for job, value in re.findall(rf'^{name}{{job="(\w*)".*}} (\S+)$', text, re.MULTILINE):
-            found[job] = found.get(job, 0.0) + float(value)
-    return found
+        for what, found in (("seconds", seconds), ("dollars", dollars)):
+            name = f"proctor_job_sandbox_{what}_total"
+            for job, value in re.findall(rf'^{name}{{job="(\w*)".*}} (\S+)$', text, re.MULTILINE):
+                found[job] = found.get(job, 0.0) + float(value)
+    return seconds, dollars
 
 
 def check_right(submissions: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
@@ -163,10 +164,10 @@ def test_three_replicas_never_have_more_than_the_budget(
     # stops it: never less than the provider's bill, never more than the budget times the time.
     bill = gateway.order("census")
     wait_until(
-        lambda: sum(spent(replicas, "dollars").values()) >= bill["ended_dollars"],
+        lambda: sum(spent(replicas)[1].values()) >= bill["ended_dollars"],
         "sandboxes cost too little",
     )
-    seconds, dollars = (spent(replicas, what) for what in ("seconds", "dollars"))
+    seconds, dollars = spent(replicas)
     assert sum(seconds.values()) <= BUDGET * (time.monotonic() - began)
     assert set(dollars) == {"", *JOBS}
     for job in dollars:
