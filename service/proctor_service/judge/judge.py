@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 from proctor_client.wire import (
@@ -38,6 +39,8 @@ _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_ESCAPE = 6  # of a character in JSON
 _REMEMBERED_CHARACTERS = 1 << 25  # of the tests in all; bounds the memory of the analyses
 _ENTRY_CHARACTERS = 1024  # that count for each analysis, however short its tests are
+_LARGE_CHARACTERS = 1 << 15
+_MOST_LARGE = 2  # large suites that are analysed at once: threads remain for the other ones
 
 
 _Key = tuple[tuple[str, ...], str, str | None, str | None, bool]
@@ -51,6 +54,7 @@ class Judge:
         self._languages = languages
         self._analyses: OrderedDict[_Key, asyncio.Future[Analysis]] = OrderedDict()
         self._characters = 0
+        self._large = asyncio.Semaphore(_MOST_LARGE)
 
     async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
@@ -121,12 +125,16 @@ class Judge:
         key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
         known = self._analyses.get(key)
         if known is None:
-            known = asyncio.ensure_future(asyncio.to_thread(analyse, grader, calls=calls))
+            known = asyncio.ensure_future(self._analyse(grader, _length(key), calls=calls))
             self._analyses[key] = known
             self._characters += _length(key)
             known.add_done_callback(lambda done: self._remember(key, done))
         self._analyses.move_to_end(key)
         return known.result() if known.done() else await asyncio.shield(known)
+
+    async def _analyse(self, grader: AssertsGrader, length: int, *, calls: bool) -> Analysis:
+        async with self._large if length > _LARGE_CHARACTERS else nullcontext():
+            return await asyncio.to_thread(analyse, grader, calls=calls)
 
     def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
         """Forget an analysis that failed, and the oldest ones above the bound."""
