@@ -133,7 +133,7 @@ HONEST: dict[str, tuple[str, str, str, str]] = {
         "javascript", "import assert from 'assert';\nassert.strictEqual(twice(4) + three, 11);",
         "import assert from 'node:assert';\nimport { inspect } from \"util\";",
         "import assert from \"node:assert\"\nimport fs, { existsSync as exists } from 'fs';\n"
-        "import {\n  sep, // of a path\n} from 'path';\nimport * as os from 'os';\nimport 'util';\n"
+        "import {\n  sep,\n} from 'path';\nimport * as os from 'os';\nimport 'util';\n"
         "export const three = 3;\nexport default function twice(n) {"
         " assert(exists(sep) && fs.existsSync(sep) && os.EOL && inspect(n)); return 2 * n; }\n"
         "export class Other {}\nexport {\n  Other as Another, twice as double\n};",

@@ -455,11 +455,6 @@ CONTEST = {
         "package a.b\nclass Main { companion object {"
         " @JvmStatic fun main(args: Array<String>) { println(7) } } }",
     ),
-    "TypeScript, waiting": (
-        "typescript",
-        "import { text } from 'stream/consumers';\nconst n: number = await Promise.resolve(7);\n"
-        "export {};\nconsole.log(n + (await text(process.stdin)).length);",
-    ),
     "PHP, capitals": ("php", "<?PHP echo 7;"),
     "PHP, an expression": ("php", "<?= 7 ?>"),
     "PHP, a short opening": ("php", "<?\necho 7;"),

@@ -138,8 +138,7 @@ def with_go_cache(languages: Mapping[str, Language], folder: str) -> dict[str, L
 
 
 _TRANSPILE = """\
-const fs = require("fs"), path = require("path"), vm = require("vm");
-const compiles = (text) => { try { return Boolean(new vm.Script(text)); } catch { return false; } };
+const fs = require("fs"), path = require("path");
 const tsc = process.env.PATH.split(":").map(d => path.join(d, "tsc")).find(p => fs.existsSync(p));
 let ts;
 try {
@@ -149,7 +148,6 @@ try {
   console.error(String(error));
   process.exit(127);
 }
-const whole = process.argv.length === 2;
 for (const fileName of process.argv.slice(1)) {
   const done = ts.transpileModule(fs.readFileSync(fileName, "utf8"), {
     fileName, reportDiagnostics: true,
@@ -161,16 +159,13 @@ for (const fileName of process.argv.slice(1)) {
     process.exit(1);
   }
   const known = /^const (?=[\\w$]+ = (?:__import\\w+\\()?require\\()/gm;
-  let text = fileName === "tests.ts" ? done.outputText : done.outputText.replace(known, "var ");
-  const awaiting = `(async () => {${text}\n})();`;
-  if (whole && !compiles(`(() => {${text}\n})`) && compiles(awaiting)) text = awaiting;
+  const text = fileName === "tests.ts" ? done.outputText : done.outputText.replace(known, "var ");
   fs.writeFileSync(fileName.replace(/ts$/, "js"), text);
 }
 """
 """Types are removed and not checked, as by tsx and Deno: the types of Node are often not installed.
 
 Setup and completion may have the same import: they share a scope, where a variable may be declared twice.
-A whole program may wait at its top level, which no file with `require` may.
 """
 
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:ActiveProcessorCount={RUNTIME_CORES}")

@@ -53,22 +53,6 @@ _GLOBAL_OBJECT = re.compile(r"^global(?:This)?\.?")
 _REQUIRE = re.compile(
     r"^(?:const|let|var)[ \t]+[^=\n]+=[ \t]*require\([^()\n]*\)[ \t]*;?[ \t]*$", re.MULTILINE
 )
-_EXPORTED = re.compile(
-    r"^export[ \t]++(?:default[ \t]++)?+(?=(?:async[ \t]++)?+function[ \t]*+\*?+[ \t]*+[\w$]"
-    r"|(?:abstract[ \t]++)?+class[ \t]++(?!extends\b)[\w$]"
-    r"|(?:declare|enum|interface|namespace|type)[ \t]++[\w$]|(?:const|let|var)\b)",
-    re.MULTILINE,
-)
-_EXPORTED_VALUE = re.compile(r"^export[ \t]++default\b", re.MULTILINE)
-_EXPORTED_NAMES = re.compile(r"^export[ \t]*+\{([^{}]*+)\}[ \t]*+;?+[ \t]*+$", re.MULTILINE)
-_COMMENT = re.compile(r"//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/")
-_RENAMED = re.compile(r"(?<![\w$])([\w$]++)\s++as\s++([\w$]++)")
-_IMPORTED = re.compile(
-    r"^import(?:[ \t]++|(?=[{*\"']))"
-    r"(?:([\w$]++)?+\s*+,?+\s*+(?:\*\s*+as\s++([\w$]++)|(\{[^{}]*+\}))?+\s*+\bfrom\b\s*+)?+"
-    r"([\"'])([^\"'\n]++)\4[ \t]*+;?+[ \t]*+(?://[^\n]*+)?+$",
-    re.MULTILINE,
-)
 _RUST_USE = re.compile(r"^(?:use|extern[ \t]+crate)[ \t][^\n]*;[ \t]*$", re.MULTILINE)
 _RUST_INNER = re.compile(r"(?:\s*+(?:#!\[[^\n]*\]|//[^\n]*+)[ \t]*+(?:\n|\Z))*+")
 _JVM_PACKAGE = re.compile(r"^[ \t]*package[ \t]+([\w.]+)", re.MULTILINE)
@@ -170,46 +154,10 @@ def _interpreted(file: str, **more: str) -> Callable[[Language, Parts, str], Arr
 
 
 def _javascript(language: Language, parts: Parts, name: str) -> Arranged:
-    """Leave out of the completion what the setup has required, too: they share a scope."""
-    setup, tests = _requiring(parts.setup), _requiring(parts.tests)
-    completion = _without_repeated(_requiring(parts.completion), setup, _REQUIRE)
-    parts = Parts(_without_exports(setup), _without_exports(completion), _without_exports(tests))
+    """Leave out of the completion what the setup has required by the same line: they share a scope."""
+    completion = _without_repeated(parts.completion, parts.setup, _REQUIRE)
     arrange = _interpreted("javascript.js", REPLACED=_replaced_by_tests(parts))
-    return arrange(language, parts, name)
-
-
-def _requiring(text: str) -> str:
-    """Return a source in JavaScript with `require` in place of `import`, which no script may have."""
-
-    def required(found: re.Match[str]) -> str:
-        default, everything, names, _, module = found.groups()
-        call = f"require({json.dumps(module)})"
-        said = [call] if default == everything == names is None else []
-        if default is not None:
-            value = f"(m => m.__esModule ? m.default : m)({call})" if module[0] == "." else call
-            said.append(f"const {default} = {value}")
-        if everything is not None:
-            said.append(f"const {everything} = {call}")
-        if names is not None:
-            names = " ".join(_RENAMED.sub(r"\1: \2", _COMMENT.sub("", names)).split())
-            said.append(f"const {names} = {call}")
-        return "; ".join(said) + ";" + "\n" * found[0].count("\n")
-
-    return _IMPORTED.sub(required, text)
-
-
-def _without_exports(text: str) -> str:
-    """Return a source in JavaScript or TypeScript whose exports are names of its scope."""
-
-    def renamed(found: re.Match[str]) -> str:
-        said = "".join(
-            f"exports.default = {name}; " if other == "default" else f"var {other} = {name}; "
-            for name, other in _RENAMED.findall(found[1])
-        )
-        return said + "\n" * found[0].count("\n")
-
-    text = _EXPORTED_NAMES.sub(renamed, _EXPORTED.sub("", text))
-    return _EXPORTED_VALUE.sub("exports.default =", text)
+    return arrange(language, replace(parts, completion=completion), name)
 
 
 def _replaced_by_tests(parts: Parts) -> str:
@@ -218,11 +166,7 @@ def _replaced_by_tests(parts: Parts) -> str:
 
 def _typescript(language: Language, parts: Parts, name: str) -> Arranged:
     assert language.compile is not None
-    made = {
-        "setup.ts": _without_exports(parts.setup),
-        "solution.ts": _without_exports(parts.completion),
-        "tests.ts": _without_exports(parts.tests),
-    }
+    made = {"setup.ts": parts.setup, "solution.ts": parts.completion, "tests.ts": parts.tests}
     return Arranged(
         _replaced(language.compile, language.source, *made),
         _replaced(language.run, "solution.js", "launcher.js"),
@@ -286,16 +230,9 @@ def _go_setup(setup: str, completion: str) -> str:
 
 
 def _without_repeated(text: str, other: str, line: re.Pattern[str]) -> str:
-    """Return a text without those lines of this form that `other` has, too: they are left empty.
-
-    Lines are the same if they differ in spaces, quotes and a semicolon alone.
-    """
-
-    def plain(line: str) -> str:
-        return "".join(line.split()).rstrip(";").replace('"', "'")
-
-    lines = {plain(each) for each in other.splitlines()}
-    return line.sub(lambda found: "" if plain(found[0]) in lines else found[0], text)
+    """Return a text without those lines of this form that `other` has, too: they are left empty."""
+    lines = {each.strip() for each in other.splitlines()}
+    return line.sub(lambda found: "" if found[0].strip() in lines else found[0], text)
 
 
 def _go_file(text: str) -> str:
