@@ -22,8 +22,8 @@ The wire contract sets the rules; this module decides the cases left open:
   contain: a docstring may show a fence. A single line may be a program; a word, a number or prose
   is rejected even if the parser accepts the text (`recognition.py`).
 - Of several blocks, `auto` and a fence inside `<answer>` return the last block of code. A shell
-  session, output, a block that only uses names defined in an earlier block, and an excerpt of an
-  earlier block illustrate the code and are skipped (`usage.py`).
+  session, output, a block that uses names defined in an earlier block, and in languages other than
+  Python an excerpt of an earlier block illustrate the code and are skipped (`usage.py`).
 
 Every step takes time linear in the text. The service's own process parses, so only texts up to
 `MAX_PARSED_CHARACTERS` are parsed: CPython raises an exception for too deep nesting, and the size
@@ -273,30 +273,12 @@ def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) ->
         runs = named and language == "bash" and recognition.only_runs_scripts(code)
         is_code = not runs if named else recognition.looks_like_code(code, language)
         return is_code and not _illustrates(candidate, earlier, language)
-    if any(_is_python_excerpt(candidate, each) for each in earlier):
-        return False
     if tree is None:
         return named or not candidate.read or recognition.looks_like_python(code)
     if not recognition.does_something(tree, _tidy(code) or "", besides_data=not named):
         return False
     known = (recognition.defined_names(each.tree) for each in earlier if each.tree is not None)
     return not recognition.uses(tree, frozenset().union(*known))
-
-
-def _is_python_excerpt(candidate: _Candidate, whole: _Candidate) -> bool:
-    """Tell whether a block shows a part of an earlier block, and is no program by itself.
-
-    A function that a text repeats from a program may be the answer, but a method may not.
-    """
-    code = _tidy(candidate.code) or ""
-    if not (candidate.read and whole.read and usage.is_run(code, whole.code)):
-        return False
-    tree = candidate.tree
-    if tree is None or whole.tree is None:
-        return tree is None
-    if recognition.defined_names(tree):
-        return not recognition.defined_names(tree) <= recognition.defined_names(whole.tree)
-    return usage.is_short(code, whole.code) or recognition.needs(tree, whole.tree)
 
 
 def _illustrates(candidate: _Candidate, earlier: list[_Candidate], language: str) -> bool:

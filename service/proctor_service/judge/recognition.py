@@ -299,12 +299,6 @@ def uses(tree: ast.Module, names: frozenset[str]) -> bool:
     return not solves and bool((loaded - bound - _BUILTINS) & names)
 
 
-def needs(tree: ast.Module, whole: ast.Module) -> bool:
-    """Tell whether a module reads a name that `whole` binds and the module itself does not."""
-    bound, loaded, _ = _names(tree)
-    return bool((loaded - bound - _BUILTINS) & _names(whole)[0])
-
-
 def _names(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
     """Return the names that a module binds, reads, and imports from modules of the submission.
 

@@ -1,4 +1,4 @@
-"""Recognition of usage examples in languages other than Python, and of excerpts, without a parser.
+"""Recognition of usage examples and excerpts in languages other than Python, without a parser.
 
 An example calls what an earlier block defines, so it cannot run alone, and it defines nothing. The
 signs of a definition are those of all languages together: in doubt a text is no example, and the last
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["defined_names", "is_excerpt", "is_run", "is_short", "is_usage"]
+__all__ = ["defined_names", "is_excerpt", "is_usage"]
 
 _COMMENT_OR_STRING = re.compile(
     r"""(?P<comment>//[^\n]*+|(?<![\w.*/}"'])/\*(?s:.*?)(?:\*/|\Z)"""
@@ -105,28 +105,10 @@ def is_excerpt(text: str, whole: str) -> bool:
 
     A function that a text repeats from a program may be the answer.
     """
-    if not is_short(text, whole) or not set(_lines(text)) <= set(_lines(whole)):
+    lines, others = _lines(text), _lines(whole)
+    if 2 * len(lines) > len(others) or not set(lines) <= set(others):
         return False
     return _DEFINES.search(_plain(text).replace("return ", "")) is None
-
-
-def is_short(text: str, whole: str) -> bool:
-    """Tell whether `whole` has at least twice as many lines as a text."""
-    return 2 * len(_lines(text)) <= len(_lines(whole))
-
-
-def is_run(text: str, whole: str) -> bool:
-    """Tell whether the lines of a text, without their common indentation, stand in a row in `whole`."""
-    _, _, run = _steps(text).partition("\0")
-    return bool(run) and f"\0{run}" in _steps(whole)
-
-
-def _steps(text: str) -> str:
-    """Return each line that is not blank behind the change of its indentation."""
-    lines = [line for line in text.expandtabs(8).splitlines() if line.strip()]
-    indents = [len(line) - len(line.lstrip()) for line in lines]
-    steps = zip(indents, [0, *indents], lines, strict=False)
-    return "".join(f"{indent - before}\0{line.strip()}\n" for indent, before, line in steps)
 
 
 def _lines(text: str) -> list[str]:
