@@ -175,8 +175,6 @@ USES = {
     "a loop": "```python\nfor a, b in [(1, 2)]:\n    print(add(a, b))\n```",
     "an import": "```python\nfrom solution import add\n\nprint(add(1, 2))\n```",
     "a test": "```python\nfrom solution import add\n\ndef test_add():\n    assert add(1, 2) == 3\n```",
-    "a main function": "```python\ndef main():\n    print(add(1, 2))\n\nmain()\n```",
-    "all names imported": "```python\nfrom solution import *\n\nprint(add(1, 2))\n```",
     "twice": "```python\nadd(1, 2)\n```\nand\n```python\nadd(3, 4)\n```",
 }
 
@@ -218,23 +216,6 @@ def test_a_block_that_uses_the_code_is_not_the_code(name: str) -> None:
 )  # fmt: skip
 def test_the_last_block_that_is_code_is_taken(text: str, code: str | None) -> None:
     assert extract(text, "auto") == (code or f"{CODE}\nprint(add(1, 2))")
-
-
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [
-        ("class ListNode:\n    val = 0", "class Solution:\n    def f(self, n: ListNode):\n        return n"),
-        ("def add(a, b):\n    return a + b", "def total(a):\n    s = 0\n    for x in a: s = add(s, x)\n    return s"),
-        ("def gcd(a, b):\n    return a", "from math import *\nprint(gcd(4, 6))"),
-        ("def err():\n    return 1", "try:\n    print(1)\nexcept Exception as err:\n    print(err)"),
-        ("def rest():\n    return 1", "match [1, 2]:\n    case [a, *rest]:\n        print(rest)"),
-        ("def rest():\n    return 1", "match {}:\n    case {'a': 1, **rest}:\n        print(rest)"),
-        ("def key():\n    return 1", "match 1:\n    case int() as key:\n        print(key)"),
-    ],
-)  # fmt: skip
-def test_a_block_that_solves_or_binds_is_no_example(first: str, last: str) -> None:
-    text = f"First:\n```python\n{first}\n```\nThen:\n```python\n{last}\n```\nDone."
-    assert extract(text, "auto") == last
 
 
 def test_the_mode_fence_takes_the_last_block_whatever_it_holds() -> None:

@@ -25,7 +25,6 @@ _BUILTINS = frozenset(vars(builtins))
 _IDLE = (ast.Pass, ast.Break, ast.Continue, ast.Return, ast.Global, ast.Nonlocal, ast.Delete)
 _IMPORT = (ast.Import, ast.ImportFrom)
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_EXAMPLE = re.compile(r"_*(?:test|check_|main$|demo|example|run_tests)", re.IGNORECASE)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 _SESSION = re.compile(r"\s*(?:>>> |\$ |% |PS [^\n>]*> |In \[\d+\]: |[\w.-]+@[\w.-]+:[^\n]*?[$#] )")
@@ -287,39 +286,24 @@ def defined_names(tree: ast.Module) -> frozenset[str]:
 
 
 def uses(tree: ast.Module, names: frozenset[str]) -> bool:
-    """Tell whether a module is an example of `names`, which other texts define.
-
-    An example imports a name of them, or reads one without defining or importing the name. A module
-    with functions or classes besides tests is no example; a solution may be spread over blocks.
-    """
-    bound, loaded, imported = _names(tree)
-    if (imported - bound) & names:
-        return True
-    solves = any(not _EXAMPLE.match(name) for name in defined_names(tree))
-    return not solves and bool((loaded - bound - _BUILTINS) & names)
-
-
-def _names(tree: ast.Module) -> tuple[set[str], set[str], set[str]]:
-    """Return the names that a module binds, reads, and imports from modules of the submission.
-
-    `from math import *` may bind any name, so the module then binds all that it reads.
-    """
+    """Tell whether a module reads a name of `names` without defining or importing the name."""
     bound: set[str] = set()
     loaded: set[str] = set()
-    imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, _BLOCKS):
+            bound.add(node.name)
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
         elif isinstance(node, _IMPORT):
             told = {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
             known = isinstance(node, ast.Import) or _is_standard(node)
-            (bound if known else imported).update(told)
-        elif not isinstance(node, ast.alias):  # a definition, an exception, a part of a pattern
+            (bound if known else loaded).update(told)
+        elif not isinstance(node, ast.alias):  # an exception, a part of a pattern
             parts = (getattr(node, "name", None), getattr(node, "rest", None))
             bound.update(name for name in parts if isinstance(name, str))
-    return bound | (loaded if "*" in bound else set()), loaded, imported
+    return bool((loaded - bound - _BUILTINS) & names)
 
 
 def _is_standard(node: ast.ImportFrom) -> bool:
