@@ -371,3 +371,78 @@ def test_prose_before_a_fence_without_a_name(prose: str, language: str) -> None:
         for end in ("\n```", "\n```\nDone.", "", "```"):
             for mode in MODES:
                 assert extract(f"{prose}\n```\n{code}{end}", mode, language) == code
+
+
+PROSE_AND_FENCE = (
+    "### Approach\n\nRead the input and use the function parseInt.\n\n### Code\n\n```{}\n{}\n```",
+    "# Solution\n\nThe function returns x.\n\n# Code\n\n```{}\n{}\n```\nIt is {}.",
+    "Use import math\n\n```{}\n{}\n```\n\nIt is right.",
+    "import math\n\n```{}\n{}\n```",
+    "assert two_sum([2, 7], 9) == [0, 1]\n\n```{}\n{}\n```",
+)
+BLOCKS = {
+    "javascript": "const n = parseInt(require('fs').readFileSync(0, 'utf8'));\nconsole.log(n * 2);",
+    "ruby": "n = gets.to_i\nputs n * 2",
+    "lua": "local n = io.read('n')\nprint(n * 2)",
+    "python": "n = int(input())\nprint(n * 2)",
+}
+
+
+@pytest.mark.parametrize("language", BLOCKS)
+@pytest.mark.parametrize("form", PROSE_AND_FENCE)
+@pytest.mark.parametrize("named", [True, False])
+def test_an_explanation_before_a_block_is_not_the_code(
+    form: str, named: bool, language: str
+) -> None:
+    text = form.format(language if named else "", BLOCKS[language], "fast")
+    assert extract(text, "auto", language) == BLOCKS[language]
+
+
+LATER_TESTS = (
+    "def run_test(nums):\n    assert two_sum(nums) == 1\n\nrun_test([1])",
+    "import unittest\n\nclass SolutionTest(unittest.TestCase):\n    def test(self):\n        two_sum(1)",
+    "def brute(nums):\n    return 1\n\nfor n in range(9):\n    assert two_sum([n]) == brute([n])",
+)
+
+
+@pytest.mark.parametrize("later", LATER_TESTS)
+def test_tests_of_an_earlier_block_are_not_the_code(later: str) -> None:
+    code = "def two_sum(nums):\n    return nums[0]"
+    text = f"```python\n{code}\n```\nTests:\n```python\n{later}\n```\n"
+    assert extract(text, "auto") == code
+
+
+def test_the_nodes_of_a_list_stand_before_the_solution() -> None:
+    nodes = "class ListNode:\n    def __init__(self, val=0):\n        self.val = val"
+    code = (
+        "class Solution:\n    def first(self, head: ListNode):\n        return ListNode(head.val)"
+    )
+    text = f"```python\n{nodes}\n```\n\n```python\n{code}\n```"
+    assert extract(text, "auto") == code
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "```python\n{}\n# text behind </think> is the answer\n```",
+        "```python\n{}\n```\nThe parser splits at </think> and strips.",
+        "I think so.\n</think>\n\n```python\n{}\n```\n</think>",
+        "A draft:\n```python\nx = 1\n```\nNo.\n</think>\n\n```python\n{}\n```",
+        "<think>\nA draft:\n```python\nx = 1\n```\n</think>\n{}",
+    ],
+)
+def test_the_end_of_thoughts_is_a_line_of_its_own(form: str) -> None:
+    code = "def double(n):\n    return 2 * n"
+    found = extract(form.format(code), "auto")
+    assert found is not None
+    assert found.strip().startswith(code)
+
+
+@pytest.mark.parametrize("later", ["# read", '"""\ntext\n"""'])
+def test_a_line_of_an_indented_block_may_stand_further_left(later: str) -> None:
+    text = f"1. Code:\n\n   ```python\n   import sys\n{later}\n   print(sys.argv)\n   ```"
+    assert extract(text, "auto") == f"import sys\n{later}\nprint(sys.argv)"
+
+
+def test_many_words_of_kotlin_are_no_long_work() -> None:
+    assert extract("class " * 2700, "auto", "kotlin") is None

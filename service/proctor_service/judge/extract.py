@@ -83,6 +83,7 @@ _LANGUAGE = re.compile(r"[\s{.]*((?:\w[\w+#-]*)?)")
 _INFO_OF_LATE_FENCE = re.compile(r"[\w+#.-]*\s*")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _TEST = re.compile(r"\b(?:describe|it|test)\b")
+_SOLUTION = "Solution"
 _QUOTES = frozenset("\"'`")
 _STRING_ENDS = frozenset("\"'\\")
 
@@ -137,8 +138,11 @@ def _whole_program(text: str, language: str) -> str | None:
 
 
 def _without_thoughts(text: str) -> str:
-    """Return the text behind the last section `<think>…</think>`."""
-    start, block = 0, -1
+    """Return the text behind the last section `<think>…</think>`.
+
+    Without an opening tag, which may be in the prompt, the closing one has a line of its own.
+    """
+    start, block, most = 0, -1, len(text.rstrip())
     opening: re.Match[str] | None = None
     for match in deque(_THINK.finditer(text), MAX_MARKS):
         if not match["closes"]:
@@ -147,7 +151,14 @@ def _without_thoughts(text: str) -> str:
         if block < start:
             found = _BLOCK.search(text, start)
             block = len(text) if found is None else found.start()
-        if opening is None or (opening.start() < block and opening["begins_line"] is not None):
+        if opening is None:
+            is_end = (
+                match["begins_line"] is not None and text[match.end() : match.end() + 1] in "\n"
+            )
+            is_end = is_end and match.end() < most
+        else:
+            is_end = opening.start() < block and opening["begins_line"] is not None
+        if is_end:
             start = match.end()
         opening = None
     return text[start:]
@@ -277,8 +288,12 @@ def _is_code(candidate: _Candidate, earlier: list[_Candidate], language: str) ->
         return named or not candidate.read or recognition.looks_like_python(code)
     if not recognition.does_something(tree, _tidy(code) or "", besides_data=not named):
         return False
-    known = (recognition.defined_names(each.tree) for each in earlier if each.tree is not None)
-    return not recognition.uses(tree, frozenset().union(*known))
+    known = frozenset[str]().union(
+        *(recognition.defined_names(each.tree) for each in earlier if each.tree is not None)
+    )
+    # The class of a solution may use what an earlier block gives, such as the nodes of a list.
+    solves = _SOLUTION in recognition.defined_names(tree) - known
+    return solves or not recognition.uses(tree, known)
 
 
 def _illustrates(candidate: _Candidate, earlier: list[_Candidate], language: str) -> bool:
@@ -310,13 +325,21 @@ def _blocks(text: str, language: str) -> Iterator[tuple[_Fence, int]]:
 
 
 def _fence_of_prompt(text: str, fences: list[_Fence], language: str) -> _Fence | None:
-    """Return the opening fence that the prompt ends with, if the text begins with a block's code."""
+    """Return the opening fence that the prompt ends with, if the text begins with a block's code.
+
+    The fences of a text that begins outside of a block come in pairs, and its first may name a
+    language.
+    """
+    if len(fences) % 2 == 0:
+        return None
     first, newline, _ = text[:MAX_LANGUAGE_LINE].partition("\n")
     begins_with_name = bool(newline) and first.strip().lower() in _names(language)
     body = len(first) + 1 if begins_with_name else 0
     opening = _Fence("```", indent="", bare=False, late=False, language=language, end=0, body=body)
     for fence in fences:
-        if fence.closes(opening) or fence.reopens(opening):
+        if fence.reopens(opening):
+            return None
+        if fence.closes(opening):
             return opening if _is_bare_code(text[body : fence.end], language) else None
         if fence.late:
             return None
@@ -402,13 +425,16 @@ def _is_blank(text: str, start: int, end: int) -> bool:
 
 
 def _unindent(block: str, indent: str) -> str:
-    """Remove `indent` from each line of `block`, if every line that is not blank begins with it."""
+    """Remove `indent` from each line of `block` that begins with it.
+
+    If a line does not, the block stays as it is, unless it is Python only without the indentation.
+    """
     if not indent or len(indent) > MAX_INDENT:  # limits the length of the patterns below
         return block
+    code = re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
     less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
-    if re.search(less_indented, block, re.MULTILINE):
-        return block
-    return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
+    is_apart = re.search(less_indented, block, re.MULTILINE) is not None
+    return block if is_apart and recognition.parsed(code) is None else code
 
 
 def _tidy(block: str) -> str | None:
@@ -419,4 +445,9 @@ def _tidy(block: str) -> str | None:
     first = len(block) - len(block.lstrip())
     line = block.rfind("\n", 0, first) + 1
     indent, block = block[line:first], block[line:]
-    return _unindent(block, indent).removeprefix(indent)
+    if len(indent) > MAX_INDENT:  # limits the length of the patterns below
+        return block.removeprefix(indent)
+    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
+    if re.search(less_indented, block, re.MULTILINE):
+        return block.removeprefix(indent)
+    return _unindent(block, indent)

@@ -103,7 +103,7 @@ _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType
                 r"//|/\*|@\w|(?:import|package)\s+[\w.*]+[ \t;]*$"
                 r"|(?:const |private |lateinit )*va[lr]\s[^\n]*="
                 r"|(?:inline |private |suspend |tailrec )*fun\b[^\n]*\("
-                r"|(?:\w+ )*(?:class|interface|object)\s\w[^\n]*[({]|typealias\s[^\n]*=",
+                r"|(?:\w+ ){0,5}(?:class|interface|object)\s\w[^\n]*[({]|typealias\s[^\n]*=",
                 re.MULTILINE,
             ),
             re.compile(r"\bfun\s+main\s*\("),
@@ -119,7 +119,7 @@ _WHOLE: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = MappingProxyType
         "csharp": (
             re.compile(
                 r"//|/\*|#\w|(?:global )?using\s[^\n]*;|namespace\s[\w.]+"
-                r"|(?:\w+ )*(?:class|struct|record)\s\w"
+                r"|(?:\w+ ){0,5}(?:class|struct|record)\s\w"
                 r"|Console\.|(?:var|int|long|string|double|bool|char)(?:\[\])?\s[^\n]*[=(]|\["
             ),
             re.compile(r"\bMain\s*\(|\bConsole\."),
