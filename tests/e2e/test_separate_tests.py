@@ -284,30 +284,6 @@ def test_tests_are_apart_from_the_completion(service: Service, name: str) -> Non
         assert others[-1]["verdict"] in ("runtime_error", "failed"), others[-1]
 
 
-def test_setup_and_completion_of_python_are_each_whole(service: Service) -> None:
-    """Each may begin with `from __future__`, and lines are counted in the completion alone."""
-    grader = {
-        "kind": "exec",
-        "setup": "from __future__ import annotations\nfactor = 2",
-        "tests": "assert twice(4) == 8",
-        "reveal": True,
-    }
-    twice = "def twice(n: Later) -> int: return factor * n"
-    wrong = "def twice(n):\n    return n / 0"
-    programs = (
-        f"{twice}\nLater = int",
-        f'"""Doubles."""\nfrom __future__ import annotations\n{twice}',
-        wrong,
-        "def twice(n):\n    return (",
-    )
-    first, second, raised, broken = judge(
-        service, *({"completion": text} for text in programs), grader=grader
-    )
-    assert (first["verdict"], second["verdict"]) == ("passed", "passed"), (first, second)
-    assert 'solution.py", line 2' in raised["message"], raised
-    assert (broken["verdict"], "line 2" in broken["message"]) == ("syntax_error", True), broken
-
-
 def test_an_error_that_no_test_awaits_is_not_swallowed(service: Service) -> None:
     if not is_language_here("javascript"):
         pytest.skip("JavaScript is not installed")

@@ -6,7 +6,6 @@ with its tests, `["reached", word]` at its end.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import atexit
@@ -33,7 +32,6 @@ _TEXT_LIMIT = 4000
 # ValueError: NUL bytes or lone surrogates. RecursionError, MemoryError: nesting too deep for the
 # parser or the compiler.
 UNCOMPILABLE = (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError)
-_FUTURE = sum({getattr(__future__, each).compiler_flag for each in __future__.all_feature_names})
 
 _exit, _getpid = os._exit, os.getpid
 _format_exception = traceback.format_exception
@@ -49,7 +47,7 @@ def prepare(job: dict[str, Any]) -> None:
     work_files.write_files(job.get("files") or {})
     if job.get("stdin"):
         feed_stdin(job["stdin"])
-    if "random" in job.get("setup", "") + job["source"]:
+    if "random" in job["source"]:
         random.seed()  # otherwise all sandboxes would share the zygote's random state
     sys.argv = ["solution.py"]
     sys.orig_argv = [sys.executable, "solution.py"]
@@ -92,18 +90,16 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     channel.send(BEGAN)
     as_script = job.get("mode") == "script"
     name = "__main__" if as_script else "solution"
-    say, setup = partial(_send, channel), job.get("setup", "")
-    return load(say, job["source"], name, tests_behind=as_script, setup=setup).__dict__
+    return load(partial(_send, channel), job["source"], name, tests_behind=as_script).__dict__
 
 
 def load(
-    say: Callable[..., None], source: str, name: str, *, tests_behind: bool, setup: str = ""
+    say: Callable[..., None], source: str, name: str, *, tests_behind: bool
 ) -> types.ModuleType:
     """Run a program's top level as a module. Raises Left if the program ends early, after a report.
 
-    `tests_behind`: tests may be appended to the program. `setup`: statements before the program, in the
-    same namespace; their imports from `__future__` hold in the program, too. If the program forked, a
-    child that returns here ends like a script.
+    `tests_behind`: tests may be appended to the program. If the program forked, a child that
+    returns here ends like a script.
     """
     module = types.ModuleType(name)
     namespace = module.__dict__
@@ -111,10 +107,7 @@ def load(
     namespace["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
-    future = 0
-    if setup:
-        future = execute(say, setup, os.getcwd() + "/setup.py", namespace, tests_behind=True)
-    execute(say, source, path, namespace, tests_behind=tests_behind, future=future)
+    execute(say, source, path, namespace, tests_behind=tests_behind)
     return module
 
 
@@ -125,14 +118,10 @@ def execute(
     namespace: dict[str, Any],
     *,
     tests_behind: bool,
-    future: int = 0,
-) -> int:
-    """Run statements in a namespace. Raises Left if they end early, after a report.
-
-    `future`: compiler flags of `__future__`. Return those that hold at the end.
-    """
+) -> None:
+    """Run statements in a namespace. Raises Left if they end early, after a report."""
     try:
-        code = compile(source, path, "exec", flags=future, dont_inherit=True)
+        code = compile(source, path, "exec", dont_inherit=True)
     except UNCOMPILABLE as error:
         say("syntax", describe(error))
         raise Left from None
@@ -153,7 +142,6 @@ def execute(
             finish(code_of(error))
         say("raised", "load", *explain(error))
         raise Left from error
-    return int(code.co_flags & _FUTURE)
 
 
 def run_script(channel: Channel, job: dict[str, Any]) -> None:

@@ -75,8 +75,9 @@ class Program:
         A script, and a program with its tests apart, reports `end` at its end.
         """
         if self.argv is None and self.parts is not None:
-            setup, tests = self.parts.setup, self.parts.tests
-            return python_message(self.submission, "tested", setup=setup, tests=tests, end=end)
+            source = f"{self.parts.setup}\n{self.parts.completion}".lstrip("\n")
+            submission = replace(self.submission, source=source)
+            return python_message(submission, "tested", tests=self.parts.tests, end=end)
         if self.argv is None:
             return python_message(self.submission, "script", stdin=stdin, end=end)
         return message(
