@@ -22,10 +22,11 @@ from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, language
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    """A real service; the interpreter of the tests has pytest, which a system's own may lack."""
-    with running_service(Settings(sandbox_python=Path(sys.executable)), judge=None) as running:
-        yield running
+def with_pytest() -> Iterator[httpx.Client]:
+    """Of a service whose interpreter, that of the tests, has pytest: a system's own may lack it."""
+    settings = Settings(sandbox_python=Path(sys.executable))
+    with running_service(settings, judge=None) as running, running.client() as client:
+        yield client
 
 
 def test_a_program_reads_and_prints(client: httpx.Client) -> None:
@@ -298,9 +299,9 @@ PYTEST_RUNS = [
 
 @pytest.mark.parametrize(("code", "return_code", "printed"), PYTEST_RUNS)
 def test_pytest_runs_the_test_functions(
-    client: httpx.Client, code: str, return_code: int, printed: str
+    with_pytest: httpx.Client, code: str, return_code: int, printed: str
 ) -> None:
-    said = run_code(client, code, language="pytest")
+    said = run_code(with_pytest, code, language="pytest")
     assert said["status"] == ("Failed" if return_code else "Success")
     assert said["compile_result"] is None
     assert said["run_result"]["return_code"] == return_code
@@ -338,12 +339,14 @@ def test_tests_run_by_their_tool(client: httpx.Client, language: str) -> None:
         assert printed in ran["run_result"]["stdout"] + ran["run_result"]["stderr"]
 
 
-def test_pytest_finds_the_files_beside_the_tests(client: httpx.Client) -> None:
+def test_pytest_finds_the_files_beside_the_tests(with_pytest: httpx.Client) -> None:
     files = {"helper.py": base64.b64encode(b"n = 7").decode()}
     code = "from helper import n\ndef test_n():\n    assert n == 7"
-    assert run_code(client, code, language="pytest", files=files)["status"] == "Success"
+    assert run_code(with_pytest, code, language="pytest", files=files)["status"] == "Success"
 
 
-def test_pytest_is_held_to_its_time(client: httpx.Client) -> None:
-    said = run_code(client, "def test_a():\n    while 1: pass", language="pytest", run_timeout=2)
+def test_pytest_is_held_to_its_time(with_pytest: httpx.Client) -> None:
+    said = run_code(
+        with_pytest, "def test_a():\n    while 1: pass", language="pytest", run_timeout=2
+    )
     assert said["run_result"]["status"] == "TimeLimitExceeded"

@@ -323,3 +323,21 @@ def test_a_build_cache_of_go_is_read_only(tmp_path: Path) -> None:
 def test_a_build_cache_that_sandboxes_cannot_see_is_refused(folder: str) -> None:
     with pytest.raises(ValidationError, match="PROCTOR_GO_CACHE"):
         Settings(go_cache=Path(folder))
+
+
+@pytest.mark.parametrize(
+    ("setup", "completion"),
+    [
+        ("import math", "from __future__ import annotations\n\ndef f(x: Later): return math.pi > x"),
+        ("import math", "# f\n\nfrom __future__ import (\n    annotations,\n)\ndef f(x: A): return math.pi > x"),
+        ("from __future__ import annotations", "def f(x: Later): return x < 4"),
+        ("def f(x):", "    return x < 4"),
+        ("def f(x):\n    return x < 4", "x = 'from __future__ import x'"),
+    ],
+)  # fmt: skip
+def test_setup_and_completion_of_python_are_one_text(
+    service: Service, setup: str, completion: str
+) -> None:
+    grader = {"kind": "exec", "setup": setup, "tests": "assert f(3)\nassert not f(5)"}
+    [result] = judge(service, {"completion": completion}, grader=grader, extract="none")
+    assert result["verdict"] == "passed", result

@@ -2,9 +2,9 @@
 
 Paths are relative to a sandbox's working directory. For a language with `named_by`, the placeholders
 `{file}` and `{main}` stand for two names of the source: that of its file, and the class to run. In
-every command `{memory}` stands for the program's memory limit in MB, and `{heap}` for the part of it
-that a runtime has for its heap: a runtime sees the machine's memory, never the limit. A language is
-installed if every program in `needs` is on the sandbox's PATH.
+every command `{memory}` stands for the program's memory limit in MB, and `{jvm}` for the memory that
+a JVM takes for the machine's: a runtime sees that, never the limit. A language is installed if every
+program in `needs` is on the sandbox's PATH.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUNTIME_CORES = 4
 Java's `CompletableFuture` starts a thread for every task with fewer than three.
 """
 _MAINS = {"kotlin": kotlin_main, "scala": scala_main}
-_BESIDE_HEAP_MB = 64  # code, classes, stacks and tables of a JVM
+_JVM_MB, _JVM_TIMES = 16_384, 4  # memory of the machine for a JVM: its heap may be a quarter of it
 
 Launcher = Literal[
     "bash", "c", "csharp", "go", "java", "javascript", "kotlin", "lua", "perl", "php", "r", "ruby",
@@ -97,10 +97,10 @@ class Language(BaseModel):
 
 def within(argv: tuple[str, ...], memory_mb: int) -> tuple[str, ...]:
     """Return a command with the memory limit of a program."""
-    heap_mb = max(memory_mb - _BESIDE_HEAP_MB, memory_mb // 2, 2)
+    jvm_mb = max(_JVM_MB, _JVM_TIMES * memory_mb)
 
     def limited(word: str) -> str:
-        return word.replace("{memory}", str(memory_mb)).replace("{heap}", str(heap_mb))
+        return word.replace("{memory}", str(memory_mb)).replace("{jvm}", str(jvm_mb))
 
     return tuple(map(limited, argv))
 
@@ -169,9 +169,8 @@ Setup and completion may have the same import: they share a scope, where a varia
 """
 
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-XX:ActiveProcessorCount={RUNTIME_CORES}")
-# One object may take most of the heap: it must fit into the old generation.
-_JVM_HEAP = ("-Xmx{heap}m", "-XX:MaxRAM={memory}m", "-XX:InitialRAMPercentage=50", "-XX:NewRatio=8")
-JAVA = ("java", "-ea", *_JVM, *_JVM_HEAP)
+# A heap begins with 1/64 of the memory, and on a large machine garbage would fill it beyond the limit.
+JAVA = ("java", "-ea", *_JVM, "-XX:MaxRAM={jvm}m")
 
 
 def _for_launcher(*options: str) -> tuple[str, ...]:
@@ -234,7 +233,16 @@ LANGUAGES: dict[str, Language] = {
     "cpp": Language(
         source="solution.cpp",
         launcher="c",
-        compile=("g++", "-O2", "-std=gnu++17", "-o", "solution", "solution.cpp"),
+        compile=(
+            "g++",
+            "-O2",
+            "-std=gnu++17",
+            "-Ulinux",
+            "-Uunix",
+            "-o",
+            "solution",
+            "solution.cpp",
+        ),
         run=("./solution",),
         needs=("g++",),
         aliases=("c++", "cc", "cxx"),
@@ -276,7 +284,7 @@ LANGUAGES: dict[str, Language] = {
         source="solution.scala",
         launcher="scala",
         compile=("scalac", *_COMPILER_JVM, "-nowarn", "-d", ".", "solution.scala"),
-        run=("scala", *_for_launcher(*_JVM, *_JVM_HEAP), "-cp", ".", "{main}"),
+        run=("scala", *_for_launcher(*_JVM, "-Xmx{memory}m"), "-cp", ".", "{main}"),
         needs=("scalac", "scala"),
         named_by="scala",
     ),
