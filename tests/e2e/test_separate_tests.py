@@ -329,7 +329,7 @@ def test_a_build_cache_that_sandboxes_cannot_see_is_refused(folder: str) -> None
     ("setup", "completion"),
     [
         ("import math", "from __future__ import annotations\n\ndef f(x: Later): return math.pi > x"),
-        ("import math", "# f\n\nfrom __future__ import (\n    annotations,\n)\ndef f(x: A): return math.pi > x"),
+        ("import math", "# f\n\nfrom __future__ import (\n    annotations,\n)\ndef f(x: A): return x < 4"),
         ("from __future__ import annotations", "def f(x: Later): return x < 4"),
         ("def f(x):", "    return x < 4"),
         ("def f(x):\n    return x < 4", "x = 'from __future__ import x'"),
