@@ -226,7 +226,10 @@ class FakeProctor(httpx.BaseTransport, httpx.AsyncBaseTransport):
             self.requests.append(received)
             order = self._orders.popleft() if self._orders else None
         if order is not None and order.response is not None:
-            return order.response.build()
+            built = order.response.build()
+            if built.is_success and REQUEST_ID in request.headers:  # as the service, of any version
+                built.headers[REQUEST_ID] = request.headers[REQUEST_ID]
+            return built
         refusal = self._unauthorized(received) or refusal
         answer = deliver(refusal or self._work(request, received), None if refusal else order)
         answer.headers[WIRE] = str(wire.WIRE_VERSION)

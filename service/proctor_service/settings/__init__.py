@@ -497,8 +497,8 @@ def parse_tokens(text: str, where: str) -> dict[str, str]:
         if not isinstance(token, str) or not token.strip():
             raise StartError(f"{at}: tenant {tenant!r} has no JSON string for a non-empty token")
         token = token.strip()  # a header has no space around a token
-        if not all("!" <= character <= "~" for character in token):
-            raise StartError(f"{at}: tenant {tenant!r} has a token with more than visible ASCII")
+        if not token.isprintable():
+            raise StartError(f"{at}: tenant {tenant!r} has a token that no header can carry")
         if tenant in tokens:
             raise StartError(f"{at}: tenant {tenant!r} stands there twice")
         if token in tenants:
