@@ -129,25 +129,6 @@ HONEST: dict[str, tuple[str, str, str, str]] = {
         "local count = 0\nlocal function times(n, by) return n * by end\n"
         "local function twice(n) count = count + 1; return times(n, 2 * base) end",
     ),
-    "JavaScript, a module": (
-        "javascript", "import assert from 'assert';\nassert.strictEqual(twice(4) + three, 11);",
-        "import assert from 'node:assert';\nimport { inspect } from \"util\";",
-        "import assert from \"node:assert\"\nimport fs, { existsSync as exists } from 'fs';\n"
-        "import {\n  sep,\n} from 'path';\nimport * as os from 'os';\nimport 'util';\n"
-        "export const three = 3;\nexport default function twice(n) {"
-        " assert(exists(sep) && fs.existsSync(sep) && os.EOL && inspect(n)); return 2 * n; }\n"
-        "export class Other {}\nexport {\n  Other as Another, twice as double\n};",
-    ),
-    "JavaScript, a default": (
-        "javascript", "if (exports.default(4) !== 8 || half(4) !== 2) throw new Error();",
-        "", "export default (n) => 2 * n;\nconst part = (n) => n / 2;\nexport { part as half };",
-    ),
-    "TypeScript, exports": (
-        "typescript", "import assert from 'assert';\nassert.strictEqual(twice(4) + (three as number), 11);",
-        "export interface Given { n: number }",
-        "import fs from 'fs';\nexport type N = Given['n'];\nexport const three: N = 3;\n"
-        "export const twice = (n: N): N => (fs.existsSync('/') ? 2 * n : 0);\nexport { three as other };",
-    ),
     "TypeScript, the same imports": (
         "typescript", "import assert from 'assert';\nassert.strictEqual(twice(4), 8);",
         f"{TYPESCRIPT_IMPORTS}\nfunction known(n: number) {{ assert(inspect(n)); fs.existsSync('/'); }}",
