@@ -152,10 +152,8 @@ def _without_thoughts(text: str) -> str:
             found = _BLOCK.search(text, start)
             block = len(text) if found is None else found.start()
         if opening is None:
-            is_end = (
-                match["begins_line"] is not None and text[match.end() : match.end() + 1] in "\n"
-            )
-            is_end = is_end and match.end() < most
+            ends_line = text[match.end() : match.end() + 1] in "\n"
+            is_end = match["begins_line"] is not None and ends_line and match.end() < most
         else:
             is_end = opening.start() < block and opening["begins_line"] is not None
         if is_end:
@@ -431,10 +429,18 @@ def _unindent(block: str, indent: str) -> str:
     """
     if not indent or len(indent) > MAX_INDENT:  # limits the length of the patterns below
         return block
-    code = re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
-    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
-    is_apart = re.search(less_indented, block, re.MULTILINE) is not None
-    return block if is_apart and recognition.parsed(code) is None else code
+    code = _cut(block, indent)
+    return block if _is_partly_left(block, indent) and recognition.parsed(code) is None else code
+
+
+def _cut(block: str, indent: str) -> str:
+    return re.sub(f"^{re.escape(indent)}", "", block, flags=re.MULTILINE)
+
+
+def _is_partly_left(block: str, indent: str) -> bool:
+    """Tell whether a line that is not blank begins without `indent`."""
+    left = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
+    return re.search(left, block, re.MULTILINE) is not None
 
 
 def _tidy(block: str) -> str | None:
@@ -445,9 +451,6 @@ def _tidy(block: str) -> str | None:
     first = len(block) - len(block.lstrip())
     line = block.rfind("\n", 0, first) + 1
     indent, block = block[line:first], block[line:]
-    if len(indent) > MAX_INDENT:  # limits the length of the patterns below
+    if len(indent) > MAX_INDENT or _is_partly_left(block, indent):
         return block.removeprefix(indent)
-    less_indented = f"^(?!{re.escape(indent)})[^\\S\n]*\\S"
-    if re.search(less_indented, block, re.MULTILINE):
-        return block.removeprefix(indent)
-    return _unindent(block, indent)
+    return _cut(block, indent)
