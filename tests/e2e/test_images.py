@@ -145,7 +145,7 @@ async def its_first_process_is_out_of_reach(sandbox: StatefulSandbox) -> None:
     for line in (
         "for s in $(seq 1 64); do kill -$s 1; done 2> /dev/null; true",
         "cat /proc/1/environ /proc/1/mem /proc/1/maps 2> /dev/null || true",
-        "ls /proc/1/fd/301/ /proc/1/cwd/ 2> /dev/null || true",
+        "ls /proc/1/fd/301/ /proc/1/fd/302/ /proc/1/cwd/ 2> /dev/null || true",
         "mount -t tmpfs x /mnt 2> /dev/null && echo mounted || true",
         "unshare -U true 2> /dev/null && echo unshared || true",
         "chroot / true 2> /dev/null && echo changed || true",
@@ -203,11 +203,12 @@ def test_as_an_ordinary_user(image: str) -> None:
 def test_a_layer_is_one_of_the_image_format(built: BuiltEnvironment) -> None:
     async def act(opened: Callable[[], Any]) -> None:
         async with opened() as sandbox:
-            await sh(sandbox, "rm -r /srv /media; mkdir /media; echo x > /media/x; rm /etc/hosts")
+            remade = "rm -r /etc/skel; mkdir /etc/skel; echo x > /etc/skel/x"
+            await sh(sandbox, f"rm -r /srv; {remade}; rm /etc/hosts")
             layer = await sandbox.snapshot()
         with tarfile.open(fileobj=io.BytesIO(layer)) as archive:
             names = archive.getnames()
-        assert {".wh.srv", "media/.wh..wh..opq", "media/x", "etc/.wh.hosts"} <= set(names)
+        assert {".wh.srv", "etc/skel/.wh..bashrc", "etc/skel/x", "etc/.wh.hosts"} <= set(names)
         assert "usr/bin/python3.11" not in names
 
     within(built, act)

@@ -48,7 +48,7 @@ def write_image(
 
     `python`: an interpreter that takes the place of the system's, below /usr/local; it can judge.
     """
-    layer = _layer(compiler, python)
+    layer = image_layer(compiler, python)
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
 
@@ -83,7 +83,8 @@ def write_image(
     return f"oci:{folder}:latest"
 
 
-def _layer(compiler: bool, python: Path | None) -> bytes:
+def image_layer(compiler: bool = False, python: Path | None = None) -> bytes:
+    """Return the only layer of the image, as a tar archive."""
     files: dict[str, Path] = {}
     links: dict[str, str] = {}
     for name in PROGRAMS:
@@ -102,7 +103,8 @@ def _layer(compiler: bool, python: Path | None) -> bytes:
     if compiler:
         files.update(_compiler())
     for path in list(files.values()):
-        files.update(_libraries(path))
+        if path.suffix != ".py":
+            files.update(_libraries(path))
     return _packed(files, links)
 
 

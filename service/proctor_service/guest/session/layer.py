@@ -1,8 +1,10 @@
 """The changes of a sandbox against its image, as a layer: saved, and applied to another sandbox.
 
 Format: a tar archive as the image specification of the Open Container Initiative has it for layers
-(layer.md): `.wh.NAME` for a removed file, and `.wh..wh..opq` in a folder that hides the image's own.
-Hard links become copies.
+(layer.md), with `.wh.NAME` for a removed file or folder. `.wh..wh..opq`, in a folder that hides all of
+the image's own, is applied but never written: `retained.py` decides about each name that is gone.
+Hard links become copies. What is lost: pipes and sockets, names that begin with `.wh.`, the bits for
+another user or group, extended attributes, times of links, and paths above 4096 bytes.
 
 A hostile agent made the changes. What could subvert a grading stays behind (see `retained.py`).
 Applying follows no link, and ends in this sandbox.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from typing import Any
 
 from .retained import Rule
@@ -20,7 +23,10 @@ from .streams import WholeFile, write_all
 
 DESCRIPTOR = 301
 """The folder with all that has changed: descriptor of the first process of an image's sandbox."""
+LOWER = 302
+"""Another: the image as it was."""
 _REMOVED, _HIDES = ".wh.", ".wh..wh..opq"
+_MODE = 0o1777
 _CHUNK = 1 << 18
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,23 +50,24 @@ def save(most_bytes: int) -> None:
     with open(1, "wb", closefd=False) as out, tarfile.open(
         fileobj=out, mode="w|", format=tarfile.PAX_FORMAT
     ) as archive:
-        todo = [""]
+        todo = [("", True)]
         while todo:
-            folder = todo.pop()
+            folder, is_in_image = todo.pop()
             try:
                 names = sorted(os.listdir(_changed(folder)))
             except OSError:  # the image's user may not read it
                 continue
-            if folder and set(_names(f"/{folder}")) <= set(names):
-                archive.addfile(tarfile.TarInfo(f"{folder}/{_HIDES}"))
+            for name in _removed(folder, names) if is_in_image else ():
+                with contextlib.suppress(ValueError):
+                    archive.addfile(tarfile.TarInfo(_path(folder, _REMOVED + name)))
             for name in names:
-                path = f"{folder}/{name}" if folder else name
+                path = _path(folder, name)
                 if name.startswith(_REMOVED):
                     continue  # the format has no way to say that a file has such a name
                 try:
                     left -= _add(archive, path, left)
                     if _is_folder(_changed(path)):
-                        todo.append(path)
+                        todo.append((path, is_in_image and _is_folder(_in_image(path))))
                 except (OSError, ValueError):  # ValueError: a name that tar cannot store
                     continue
                 finally:
@@ -72,35 +79,50 @@ def _changed(path: str) -> str:
     return f"/proc/self/fd/{DESCRIPTOR}/{path}"
 
 
-def _names(folder: str) -> list[str]:
+def _in_image(path: str) -> str:
+    """Return the place of a path in the image, if all folders on the way are folders there, too."""
+    return f"/proc/self/fd/{LOWER}/{path}"
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _removed(folder: str, changed: list[str]) -> list[str]:
+    """Return the names of the image in a changed folder that are gone without a mark of their own.
+
+    Such a folder was removed and made again, or is inside one. The overlay marks it by an attribute
+    that only root of the machine may read, so the image and the sandbox's own view are compared.
+    """
     try:
-        return os.listdir(folder)
-    except OSError:
+        gone = set(os.listdir(_in_image(folder))).difference(changed)
+        gone = gone.difference(os.listdir(f"/{folder}")) if gone else gone
+    except OSError:  # what cannot be known is not removed
         return []
+    return sorted(name for name in gone if not name.startswith(_REMOVED))
 
 
 def _is_folder(path: str) -> bool:
-    return stat.S_ISDIR(os.lstat(path).st_mode)
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _add(archive: Any, path: str, most_bytes: int) -> int:
     """Add a file of the changes; return its size in bytes."""
-    found = os.lstat(_changed(path))
-    if stat.S_ISCHR(found.st_mode):  # the overlay's mark of a removed file
-        folder, _, name = path.rpartition("/")
-        archive.addfile(archive.tarinfo(f"{folder}/{_REMOVED}{name}".lstrip("/")))
-        return 0
     member = archive.gettarinfo(_changed(path), path)
-    if member is None:
-        return 0  # for example a socket
-    if member.isreg():
+    if member is not None and member.isreg():
         if member.size > most_bytes:
             return 0
         with WholeFile(_changed(path)) as file:
             archive.addfile(member, file)
         return int(member.size)
-    if member.isdir() or member.issym():
-        archive.addfile(member)
+    if member is None or not (member.isdir() or member.issym()):
+        # The overlay's mark of a removed file, or a pipe or socket: one of the image is gone.
+        folder, _, name = path.rpartition("/")
+        member = archive.tarinfo(_path(folder, _REMOVED + name))
+    archive.addfile(member)
     return 0
 
 
@@ -111,6 +133,7 @@ def apply(source: Any, rule: Rule) -> None:
     """
     import tarfile
 
+    folders: dict[tuple[str, ...], Any] = {}
     with tarfile.open(fileobj=source, mode="r|", bufsize=_CHUNK) as archive:
         while (member := archive.next()) is not None:
             vars(archive)["members"].clear()
@@ -123,17 +146,17 @@ def apply(source: Any, rule: Rule) -> None:
             changed = "/" + "/".join(parents if hides else [*parents, target])
             if rule.retains(changed, member.isdir()):
                 _apply_one(archive, member, parents, name)
+                if member.isdir():
+                    folders[tuple(parts)] = member
     while source.read(_CHUNK):
         pass
+    for path, member in reversed(folders.items()):
+        _finish_folder(path, member)
 
 
 def _apply_one(archive: Any, member: Any, parents: list[str], name: str) -> None:
-    here = os.open("/", _FOLDER)
+    here = _way_to(parents)
     try:
-        for part in parents:
-            below = _open_folder(here, part)
-            os.close(here)
-            here = below
         if name == _HIDES:
             for each in os.listdir(here):
                 _remove(here, each)
@@ -145,6 +168,44 @@ def _apply_one(archive: Any, member: Any, parents: list[str], name: str) -> None
         os.close(here)
 
 
+def _way_to(path: Iterable[str]) -> int:
+    """Open a folder; make it and those on the way where they are missing."""
+    here = os.open("/", _FOLDER)
+    try:
+        for part in path:
+            below = _open_folder(here, part)
+            os.close(here)
+            here = below
+    except OSError:
+        os.close(here)
+        raise
+    return here
+
+
+def _finish_folder(path: tuple[str, ...], member: Any) -> None:
+    """Set mode and time of a folder, which hold only when everything is in it.
+
+    What is the same already is left: the image's user may not set it, unless he owns the folder.
+    """
+    made = _way_to(path)
+    try:
+        mode = os.fstat(made).st_mode
+        if (mode ^ member.mode) & _MODE:
+            os.fchmod(made, member.mode & _MODE)
+        with contextlib.suppress(PermissionError):
+            os.utime(made, (member.mtime, member.mtime))
+    finally:
+        os.close(made)
+
+
+def _open_up(folder: int) -> None:
+    """Let the owner change the folder."""
+    mode = stat.S_IMODE(os.fstat(folder).st_mode)
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        with contextlib.suppress(PermissionError):
+            os.fchmod(folder, mode | stat.S_IRWXU)
+
+
 def _open_folder(here: int, name: str) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=here)
@@ -154,7 +215,6 @@ def _open_folder(here: int, name: str) -> int:
 
 
 def _create(archive: Any, member: Any, here: int, name: str) -> None:
-    mode = member.mode & 0o1777
     if member.isdir():
         try:
             is_folder = stat.S_ISDIR(os.lstat(name, dir_fd=here).st_mode)
@@ -164,6 +224,7 @@ def _create(archive: Any, member: Any, here: int, name: str) -> None:
             _remove(here, name)
             os.mkdir(name, 0o700, dir_fd=here)
         made = os.open(name, _FOLDER, dir_fd=here)
+        _open_up(made)
     elif member.isreg():
         _remove(here, name)
         made = os.open(name, _NEW, 0o600, dir_fd=here)
@@ -181,8 +242,9 @@ def _create(archive: Any, member: Any, here: int, name: str) -> None:
     try:
         with contextlib.suppress(OSError):  # an ordinary user's sandbox has one user
             os.fchown(made, member.uid, member.gid)
-        os.fchmod(made, mode)
-        os.utime(made, (member.mtime, member.mtime))
+        if member.isreg():
+            os.fchmod(made, member.mode & _MODE)
+            os.utime(made, (member.mtime, member.mtime))
     finally:
         os.close(made)
 
@@ -193,6 +255,7 @@ def _remove(here: int, name: str) -> None:
         return
     folder = os.open(name, _FOLDER, dir_fd=here)
     try:
+        _open_up(folder)
         # One descriptor at a time, since a hostile agent chose the depth.
         way = [(name, os.listdir(folder))]
         while way:
@@ -203,6 +266,7 @@ def _remove(here: int, name: str) -> None:
                 way.pop()
             elif not _unlink(folder, child := left.pop()):
                 folder = _instead(folder, child)
+                _open_up(folder)
                 way.append((child, os.listdir(folder)))
     finally:
         os.close(folder)

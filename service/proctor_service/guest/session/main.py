@@ -182,7 +182,7 @@ class _Session:
             os.dup2(changes, 3)
             last = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
             os.closerange(4, layer.DESCRIPTOR)
-            os.closerange(layer.DESCRIPTOR + (kind == "save"), last)
+            os.closerange(layer.LOWER + 1 if kind == "save" else layer.DESCRIPTOR, last)
             resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors_of_each,) * 2)
             os.set_inheritable(3, False)
             set_dumpable(1)

@@ -24,6 +24,8 @@ from .isolation import BOX, DEVICES, USER_SYSCTLS, mounting_proc, write
 
 LAYER = 301
 """Descriptor of a sandbox's first process: the folder with everything that has changed."""
+LOWER = 302
+"""Another: the image as it was. A snapshot needs both, and no attribute of the overlay."""
 CODE = 303
 """Another: the code for the image's interpreter."""
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -97,7 +99,7 @@ def open_user_namespace(ids: list[int] | None) -> int:
     first, count = ids
     found = _namespace(f"0 {first} {count}", partial(_namespace_inside, count))
     # A sandbox closes all descriptors below its own.
-    namespace = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, LAYER + 1)
+    namespace = fcntl.fcntl(found, fcntl.F_DUPFD_CLOEXEC, LOWER + 1)
     os.close(found)
     return namespace
 
@@ -223,12 +225,14 @@ def entering_image(image: dict[str, Any], disk_mb: int, proc: bytes | None) -> l
         calls.append((_MOUNT, b"/tools", tools, None, kernel.MS_BIND | kernel.MS_REC, None))
     if image["terminals"]:
         calls.append(mounting_terminals(f"{_ROOT}/dev/pts"))
-    layer = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+    for folder, descriptor in ((_UPPER, LAYER), (_IMAGE, LOWER)):
+        calls += [
+            (_OPENAT, here, folder.encode(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0),
+            (_DUP3, 3, descriptor, os.O_CLOEXEC),  # 3 is the lowest free descriptor
+            (_CLOSE, 3),
+        ]
     return [
         *calls,
-        (_OPENAT, here, _UPPER.encode(), layer, 0),  # 3 is the lowest free descriptor
-        (_DUP3, 3, LAYER, os.O_CLOEXEC),
-        (_CLOSE, 3),
         (_CHDIR, _ROOT.encode()),
         (_PIVOT_ROOT, b".", b"."),
         (_UMOUNT, b".", kernel.MNT_DETACH),
