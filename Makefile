@@ -11,14 +11,18 @@ HARBOR := .venv-harbor
 NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
+# Folders of tests/ that `make test` leaves to targets of their own, each `make test-NAME`.
+SUITES := aviato benchmarks console deploy faults handles images languages replicas versions
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
 IMAGE ?= proctor:latest
 BUILDAH ?= buildah
 SMOKE ?= 1
+# Processes of one suite; CI runs two suites at a time, with one process each.
+JOBS ?= 2
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-deploy test-faults test-console test-cgroup2 image pin-base bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -50,11 +54,31 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 	rm -rf $(DIST)
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
-test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; within 2 min
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow or smoke"
+test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; about 1 min
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow or smoke"
 
-test: $(VENV)/.tools ## run all tests but those that need a trainer or more programs
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs; about 8 min
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+test-all: test $(SUITES:%=test-%) test-trl test-art test-unsloth test-harbor test-adapters ## run everything, feature by feature; needs `make test-programs`
+
+test-programs: ## install the programs that suites need, from Debian and npm; as root
+	$(PYTHON) tests/support/programs.py install
+
+# Each suite says which programs it needs and does not find.
+$(SUITES:%=test-%): test-%: $(VENV)/.tools
+	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile tests/$*
+
+test-aviato: ## Aviato's backend, with a stand-in for its gateway
+test-benchmarks: ## the benchmarks measure and draw all that they say
+test-console: ## the pages under /console in a browser
+test-deploy: $(VENV)/.deploy ## the image, the manifests and the alerts; as root
+test-faults: ## replicas behind nginx with Redis and PostgreSQL, and what happens to them
+test-handles: ## test code at the levels `values` and `shared`, and its analysis
+test-images: ## environments, images and Harbor's tasks
+test-languages: ## programs and tests in every language
+test-replicas: ## judge processes, and batches over several replicas
+test-versions: ## older interpreters, versions of pytest, clients and journals
 
 $(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
 	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
@@ -127,8 +151,7 @@ test-aviato-newest: ## Aviato's backend with the newest SDK and with wandb, in .
 		-e client -e service -r requirements-aviato-newest.txt
 	$(NEWEST)/bin/python -m pip install --disable-pip-version-check -c $(NEWEST)/constraints.txt \
 		--upgrade --upgrade-strategy eager 'cwsandbox[wandb]'
-	$(NEWEST)/bin/python -m pytest tests/aviato_newest tests/contract/test_contract_aviato.py \
-		tests/e2e/test_aviato.py tests/e2e/test_aviato_environments.py tests/e2e/test_aviato_options.py
+	$(NEWEST)/bin/python -m pytest tests/aviato_newest tests/aviato
 
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
 	$(BIN)/ruff check $(CODE)
@@ -145,20 +168,11 @@ format: $(VENV)/.tools ## let ruff put the code in form
 bench: $(VENV)/.tools ## figures and plots of this machine, beside its floor; QUICK=1 only tries it
 	$(BIN)/python bench/figures.py $(if $(QUICK),--quick --out $(VENV)/plots)
 
-fuzz: $(VENV)/.tools ## fuzz with 20 times as many cases as make test, and others each time; FUZZ=… for more
+fuzz: $(VENV)/.tools ## fuzz with 200 times as many cases as make test, and others each time; FUZZ=… for more
 	PROCTOR_FUZZ=$(or $(FUZZ),20) $(BIN)/python -m pytest tests/fuzz
-
-test-deploy: $(VENV)/.deploy ## test the image, the manifests and the alerts; says what it needs
-	$(BIN)/python -m pytest --show-capture=stdout tests/deploy
-
-test-faults: $(VENV)/.tools ## replicas behind nginx, and what befalls them; says what it needs
-	$(BIN)/python -m pytest tests/faults
 
 test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what it needs
 	$(BIN)/python tests/cgroup2/boot.py $(ARGS)
-
-test-console: $(VENV)/.tools ## the pages under /console in a browser; says what it needs
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/console
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt

@@ -22,6 +22,15 @@ _THREAD_BROKEN_OFF = (
 
 _RUNNING = pytest.StashKey[pytest.Item]()
 
+if importlib.util.find_spec("hypothesis") is not None:  # not in a trainer's environment
+    from hypothesis import HealthCheck, settings
+
+    # How fast the machine draws its cases fails no test.
+    settings.register_profile(
+        "tests", max_examples=50, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    settings.load_profile("tests")
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

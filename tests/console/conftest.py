@@ -11,12 +11,13 @@ from typing import Any
 
 import httpx
 import pytest
-from browsing import PACKAGE, WAIT_MS, Window, chromium, has_browser, window
+from browsing import WAIT_MS, Window, chromium, window
 from console_forms import COOKIE, visitor
 from console_journal import OTHER_JOB, conversation, rollout, special, training_run
 from harness import Service, running_service
 from journals import written
 from playwright.sync_api import Browser, expect
+from programs import refusal
 from pydantic import SecretStr
 
 from proctor_service.settings import Settings
@@ -26,8 +27,8 @@ TOKENS = {"red": "red-token", "blue": "blue-token"}
 
 def pytest_configure() -> None:
     """Ends the run when there is no browser."""
-    if not has_browser():
-        pytest.exit(f"make test-console needs a package that is not here: {PACKAGE}", returncode=1)
+    if (words := refusal("console")) is not None:
+        pytest.exit(words, returncode=1)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from aviato_gateway.stand_in import stand_in
 from contract.rooms_for_tests import LIMITS, Ask, Place, asking, inside
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message
@@ -26,19 +25,13 @@ from proctor_service.sandbox.local.sandbox import LocalSandbox
 from proctor_service.settings import Settings
 
 
-@pytest.fixture(scope="module", params=["local", "aviato"])
-def ask(request: pytest.FixtureRequest) -> Iterator[Ask]:
-    """Asks a question of each backend."""
-    if request.param == "aviato":
-        with stand_in() as gateway:
-            backend = make_backend(gateway.settings())
-            with asking(backend, lambda sandbox: gateway.order("lost", 1)) as ask:
-                yield ask
-    else:
-        local = make_backend(Settings(slots=2))
-        assert isinstance(local, LocalBackend)
-        with asking(local, lambda sandbox: os.kill(local.forkserver_of(sandbox), 9)) as ask:
-            yield ask
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """Ask the local backend; tests/aviato/ asks its own the same questions."""
+    local = make_backend(Settings(slots=2))
+    assert isinstance(local, LocalBackend)
+    with asking(local, lambda sandbox: os.kill(local.forkserver_of(sandbox), 9)) as ask:
+        yield ask
 
 
 def stdout_of(ask: Ask, source: str, stdin: str = "", **limits: float) -> str:

@@ -1,45 +1,5 @@
 """A service with its default settings and real sandboxes, its client, and a judge in real sandboxes."""
 
-from __future__ import annotations
+from real_service import client, judge, places, service
 
-import asyncio
-from collections.abc import Iterator
-
-import httpx
-import pytest
-from harness import Service, running_service
-from state_judging import GLUED, Ask, Places
-
-from proctor_service.judge.judge import Judge
-from proctor_service.sandbox.backends import make_backend
-from proctor_service.settings import Settings
-from proctor_service.settings.languages import LANGUAGES
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def places() -> Iterator[Places]:
-    settings = Settings(slots=2, languages={**LANGUAGES, "glued": GLUED})
-    backend = make_backend(settings)
-    with asyncio.Runner() as runner:
-        runner.run(backend.open())
-        try:
-            yield Places(runner, backend, Judge(settings.languages))
-        finally:
-            runner.run(backend.close())
-
-
-@pytest.fixture
-def judge(places: Places) -> Ask:
-    return places.judge
+__all__ = ["client", "judge", "places", "service"]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from harness import running_service
+from harness import Service
 from shared_data import shared_data
 from typer.testing import CliRunner
 from waits import WAIT_SECONDS
@@ -24,7 +24,6 @@ import proctor_service.cli.target
 from proctor_service.cli import build
 from proctor_service.cli.demo import toys
 from proctor_service.cli.temporary import temporary_service
-from proctor_service.settings import Settings
 
 HOLDER = """
 import sys
@@ -98,7 +97,7 @@ def test_eval_starts_a_service_where_none_answers(
     assert "using the service" not in said.stderr
 
 
-def test_eval_judges_problems_of_each_format(tmp_path: Path) -> None:
+def test_eval_judges_problems_of_each_format(service: Service, tmp_path: Path) -> None:
     humaneval = tmp_path / "humaneval.jsonl"
     humaneval.write_text(
         json.dumps(
@@ -119,15 +118,16 @@ def test_eval_judges_problems_of_each_format(tmp_path: Path) -> None:
         (humaneval, "humaneval"),
         (own, "jsonl"),
     ]
-    with running_service(Settings(), judge=None) as service:
-        for path, form in files:
-            arguments = ["eval", str(path), "--format", form, "--limit", "10"]
-            said = CliRunner().invoke(build(), [*arguments, "--url", service.url])
-            assert said.exit_code == 0, said.output
-            assert "100.0 %" in said.stdout
+    for path, form in files:
+        arguments = ["eval", str(path), "--format", form, "--limit", "10"]
+        said = CliRunner().invoke(build(), [*arguments, "--url", service.url])
+        assert said.exit_code == 0, said.output
+        assert "100.0 %" in said.stdout
 
 
-def test_eval_writes_its_figures_for_programs_and_for_a_browser(tmp_path: Path) -> None:
+def test_eval_writes_its_figures_for_programs_and_for_a_browser(
+    service: Service, tmp_path: Path
+) -> None:
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     grader = {"kind": "asserts", "tests": ["assert f(2) == 4"]}
     rows = [{"id": name, "completion": "", "grader": grader} for name in ("one", "<b>two</b>")]
@@ -138,14 +138,13 @@ def test_eval_writes_its_figures_for_programs_and_for_a_browser(tmp_path: Path) 
         "".join(json.dumps({"task_id": name, "completion": text}) + "\n" for name, text in answers)
     )
     report, page = tmp_path / "report.json", tmp_path / "report.html"
-    with running_service(Settings(), judge=None) as service:
-        arguments = ["eval", str(problems), "--format", "jsonl", "--url", service.url,
-                     "--completions", str(completions), "--extract", "none"]  # fmt: skip
-        said = CliRunner().invoke(build(), [*arguments, "--json", str(report), "--html", str(page)])
-        assert said.exit_code == 1, said.output
-        assert "pass@2" in said.stdout
-        lost = CliRunner().invoke(build(), [*arguments, "--json", str(tmp_path / "no" / "where")])
-        assert lost.exit_code == 2
+    arguments = ["eval", str(problems), "--format", "jsonl", "--url", service.url,
+                 "--completions", str(completions), "--extract", "none"]  # fmt: skip
+    said = CliRunner().invoke(build(), [*arguments, "--json", str(report), "--html", str(page)])
+    assert said.exit_code == 1, said.output
+    assert "pass@2" in said.stdout
+    lost = CliRunner().invoke(build(), [*arguments, "--json", str(tmp_path / "no" / "where")])
+    assert lost.exit_code == 2
     found = json.loads(report.read_text())
     assert (found["dataset"], found["format"], found["passed"]) == ("problems.jsonl", "jsonl", 3)
     assert found["pass_at"]["1"]["estimate"] == 0.75

@@ -8,26 +8,19 @@ import os
 import pickle
 import signal
 import zlib
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 from compat_clients import asking
 from compat_requests import VERL, post
-from harness import Service, running_service
+from harness import Service
 from shared_data import shared_data
 
 from proctor_service.sandbox.local import LocalBackend
-from proctor_service.settings import Settings
 
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    """With its sandboxes in this process, where the test finds and kills them."""
-    with running_service(Settings(workers=0), judge=None) as running:
-        yield running
-
+AT_ONCE = 8
 
 # ---------------------------------------------------------------- faults of ours
 
@@ -154,11 +147,14 @@ def test_hacks_earn_nothing_and_honest_oddities_do(
             for entry in entries
         ]  # fmt: skip
         batch = post(client, "batch_reward", {"items": items})["rewards"]
-        programs = []
-        for entry in entries:
+
+        def passes_alone(entry: dict[str, Any]) -> bool:
             body = {"program": entry["completion"], "tests": entry["problem"]["tests"]}
-            said = post(client, "test_program", body | {"max_execution_time": 10.0})
-            programs.append(all(said["results"]))
+            found = post(client, "test_program", body | {"max_execution_time": 10.0})
+            return all(found["results"])
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            programs = list(pool.map(passes_alone, entries))
     got = {
         entry["id"]: (reward["reward"], all_passed)
         for entry, reward, all_passed in zip(entries, batch, programs, strict=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness import running_service
+from harness import Service
 from policy_server import calls, policy_server
 from waits import WAIT_SECONDS
-
-from proctor_service.settings import Settings
 
 RIGHT = "def double(n):\n    return 2 * n\n"
 TOOL = """\
@@ -27,7 +25,9 @@ FUNCTION = {
 }
 
 
-def test_a_custom_tool_runs_in_the_trajectorys_sandbox_and_its_failures_are_told() -> None:
+def test_a_custom_tool_runs_in_the_trajectorys_sandbox_and_its_failures_are_told(
+    service: Service,
+) -> None:
     acts: list[Any] = [
         calls(("count", {"word": "$(id)"})),
         calls(("count", {"word": "'; é"}), ("count", {"words": 1})),
@@ -50,7 +50,6 @@ def test_a_custom_tool_runs_in_the_trajectorys_sandbox_and_its_failures_are_told
     }
     with (
         policy_server(lambda asked: acts[asked.turn]) as server,
-        running_service(Settings(), judge=None) as service,
         service.client() as client,
     ):
         policy = {"base_url": server.url, "model": "policy"}

@@ -6,17 +6,15 @@ import base64
 import json
 import pickle
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from typer.testing import CliRunner
 
 from proctor_client.datasets.forms import MAKERS, Format
 from proctor_service.cli import build
-from proctor_service.settings import Settings
 
 UNIT = """
 import unittest
@@ -218,12 +216,6 @@ ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
         "raise ValueError",
     ),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def test_each_form_has_a_row_here() -> None:

@@ -127,12 +127,13 @@ def test_a_compiler_s_runner_that_fails_is_our_error(
         is_our_error(service, caplog, grader=stdio(("", "")), item=item)
 
 
-def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler() -> None:
-    with running_service(Settings(), judge=None) as service:
-        item = {"completion": "int main(void) { return 0; }", "language": "c"}
-        limits = {"limits": {"processes": 1}}
-        [result] = ask(service, {**item, **limits}, grader=stdio(("", "")))
-        assert result["verdict"] == "passed", result
+def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler(
+    service: Service,
+) -> None:
+    item = {"completion": "int main(void) { return 0; }", "language": "c"}
+    limits = {"limits": {"processes": 1}}
+    [result] = ask(service, {**item, **limits}, grader=stdio(("", "")))
+    assert result["verdict"] == "passed", result
 
 
 def test_a_pytest_that_cannot_be_imported_is_our_error(
@@ -163,38 +164,42 @@ DEEP = '["broken", ' + "[" * 2000 + "]" * 2000 + "]"
     ['["broken", "no"]', '["unfit", "no"]', '["unusable", "no"]', DEEP],
     ids=["broken", "unfit", "unusable", "deep"],
 )
-def test_a_submission_cannot_ask_for_an_error(line: str) -> None:
-    with running_service(Settings(), judge=None) as service:
-        for name, grader in GRADERS.items():
-            for where, source in FORGERIES.items():
-                if name in ("stdio", "exec"):
-                    source += "f(1)" if where == "in a call" else ""
-                text = f"LINE = {line!r}.replace(', ', ',').encode() + b'\\n'\n{source}"
-                result = one(service, text, grader)
-                assert (name, where, result["reward"]) == (name, where, 0.0)
+def test_a_submission_cannot_ask_for_an_error(service: Service, line: str) -> None:
+    for name, grader in GRADERS.items():
+        for where, source in FORGERIES.items():
+            if name in ("stdio", "exec"):
+                source += "f(1)" if where == "in a call" else ""
+            text = f"LINE = {line!r}.replace(', ', ',').encode() + b'\\n'\n{source}"
+            result = one(service, text, grader)
+            assert (name, where, result["reward"]) == (name, where, 0.0)
 
 
 def test_an_end_without_a_report_is_a_verdict_and_is_told(
+    service: Service,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with running_service(Settings(), judge=None) as service:
-        for name, grader in GRADERS.items():
-            if name not in ("stdio", "objects"):
-                caplog.clear()
-                result = one(service, "import os\ndef f(x): os._exit(3)\nf(1)", grader)
-                assert (name, result["reward"]) == (name, 0.0)
-                [told] = [r.getMessage() for r in caplog.records if "without a report" in r.msg]
-                assert "exited, code 3" in told
-        with service.client() as client:
-            metrics = client.get("/metrics").text
-        assert "proctor_unreported_ends_total 4.0" in metrics
+    before = unreported_ends(service)
+    for name, grader in GRADERS.items():
+        if name not in ("stdio", "objects"):
+            caplog.clear()
+            result = one(service, "import os\ndef f(x): os._exit(3)\nf(1)", grader)
+            assert (name, result["reward"]) == (name, 0.0)
+            [told] = [r.getMessage() for r in caplog.records if "without a report" in r.msg]
+            assert "exited, code 3" in told
+    assert unreported_ends(service) - before == 4
+
+
+def unreported_ends(service: Service) -> float:
+    with service.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    [line] = [each for each in lines if each.startswith("proctor_unreported_ends_total ")]
+    return float(line.split()[1])
 
 
 @pytest.mark.parametrize(
     "nested", ["(" * 5000 + ")" * 5000, "-" * 200_000 + "1", "x" + ".a" * 100_000]
 )
-def test_a_text_too_deep_to_compile_is_no_error(nested: str) -> None:
-    with running_service(Settings(), judge=None) as service:
-        for grader in (GRADERS["asserts"], PYTEST):
-            result = one(service, f"x = {nested}", grader)
-            assert result["reward"] == 0.0
+def test_a_text_too_deep_to_compile_is_no_error(service: Service, nested: str) -> None:
+    for grader in (GRADERS["asserts"], PYTEST):
+        result = one(service, f"x = {nested}", grader)
+        assert result["reward"] == 0.0

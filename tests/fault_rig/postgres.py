@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fault_rig.programs import PLACES, free_port, wait_until
+from programs import PLACES
+
+from fault_rig.programs import free_port, wait_until
 
 DEBIAN = Path("/usr/lib/postgresql")
 USER = "postgres"

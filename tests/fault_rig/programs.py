@@ -12,23 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from programs import PLACES
 from waits import WAIT_SECONDS
 
-NEEDED = {"nginx": "nginx-light", "redis-server": "redis-server"}
-"""Each program, and Debian's package for it."""
-PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PAUSE_SECONDS = 0.02
-
-
-def missing_packages() -> list[str]:
-    """What is to be installed first."""
-    return [each for program, each in NEEDED.items() if not shutil.which(program, path=PLACES)]
 
 
 def path_of(program: str) -> str:
     """Where it is."""
     found = shutil.which(program, path=PLACES)
-    assert found is not None, f"{program} is missing: apt-get install {NEEDED[program]}"
+    assert found is not None, f"{program} is missing: make test-programs"
     return found
 
 

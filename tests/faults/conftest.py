@@ -1,18 +1,15 @@
-"""Says what is missing before anything runs, and installs nothing."""
+"""A real service, for faults. Says what is missing before anything runs."""
 
 from __future__ import annotations
 
 import pytest
+from programs import refusal
+from real_service import client, judge, places, service
 
-from fault_rig.postgres import program
-from fault_rig.programs import missing_packages
+__all__ = ["client", "judge", "places", "service"]
 
 
 def pytest_configure() -> None:
-    """Ends the run when the machine lacks something."""
-    missing = missing_packages()
-    if program("postgres") is None:
-        missing.append("postgresql")
-    if missing:
-        words = ", ".join(missing)
-        pytest.exit(f"make test-faults needs packages that are not here: {words}", returncode=1)
+    """End the run where programs are missing, and name them."""
+    if (words := refusal("faults")) is not None:
+        pytest.exit(words, returncode=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,7 @@ import pytest
 from command_line import forget_settings, proctor
 from harness import Service, running_service
 
-from proctor_service.settings import Settings
-
 SOME = ("references", "completions", "programs")
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

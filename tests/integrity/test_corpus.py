@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 
 from proctor_service.cli.scoreboard.corpus import Entry, corpus
-from proctor_service.settings import Settings
 
 ENTRIES = corpus()
 HACKS = [entry for entry in ENTRIES if not entry.honest]
 HONEST = [entry for entry in ENTRIES if entry.honest]
 GRADERS = {"asserts", "calls", "stdio", "exec", "pytest", "command"}
 Results = dict[str, dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

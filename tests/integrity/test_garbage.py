@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from harness import Service, running_service
+from harness import Service
 from judging import judge
 
 from proctor_service.cli.scoreboard.corpus import corpus
-from proctor_service.settings import Settings
 
 VALUES = [
     *('["decimal","sNaN"]', '["decimal","1E+999999"]', '["range",0,"x",1]', '["fraction",1,0]'),
@@ -41,12 +38,6 @@ def say():
 """
 AT_ONCE = "say()\ndef {name}(*ignored): return []\n"
 WHEN_CALLED = "def {name}(*ignored):\n    say()\n    return []\n"
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.parametrize("when", [AT_ONCE, WHEN_CALLED], ids=["at once", "when called"])

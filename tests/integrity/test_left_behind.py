@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 
 from proctor_client import Client
 from proctor_service.cli.scoreboard.corpus import corpus
-from proctor_service.settings import Settings
 
 LEAVE = "import os\nos._exit(0)\n"
 PASS = "def test_some(): pass\ndef test_many(): pass\n"
@@ -64,12 +63,6 @@ GRADERS = {
     for entry in corpus()
     if entry.id.startswith("references/digits/") and entry.grader["kind"] != "exec"
 }
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.fixture

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from judging import judge
-
-from proctor_service.settings import Settings
 
 TESTS = """
 import json, math, random, time, unittest
@@ -142,12 +140,6 @@ LIARS = {
     "to small numbers": "isinstance(other, int) and abs(other) < 1000",
     "to what is asked": "(setattr(self, 'n', other) or True) if not hasattr(self, 'n') else self.n == other",
 }
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def results(

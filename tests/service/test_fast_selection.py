@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from fast_selection import SLOW_FOLDERS
+from fast_selection import SLOW_FOLDERS, SUITES
 from harness import running_service
 
 from proctor_service.errors import StartError
@@ -38,6 +40,20 @@ def test_each_test_of_a_folder_with_sandboxes_is_slow(request: pytest.FixtureReq
     for item in request.session.items:
         if item.path.parent.name in SLOW_FOLDERS:
             assert item.get_closest_marker("slow"), item.nodeid
+
+
+def test_each_folder_with_a_target_of_its_own_is_left_out_of_make_test() -> None:
+    options = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())["tool"]["pytest"]
+    patterns = options["ini_options"]["norecursedirs"]
+    folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}
+    left_out = {name for name in folders if any(fnmatch(name, each) for each in patterns)}
+    assert left_out == SUITES
+
+
+def test_contributing_tells_where_each_folder_runs() -> None:
+    text = (TESTS.parent / "CONTRIBUTING.md").read_text()
+    for name in {path.parent.name for path in TESTS.glob("*/test_*.py")}:
+        assert f"`{name}/`" in text, name
 
 
 def test_a_handful_of_tests_shows_that_sandboxes_work() -> None:

@@ -20,8 +20,6 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-PROGRAM, PACKAGE = "chromium", "chromium"
-"""The browser, and Debian's package for it."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -79,16 +77,11 @@ _ASSETS = (".css", ".js", ".svg")
 _AXE = "options => axe.run(document, options).then(found => found.violations)"
 
 
-def has_browser() -> bool:
-    """Whether the browser is installed."""
-    return shutil.which(PROGRAM) is not None
-
-
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser without a screen."""
-    path = shutil.which(PROGRAM)
-    assert path is not None, f"{PROGRAM} is missing: apt-get install {PACKAGE}"
+    path = shutil.which("chromium")
+    assert path is not None, "chromium is missing: make test-programs"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
         try:

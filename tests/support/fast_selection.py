@@ -1,9 +1,12 @@
-"""The tests that `make test-fast` leaves out."""
+"""Folders of tests that `make test-fast` leaves out, and those with make targets of their own."""
 
 from __future__ import annotations
 
-SLOW_FOLDERS = frozenset(
-    {"cgroup2", "console", "contract", "deploy", "e2e", "faults", "fuzz", "hostile", "integrity"}
+SUITES = frozenset(
+    {"aviato", "aviato_newest", "benchmarks", "cgroup2", "console", "deploy", "faults", "handles"}
+    | {"images", "languages", "replicas", "versions"}
     | {"trainers_adapters", "trainers_art", "trainers_harbor", "trainers_trl", "trainers_unsloth"}
 )
+"""Folders that `make test` leaves to other targets; the same as in pyproject.toml."""
+SLOW_FOLDERS = SUITES | {"contract", "e2e", "fuzz", "hostile", "integrity"}
 """Folders whose tests start real sandboxes, or try many cases: each of these tests is `slow`."""

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from harness import Service, running_service
+from harness import Service
 from installed import are_installed
 from judging import judge
 
-from proctor_service.settings import Settings
 from proctor_service.settings.languages import LANGUAGES
 
 LIMITS = {"cpu_seconds": 60, "wall_seconds": 60, "memory_mb": 1024}
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def verdicts(

@@ -21,7 +21,7 @@ from slow_judges import SLOW
 from waits import WAIT_SECONDS
 
 from aviato_gateway.stand_in import KEY, has_other_users, stand_in
-from e2e.test_outside_kills import HOLDS, surroundings_of
+from faults.test_memory_around import HOLDS, surroundings_of
 from proctor_client.wire import MAX_SUBMISSIONS
 from proctor_service.sandbox.linux import procfs
 from proctor_service.settings import Settings, worker_environment

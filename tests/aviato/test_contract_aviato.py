@@ -1,7 +1,7 @@
 """What is the Aviato backend's own: the warden, the pool's sandboxes, and what cannot be enforced there.
 
 The questions for all backends are asked of it too: stateful ones here, the rest in
-`test_contract_sandbox.py`.
+`test_contract_questions.py`.
 """
 
 from __future__ import annotations
