@@ -10,7 +10,8 @@ import signal
 import socket
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,13 @@ from proctor_service.evaluate import Item, Origin, Outcome
 from proctor_service.journal import process
 from proctor_service.journal import recorder as recorder_module
 from proctor_service.journal.connection import Child
+from proctor_service.journal.entry import EVALUATION, Record
 from proctor_service.journal.recorder import Recorder, Target
+from proctor_service.journal.store import PRUNED_AT_ONCE
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Limits
 from proctor_service.settings import worker_environment
-from proctor_service.workers.connection import NOTE
+from proctor_service.workers.connection import NOTE, Message
 
 WRITING = (sys.executable, *recorder_module.MODULE)
 PRUNING = (
@@ -232,6 +235,12 @@ def test_records_beyond_the_bound_are_dropped_and_counted(
     assert (ids[0], ids[-1]) == ("ev_0", "ev_1000")
 
 
+def messages(*ids: str, at: float = 0.0) -> Iterator[Message]:
+    """Messages with records of evaluations that ended at a time."""
+    for number, id_ in enumerate(ids):
+        yield NOTE, "record", (number, marshal.dumps((EVALUATION, (id_, at))))
+
+
 class PickyStore:
     """A store that takes no group with a certain record, and is down for the fourth attempt."""
 
@@ -240,14 +249,15 @@ class PickyStore:
         self.attempts = 0
         self.taken: list[str] = []
 
-    def write(self, records: list[str]) -> None:
+    def write(self, records: list[Record]) -> None:
         """Take the records, or none of them."""
+        ids = [head[0] for _, head in records]
         self.attempts += 1
         if self.attempts == 4:
             raise OperationalError("INSERT", {}, Exception("down"))
-        if "bad" in records:
+        if "bad" in ids:
             raise self.refusal
-        self.taken += records
+        self.taken += ids
 
 
 @pytest.mark.parametrize(
@@ -261,12 +271,91 @@ def test_a_record_that_the_database_does_not_take_costs_no_other(
     end, other = socket.socketpair()
     with end, other:
         writer = process.Writer(store, end, 1e6, 1e12)  # type: ignore[arg-type]
-        records = ["a", "bad", "b", "c"]
-        writer.take((NOTE, "record", (n, marshal.dumps(each))) for n, each in enumerate(records))
+        writer.take(messages("a", "bad", "b", "c"))
         writer._write(None)
         said = other.recv(1 << 16)
     assert store.taken == ["a", "b", "c"]
     assert said.count(b"dropped") == 1
+
+
+class FullStore:
+    """A store beyond its bounds for so many pieces, which notes what is asked of it."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces = pieces
+        self.steps: list[str] = []
+
+    def write(self, records: list[Record]) -> None:
+        """Take the records."""
+        self.steps.append(f"write {len(records)}")
+
+    def prune_texts(self) -> int:
+        """Have no unused texts."""
+        return 0
+
+    def prune(self, before: float) -> int:
+        """Have no records that are too old."""
+        return 0
+
+    def has_outgrown(self, most_bytes: float) -> bool:
+        """Return True while there are pieces."""
+        return self.pieces > 0
+
+    def prune_oldest(self, part: float) -> int:
+        """Remove a piece."""
+        self.pieces -= 1
+        self.steps.append("prune")
+        return PRUNED_AT_ONCE
+
+
+class Script:
+    """A connection on which groups of messages come, one at each look, and then no more."""
+
+    last_bytes = 0
+
+    def __init__(self, looks: Sequence[Sequence[Message]]) -> None:
+        self.looks = list(looks)
+
+    @property
+    def is_open(self) -> bool:
+        """False after the last look."""
+        return bool(self.looks)
+
+    def messages(self, seconds: float) -> Iterator[Message]:
+        """Yield the next group."""
+        yield from self.looks.pop(0)
+
+
+MANY = tuple(map(str, range(process.MOST_TOGETHER)))
+WRITE, PRUNE = f"write {len(MANY)}", "prune"
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "groups", "pieces", "steps"),
+    [
+        (0.0, 6, 3, [WRITE, WRITE, PRUNE, WRITE, PRUNE, WRITE, PRUNE, WRITE, WRITE]),
+        (0.0, 2, 3, [WRITE, WRITE, PRUNE, PRUNE, PRUNE]),
+        (1e6, 3, 2, [WRITE, WRITE, WRITE, PRUNE, PRUNE]),
+        (1e6, 8, 3, [WRITE, WRITE, WRITE, WRITE, PRUNE, WRITE, WRITE, PRUNE, WRITE, WRITE, PRUNE]),
+    ],
+    ids=["between groups", "to the end", "late records first", "always late"],
+)
+def test_what_waits_is_written_before_anything_is_pruned(
+    monkeypatch: pytest.MonkeyPatch,
+    age_seconds: float,
+    groups: int,
+    pieces: int,
+    steps: list[str],
+) -> None:
+    monkeypatch.setattr(process, "MOST_UNPRUNED", 4 * len(MANY))
+    store = FullStore(pieces)
+    come = list(messages(*MANY, at=time.time() - age_seconds))
+    nothing: list[list[Message]] = [[]] * 5
+    end, other = socket.socketpair()
+    with end, other:
+        writer = process.Writer(store, end, 1e6, 1.0)  # type: ignore[arg-type]
+        writer.run(Script([come] * groups + nothing))  # type: ignore[arg-type]
+    assert store.steps == steps
 
 
 def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:

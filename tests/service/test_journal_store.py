@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from journal_store import FAILED, GRADER, HOSTILE, LIMITS, PASSED, Under, item, opened
+from sqlalchemy import event
 
 from proctor_client.wire import StdioCase, StdioGrader
 from proctor_service.errors import SandboxLost, StartError
@@ -248,12 +250,86 @@ def test_old_records_go_with_all_that_was_theirs_alone(
     assert found is not None
     assert found["source"].endswith("# 10")
     assert under.store.prune(time.time() + 1) == 2
-    later = time.time() + 2 * TEXT_AGE_SECONDS  # the texts of this hour wait
+    later = time.time() + 2 * TEXT_AGE_SECONDS  # the texts of this minute wait
     monkeypatch.setattr(time, "time", lambda: later)
     under.store.prune_texts()
     with under.connected() as connection:
         for table in ("evaluations", "texts", "labels"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
+
+
+def test_unused_texts_go_in_pieces_and_those_in_use_stay(
+    under: Under, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = time.time() - 1e5
+    for number in range(20):  # with one grader, which is used by all
+        monkeypatch.setattr(time, "time", lambda at=begun + 1000.0 * number: at)
+        under.write((item(number), PASSED))
+    monkeypatch.undo()
+    assert under.store.prune_texts() == 0
+    assert under.store.prune_oldest(0.5) == 10
+    assert [under.store.prune_texts(4) for _ in range(4)] == [4, 4, 2, 0]
+    assert under.ids() == [f"ev_{number}" for number in range(19, 9, -1)]
+    for number in range(10, 20):
+        found = under.whole(f"ev_{number}")
+        assert found["source"].endswith(f"# {number}")
+        assert found["grader"]["tests"] == GRADER.tests
+        assert found["conditions"]["language"] == "python"
+
+
+def test_the_time_of_a_texts_use_never_goes_back(under: Under) -> None:
+    """Processes of older versions write later times than this one, and count on them."""
+    under.write((item(1), PASSED))
+    later = time.time() + 3600.0
+    with under.connected() as connection:
+        connection.exec_driver_sql("UPDATE texts SET used_at = ?", (later,))
+        connection.commit()
+    under.store.close()
+    other = Store(under.url, "1.2.3")
+    other.write([under.entries.evaluation(item(1, evaluation_id="ev_2"), PASSED, 0.5)])
+    other.close()
+    with under.connected() as connection:
+        assert connection.exec_driver_sql("SELECT min(used_at) FROM texts").scalar_one() == later
+
+
+def test_pruning_reads_no_table_to_its_end(under: Under) -> None:
+    under.write(*((item(n), PASSED) for n in range(20)))
+    statements: list[tuple[str, Any]] = []
+
+    def note(_: object, __: object, statement: str, values: Any, *___: object) -> None:
+        if statement.startswith(("SELECT", "DELETE")):
+            statements.append((statement, values))
+
+    event.listen(under.store._engine, "before_cursor_execute", note)
+    assert under.store.prune_oldest(0.1)
+    under.store.prune_texts()
+    with under.connected() as connection:
+        plans = [
+            row.detail
+            for statement, values in statements
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+        ]
+    assert any("texts_by_use (used_at<?)" in each for each in plans)
+    assert any("rollouts_by_at (at<?)" in each for each in plans)
+    whole = re.compile(r"SCAN (texts|rollouts|evaluations)$|TEMP B-TREE")  # no index
+    assert [each for each in plans if whole.search(each)] == []
+
+
+def test_a_journal_without_the_indices_of_pruning_gets_them(under: Under) -> None:
+    under.write((item(1), PASSED))
+    with under.connected() as connection:
+        for statement in (
+            "DROP INDEX texts_by_use",
+            "DROP INDEX rollouts_by_at",
+            "UPDATE alembic_version SET version_num = '0002'",
+        ):
+            connection.exec_driver_sql(statement)
+        connection.commit()
+    under.store.open()
+    with under.connected() as connection:
+        found = compare_metadata(MigrationContext.configure(connection), metadata)
+    assert [each for each in found if "words" not in str(each)] == []
+    assert under.ids() == ["ev_1"]
 
 
 def test_texts_that_another_process_knows_as_stored_stay(under: Under) -> None:

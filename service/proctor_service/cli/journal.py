@@ -159,8 +159,8 @@ def prune(
         before, count = time.time() - days * DAY_SECONDS, 0
         while removed := store.prune(before):
             count += removed
-        if count:
-            store.prune_texts()
+        while store.prune_texts():
+            pass
         screen().print(f"removed {count} {'record' if count == 1 else 'records'}")
 
 

@@ -97,15 +97,20 @@ class Child:
 
 
 class Incoming:
-    """Messages that come to such a process, which blocks meanwhile."""
+    """Messages that come to such a process, which blocks meanwhile.
+
+    `last_bytes`: size of the last reading.
+    """
 
     def __init__(self, end: socket.socket) -> None:
         self.is_open = True
+        self.last_bytes = 0
         self._end = end
         self._bytes = bytearray()
 
     def messages(self, seconds: float) -> Iterator[Message]:
         """Yield the messages that come within a time, or at once where some have come."""
+        self.last_bytes = 0
         if not select.select([self._end], [], [], max(seconds, 0.0))[0]:
             return
         try:
@@ -113,6 +118,7 @@ class Incoming:
         except ConnectionError:
             data = b""
         self.is_open = bool(data)
+        self.last_bytes = len(data)
         self._bytes += data
         yield from take_messages(self._bytes)
 

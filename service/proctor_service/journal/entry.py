@@ -23,6 +23,12 @@ _NOTHING = Judgement("failed")
 _NOWHERE = Origin()
 
 
+def time_of(record: Record) -> float:
+    """Return when a record was made, in seconds since the epoch."""
+    at: float = record[1][1]
+    return at
+
+
 class Entries:
     """Maker of records. `with_texts`: False leaves out everything that a submission wrote."""
 

@@ -1,8 +1,9 @@
 """The process that writes the journal: receives records, and writes them in groups.
 
 It is apart from the way of a reward: it never makes the listening process wait. While the database
-takes nothing, records wait here and in the listening process, which drops further ones. The process
-ends when its connection ends, after a last attempt to write what it has.
+takes nothing, records wait here and in the listening process, which drops further ones. Old
+records are pruned in pieces, one after a group, when nothing waits here. The process ends when its
+connection ends, after a last attempt to write what it has.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from sqlalchemy.exc import (
 from proctor_service.journal.address import checked
 from proctor_service.journal.connection import Incoming, set_up
 from proctor_service.journal.database import short_error
-from proctor_service.journal.store import Store
+from proctor_service.journal.entry import time_of
+from proctor_service.journal.store import PRUNED_AT_ONCE, TEXTS_PRUNED_AT_ONCE, Store
 from proctor_service.workers.connection import NOTE, frame_of
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,18 @@ FEW = 50
 """More records than this are gathered for longer: a large group costs half as much for each record."""
 READ_PAUSE_SECONDS = 0.05
 """A reading for each record would take the core from a sandbox as often."""
+MANY_BYTES = 64 << 10
+"""After a reading of this size more has come already, and the writer reads on without a pause."""
 MOST_TOGETHER = 500
 PAUSES_SECONDS = (0.1, 0.5, 1.0, 2.0)
 LAST_SECONDS = 4.0
 PRUNE_SECONDS = 30.0
 PRUNED_PART = 0.02
+LATE_SECONDS = 3.0
+"""While records are written so late, they go first: the listening process drops what does not fit."""
+MOST_UNPRUNED = 20_000
+"""But of so many records written, as many are removed from a journal beyond its bounds: it grows by
+about 50 MB more than it may, and not further, however long more comes than can be written."""
 
 
 class Writer:
@@ -57,6 +66,9 @@ class Writer:
         self._size_bytes = size_bytes
         self._waiting: list[tuple[int, bytes]] = []
         self._pruned_at = time.monotonic()
+        self._has_more_to_prune = False
+        self._unpruned = 0
+        self._is_late = False
         self._first_at = 0.0
 
     def take(self, messages: Iterable[Sequence[Any]]) -> None:
@@ -83,19 +95,26 @@ class Writer:
         return False
 
     def run(self, incoming: Incoming) -> None:
-        """Write what comes, until the connection ends."""
+        """Write what comes, until the connection ends.
+
+        Between two groups at most one piece is pruned, when nothing waits here any more.
+        """
         while incoming.is_open:
-            self.take(incoming.messages(self._seconds_left() if self._waiting else PRUNE_SECONDS))
+            self.take(incoming.messages(self._seconds_left()))
+            if not self._waiting:
+                self._is_late = False
             if self._waiting and self._seconds_left() <= 0:
                 self._write(None)
-            elif self._waiting and incoming.is_open:
-                time.sleep(READ_PAUSE_SECONDS)
-            if time.monotonic() - self._pruned_at > PRUNE_SECONDS:
+            if not self._waiting and self._is_pruning_due():
                 self._prune()
+            elif self._waiting and incoming.is_open and incoming.last_bytes < MANY_BYTES:
+                time.sleep(READ_PAUSE_SECONDS)
         self._write(time.monotonic() + LAST_SECONDS)
 
     def _seconds_left(self) -> float:
-        """Return the time until the waiting records are written, if no other comes."""
+        """Return the time until waiting records are written, if no other comes, or a piece is pruned."""
+        if not self._waiting:
+            return 0.0 if self._has_more_to_prune else PRUNE_SECONDS
         if len(self._waiting) >= MOST_TOGETHER:
             return 0.0
         seconds = GATHER_SECONDS if len(self._waiting) <= FEW else GATHER_MANY_SECONDS
@@ -111,7 +130,9 @@ class Writer:
         while self._waiting:
             group = self._waiting[: 1 if singly else MOST_TOGETHER]
             try:
-                self._store.write([marshal.loads(record) for _, record in group])
+                records = [marshal.loads(record) for _, record in group]
+                self._is_late = time.time() - time_of(records[-1]) > LATE_SECONDS
+                self._store.write(records)
             except Exception as error:  # no record ends the writer: the next would get it again
                 if not _is_of_a_record(error):
                     if not tries:
@@ -131,19 +152,31 @@ class Writer:
                 self._report("dropped", 1)
             tries, singly = 0, max(0, singly - 1)
             del self._waiting[: len(group)]
+            self._unpruned += len(group)
             self._report("written", group[-1][0])
 
+    def _is_pruning_due(self) -> bool:
+        """Return True if a piece is to be pruned now, or looked for."""
+        if self._is_late and self._unpruned < MOST_UNPRUNED:
+            return False
+        if self._has_more_to_prune or self._unpruned >= PRUNED_AT_ONCE:
+            return True
+        return time.monotonic() - self._pruned_at > PRUNE_SECONDS
+
     def _prune(self) -> None:
-        self._pruned_at = time.monotonic()
+        """Remove a piece of what is beyond the bounds: unused texts, and then the oldest records."""
+        removed = texts = 0
         try:
-            removed = self._store.prune(time.time() - self._age_seconds)
-            if self._store.has_outgrown(self._size_bytes):
-                removed += self._store.prune_oldest(PRUNED_PART)
-            if removed:
-                self._store.prune_texts()
-                self._pruned_at -= PRUNE_SECONDS  # there may be more
+            texts = self._store.prune_texts()
+            if texts < TEXTS_PRUNED_AT_ONCE:  # their room may be enough
+                removed = self._store.prune(time.time() - self._age_seconds)
+                if self._store.has_outgrown(self._size_bytes):
+                    removed += self._store.prune_oldest(PRUNED_PART)
         except (SQLAlchemyError, OSError) as error:
             log.warning("the journal cannot be pruned", extra={"why": short_error(error)})
+        self._pruned_at = time.monotonic()
+        self._has_more_to_prune = bool(removed or texts)
+        self._unpruned = max(0, self._unpruned - removed) if self._has_more_to_prune else 0
 
     def _report(self, name: str, value: Any) -> None:
         try:

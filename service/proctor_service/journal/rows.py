@@ -16,8 +16,9 @@ from proctor_service.journal.entry import EVALUATION, Record
 from proctor_service.journal.json_texts import dump
 from proctor_service.journal.texts import Texts, packed
 
-TEXT_AGE_SECONDS = 3600.0
-"""The time of a text's last use is stored in steps of this."""
+TEXT_AGE_SECONDS = 60.0
+"""The time of a text's last use is stored in steps of this: for so long a text may outlive its records,
+which a journal at its bound has no room for."""
 MOST_WORDS_CHARACTERS = 200_000
 MOST_NAME_CHARACTERS = 200
 _JUDGEMENT = (

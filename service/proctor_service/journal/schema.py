@@ -30,7 +30,7 @@ texts = Table(
     Column("used_at", Float, nullable=False),
 )
 """`packed`: the text in UTF-8 (lone surrogates kept), compressed by zlib. `used_at`: time of the last
-record with this text, rounded up to an hour."""
+record with this text, rounded up to a minute."""
 
 evaluations = Table(
     "evaluations",
@@ -183,6 +183,8 @@ Index(
     sqlite_where=evaluations.c.rollout_id.is_not(None),
     postgresql_where=evaluations.c.rollout_id.is_not(None),
 )
+Index("texts_by_use", texts.c.used_at)
 Index("jobs_by_last", jobs.c.tenant, jobs.c.last_at)
+Index("rollouts_by_at", rollouts.c.at)
 Index("rollouts_by_id", rollouts.c.id, unique=True)
 Index("rollouts_by_job", rollouts.c.tenant, rollouts.c.job, rollouts.c.number)

@@ -32,7 +32,11 @@ from proctor_service.journal.texts import Texts, unpacked
 
 Row = dict[str, Any]
 MIGRATIONS = "proctor_service:journal/migrations"
-PRUNED_AT_ONCE = 500
+PRUNED_AT_ONCE = 1000
+"""More records than are written together: a journal gets below its bound while records come."""
+TEXTS_PRUNED_AT_ONCE = 4000
+WORDS_FORGOTTEN_AT_ONCE = 100
+"""So many texts are in memory."""
 WRITTEN_WITHIN_SECONDS = 60.0
 """A writer knows texts as stored until its transaction ends, which takes less."""
 _OF_PRUNED = ("number", "completion", "tags", "signals")
@@ -149,7 +153,7 @@ class Store:
         rows: Sequence[Row],
         update: tuple[str, str] | None = None,
     ) -> None:
-        """Insert rows with the same columns; for a known key, do nothing or update one column.
+        """Insert rows with the same columns; for a known key, do nothing or increase one column.
 
         The driver takes the values as they are: SQLAlchemy's work on each would be a third of all.
         """
@@ -165,7 +169,11 @@ class Store:
             statement += "DO NOTHING"
         else:
             key, column = update
-            statement += f"({key}) DO UPDATE SET {column} = excluded.{column}"
+            # Never back: a process of an older version rounds up to an hour, and counts on that.
+            statement += (
+                f"({key}) DO UPDATE SET {column} = excluded.{column}"
+                f" WHERE {table.name}.{column} < excluded.{column}"
+            )
         connection.exec_driver_sql(statement, [tuple(row.values()) for row in rows])
 
     def _insert_words(self, connection: Connection, words: Sequence[tuple[int, str]]) -> None:
@@ -206,7 +214,7 @@ class Store:
     def prune(self, before: float, most: int = PRUNED_AT_ONCE) -> int:
         """Remove up to `most` of the oldest evaluations and rollouts from before a time.
 
-        Returns how many were removed. Texts that nothing uses any more go with them.
+        Returns how many were removed. `prune_texts` removes the texts that they alone used.
         """
         return self._prune(before, before, most)
 
@@ -233,53 +241,78 @@ class Store:
             old_rollouts = (
                 select(rollouts.c.number)
                 .where(rollouts.c.at < rollouts_before)
-                .order_by(rollouts.c.number)
+                .order_by(rollouts.c.at)
                 .limit(most)
             )
             gone = connection.execute(delete(rollouts).where(rollouts.c.number.in_(old_rollouts)))
             return len(old) + max(gone.rowcount, 0)
 
     def prune_oldest(self, part: float) -> int:
-        """Remove this part of the evaluations and of the rollouts, the oldest; return how many."""
+        """Remove this part of the evaluations and of the rollouts, the oldest; return how many.
+
+        At most `PRUNED_AT_ONCE` of each are removed.
+        """
         with self._engine.connect() as connection:
             evaluations_before = _end_of_oldest(connection, evaluations, part)
             rollouts_before = _end_of_oldest(connection, rollouts, part)
         return self._prune(evaluations_before, rollouts_before, PRUNED_AT_ONCE)
 
-    def prune_texts(self) -> None:
-        """Remove the texts whose last record is gone.
+    def prune_texts(self, most: int = TEXTS_PRUNED_AT_ONCE) -> int:
+        """Remove up to `most` of the texts whose last record is gone; return how many.
 
         Texts that are used now stay: a writer in another process may know them as stored.
         """
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             first = connection.execute(select(func.min(evaluations.c.at))).scalar()
             other = connection.execute(select(func.min(rollouts.c.at))).scalar()
             times = [each for each in (first, other) if each is not None]
             unused = min([time.time() - WRITTEN_WITHIN_SECONDS, *times])
-            connection.execute(delete(texts).where(texts.c.used_at < unused))
-        self._known.forget()
+            oldest = (
+                select(texts.c.digest)
+                .where(texts.c.used_at < unused)
+                .order_by(texts.c.used_at)
+                .limit(most)
+            )
+            digests = connection.execute(oldest).scalars().all()
+            # The time again: another process may use one of these texts before it is removed. As a
+            # list: PostgreSQL may join a subquery of some thousand rows by comparing all with all.
+            gone = connection.execute(
+                delete(texts).where(texts.c.digest.in_(digests), texts.c.used_at < unused)
+            )
+            removed = max(gone.rowcount, 0)
+        if removed:
+            self._known.forget()
+        return removed
 
-    def _forget_words(self, connection: Connection, old: Iterable[Any]) -> None:
+    def _forget_words(self, connection: Connection, old: Sequence[Any]) -> None:
         if not self._is_sqlite:
             numbers = [row.number for row in old]
             connection.execute(text("DELETE FROM words WHERE number = ANY(:n)"), {"n": numbers})
             return
-        for row in old:  # the index has no content: it needs the text to find its entries
-            packed_text = select(texts.c.packed).where(texts.c.digest == row.completion)
-            found = connection.execute(packed_text).scalar()
-            if found is not None:
-                connection.execute(
-                    text("INSERT INTO words (words, rowid, completion) VALUES ('delete', :n, :t)"),
-                    {
-                        "n": row.number,
-                        "t": words_of(unpacked(found).decode("utf-8", "surrogatepass")),
-                    },
+        # The index has no content: it needs the text to find its entries.
+        for begin in range(0, len(old), WORDS_FORGOTTEN_AT_ONCE):
+            some = old[begin : begin + WORDS_FORGOTTEN_AT_ONCE]
+            digests = {row.completion for row in some} - {None}
+            found = select(texts.c.digest, texts.c.packed).where(texts.c.digest.in_(digests))
+            values = {row.digest: row.packed for row in connection.execute(found)}
+            words = [
+                (row.number, words_of(unpacked(value).decode("utf-8", "surrogatepass")))
+                for row in some
+                if (value := values.get(row.completion)) is not None
+            ]
+            if words:
+                connection.exec_driver_sql(
+                    "INSERT INTO words (words, rowid, completion) VALUES ('delete', ?, ?)", words
                 )
 
 
 def _end_of_oldest(connection: Connection, table: Table, part: float) -> float:
-    """Return the time before which this part of a table's records were made; 0 for no record."""
-    count = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    """Return the time before which this part of a table's records were made; 0 for no record.
+
+    No more are counted than are removed at once: a count of a million rows takes too long.
+    """
+    some = select(table.c.number).limit(int(PRUNED_AT_ONCE / part)).subquery()
+    count = connection.execute(select(func.count()).select_from(some)).scalar_one()
     row = select(table.c.at).order_by(table.c.at).offset(max(1, int(count * part))).limit(1)
     return connection.execute(row).scalar() or 0.0
 
