@@ -49,8 +49,8 @@ PRUNED_PART = 0.02
 LATE_SECONDS = 3.0
 """While records are written so late, they go first: the listening process drops what does not fit."""
 MOST_UNPRUNED = 20_000
-"""But of so many records written, as many are removed from a journal beyond its bounds: it grows by
-about 50 MB more than it may, and not further, however long more comes than can be written."""
+"""But once so many are written, a journal beyond its bounds loses as many records as it gets, however
+long more comes than can be written."""
 
 
 class Writer:
