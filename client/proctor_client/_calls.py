@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from proctor_client import wire
 from proctor_client._answers import completed, is_back, parse_model, parse_reward_response
 from proctor_client._flow import Call, Flow, Policy, answer_flow, stream_flow
-from proctor_client._requests import checked, encode, plain
+from proctor_client._merging import RewardOrder
+from proctor_client._requests import checked, plain
 from proctor_client._runtime import Clock
 from proctor_client.errors import InvalidRequestError
 
@@ -56,17 +57,11 @@ class Calls:
     policy: Policy
     clock: Clock
 
-    def reward(
-        self, submissions: Iterable[AnySubmission], options: RewardOptions
-    ) -> Flow[wire.RewardResponse]:
-        """Build the flow of POST /reward with one JSON answer.
-
-        Raises InvalidRequestError at once.
-        """
-        request = reward_request(submissions, options)
-        count = len(request.submissions)
+    def reward(self, order: RewardOrder) -> Flow[wire.RewardResponse]:
+        """Build the flow of POST /reward with one JSON answer."""
+        count = len(order.request.submissions)
         return answer_flow(
-            self._reward_call(request, accept="application/json"),
+            self._reward_call(order, accept="application/json"),
             lambda body: parse_reward_response(body, count),
             self.policy,
             self.clock,
@@ -74,16 +69,10 @@ class Calls:
             completed,
         )
 
-    def reward_stream(
-        self, submissions: Iterable[AnySubmission], options: RewardOptions
-    ) -> Flow[wire.Result | wire.Summary]:
-        """Build the flow of POST /reward with one line per result.
-
-        Raises InvalidRequestError at once.
-        """
-        request = reward_request(submissions, options)
-        call = self._reward_call(request, accept="application/x-ndjson")
-        return stream_flow(call, len(request.submissions), self.policy, self.clock)
+    def reward_stream(self, order: RewardOrder) -> Flow[wire.Result | wire.Summary]:
+        """Build the flow of POST /reward with one line per result."""
+        call = self._reward_call(order, accept="application/x-ndjson")
+        return stream_flow(call, len(order.request.submissions), self.policy, self.clock)
 
     def capacity(self) -> Flow[wire.Capacity]:
         """Build the flow of GET /capacity."""
@@ -106,20 +95,18 @@ class Calls:
             call, lambda body: parse_model(wire.Health, body), self.policy, self.clock
         )
 
-    def _reward_call(self, request: wire.RewardRequest, *, accept: str) -> Call:
-        wait = max(self.policy.timeout_seconds, request.deadline_seconds + GRACE_SECONDS)
+    def _reward_call(self, order: RewardOrder, *, accept: str) -> Call:
+        wait = max(self.policy.timeout_seconds, order.request.deadline_seconds + GRACE_SECONDS)
         key = str(uuid.uuid4())
-        return Call("POST", "/reward", wait, content=encode(request), accept=accept, key=key)
+        return Call("POST", "/reward", wait, content=order.content, accept=accept, key=key)
 
 
-def reward_request(
-    submissions: Iterable[AnySubmission], options: RewardOptions
-) -> wire.RewardRequest:
-    """Build the wire.RewardRequest. Raises InvalidRequestError, which names the wrong field."""
+def reward_order(submissions: Iterable[AnySubmission], options: RewardOptions) -> RewardOrder:
+    """Build the request of these arguments. Raises InvalidRequestError, which names the wrong field."""
     if isinstance(submissions, str | Mapping | BaseModel):
         # These types are iterable too, and their parts would be judged as submissions.
         raise InvalidRequestError("submissions: a list is wanted, of one submission or more")
     listed = [
         {"completion": each} if isinstance(each, str) else plain(each) for each in submissions
     ]
-    return checked(wire.RewardRequest, {**options, "submissions": listed})
+    return RewardOrder.of(checked(wire.RewardRequest, {**options, "submissions": listed}))

@@ -17,12 +17,15 @@ from pydantic import SecretStr
 from proctor_client._flow import Policy
 from proctor_client._http import end_socket
 from proctor_client._runtime import Clock, PerProcess
+from proctor_client._turns import Turns
 from proctor_client._version import __version__
 from proctor_client.errors import ClientClosedError, ProctorConnectionError
 
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 LONGEST_LABEL = 63
+MOST_REQUESTS = 256
+"""Requests at once in a loop or in all threads, and as many answers that the caller holds open."""
 CONNECTED = ("connection.connect_tcp.complete", "connection.start_tls.complete")
 """Events of httpcore that return a connection."""
 
@@ -104,8 +107,13 @@ def policy_of(address: Address, **fields: Any) -> Policy:
 
 
 def limits() -> httpx.Limits:
-    """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s."""
-    return httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=4.0)
+    """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s.
+
+    No request waits in the pool: `Turns` let as many in as there are connections. With a lower limit
+    for idle connections, httpcore closes each one that falls idle while others are busy.
+    """
+    most = 2 * MOST_REQUESTS
+    return httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=4.0)
 
 
 class Connector:
@@ -170,6 +178,7 @@ class _Opened(Generic[H]):
         self.lock = threading.Lock()
         self.sockets: WeakSet[socket.socket] = WeakSet()
         self.http_by_loop: dict[asyncio.AbstractEventLoop | None, H] = {}
+        self.turns_by_loop: dict[asyncio.AbstractEventLoop | None, dict[bool, Turns]] = {}
 
 
 class _Connections(Generic[H]):
@@ -201,11 +210,20 @@ class _Connections(Generic[H]):
         with opened.lock:
             self.check_open()
             known = opened.http_by_loop
-            for gone in [each for each in known if each is not None and each.is_closed()]:
-                del known[gone]
+            _forget_closed(known)
             if loop not in known:
                 known[loop] = self._open()
             return known[loop]
+
+    def turns(self, *, is_held: bool) -> Turns:
+        """Return the turns of this process and loop, for answers that a caller holds or for others."""
+        loop, opened = self._loop(), self._opened.get()
+        with opened.lock:
+            known = opened.turns_by_loop
+            if loop not in known:
+                _forget_closed(known)
+                known[loop] = {each: Turns(MOST_REQUESTS) for each in (True, False)}
+            return known[loop][is_held]
 
     def extensions(self) -> dict[str, Any]:
         """Return what httpx takes with each request, besides the request."""
@@ -238,6 +256,16 @@ class _Connections(Generic[H]):
             return known
 
 
+def _forget_closed(by_loop: dict[asyncio.AbstractEventLoop | None, Any]) -> None:
+    for gone in [each for each in by_loop if each is not None and each.is_closed()]:
+        del by_loop[gone]
+
+
+def _wake(turns: Mapping[bool, Turns]) -> None:
+    for each in turns.values():
+        each.wake_all()
+
+
 class Connections(_Connections[httpx.Client]):
     """Connections for threads, which share them."""
 
@@ -252,6 +280,8 @@ class Connections(_Connections[httpx.Client]):
             connected = list(opened.sockets)
         for each in connected:
             end_socket(each)
+        for turns in opened.turns_by_loop.values():
+            _wake(turns)
         for http in known.values():
             http.close()
 
@@ -279,7 +309,11 @@ class AsyncConnections(_Connections[httpx.AsyncClient]):
 
     async def aclose(self) -> None:
         """Close this loop's connections, and have this process's other loops close theirs."""
-        for loop, http in self._end().items():
+        ended = self._end()
+        for loop, turns in list(self._opened.get().turns_by_loop.items()):
+            if loop is not None and loop.is_running():
+                loop.call_soon_threadsafe(_wake, turns)
+        for loop, http in ended.items():
             if loop is asyncio.get_running_loop():
                 await http.aclose()
             elif loop is not None and loop.is_running():

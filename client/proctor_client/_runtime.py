@@ -11,8 +11,10 @@ generated half of the client uses the form for threads.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import random
+import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -98,6 +100,33 @@ async def shielded(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def unshielded(work: Callable[[], T]) -> T:
     """Return the result of `work()`: threads know no cancellation, and Ctrl-C is not shielded."""
     return work()
+
+
+def begin_async(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
+    """Do the work in a task; the function that is returned cancels the task."""
+    return asyncio.create_task(work()).cancel
+
+
+def begin(work: Callable[[], None]) -> Callable[[], object]:
+    """Do the work in a thread; the function that is returned does nothing: threads go on."""
+    run = contextvars.copy_context().run
+    threading.Thread(target=run, args=(work,), name="proctor-reward", daemon=True).start()
+    return lambda: None
+
+
+async def is_set_async(event: asyncio.Event, seconds: float | None) -> bool:
+    """Wait for the event; return False after `seconds` (None: never)."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def is_set(event: threading.Event, seconds: float | None) -> bool:
+    """Wait for the event; return False after `seconds` (None: never)."""
+    return event.wait(seconds)
 
 
 async def within_async(seconds: float | None, work: Callable[[], Awaitable[T]]) -> T:

@@ -15,9 +15,10 @@ import httpx
 
 from proctor_client import wire
 from proctor_client._async.driver import AsyncDriver
+from proctor_client._async.rewards import AsyncRewards
 from proctor_client._async.sandbox import AsyncSandbox
 from proctor_client._async.streams import AsyncRewardStream, AsyncRolloutStream
-from proctor_client._calls import AnySubmission, Calls, RewardOptions
+from proctor_client._calls import AnySubmission, Calls, RewardOptions, reward_order
 from proctor_client._connections import (
     Address,
     AsyncConnections,
@@ -73,6 +74,7 @@ class AsyncClient:
         self._rollout_calls = RolloutCalls(policy, clock)
         self._journal_calls = JournalCalls(policy, clock)
         self._driver = AsyncDriver(AsyncConnections(Connector(self._address, transport)), clock)
+        self._rewards = AsyncRewards(self._driver, self._calls)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -87,8 +89,10 @@ class AsyncClient:
 
         A submission is a wire.Submission, a dict of its fields, or the text of a completion.
         `options` are the fields of wire.RewardRequest, with its defaults: see RewardOptions.
+        Small calls that wait at the same time, with the same options, travel in one request; each
+        returns with its own results.
         """
-        return await self._driver.finish(self._calls.reward(submissions, options))
+        return await self._rewards.judge(reward_order(submissions, options))
 
     def reward_stream(
         self, submissions: Iterable[AnySubmission], **options: Unpack[RewardOptions]
@@ -98,9 +102,8 @@ class AsyncClient:
         The arguments are those of `reward`. After a broken connection, the stream reconnects by
         itself. The request is sent at the first `next`; leaving early cancels the remaining work.
         """
-        return AsyncRewardStream(
-            self._driver.drive(self._calls.reward_stream(submissions, options))
-        )
+        flow = self._calls.reward_stream(reward_order(submissions, options))
+        return AsyncRewardStream(self._driver.drive(flow))
 
     async def rollout(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, TypeVar
@@ -24,7 +25,8 @@ from proctor_client._flow import (
     Sleep,
 )
 from proctor_client._http import shut_down, trace_headers
-from proctor_client._runtime import AsyncItems, Clock, within_async
+from proctor_client._runtime import AsyncItems, Clock, is_set_async, within_async
+from proctor_client._turns import Turns
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
@@ -45,15 +47,20 @@ class AsyncDriver:
     async def finish(self, flow: Flow[T]) -> T:
         """Return the only item of the flow."""
         items: list[T] = []
-        async for each in self.drive(flow):
+        async for each in self.drive(flow, is_held=False):
             items.append(each)
         [item] = items
         return item
 
-    async def drive(self, flow: Flow[T]) -> AsyncItems[T]:
-        """Yield the items of the flow as they arrive."""
+    async def drive(self, flow: Flow[T], *, is_held: bool = True) -> AsyncItems[T]:
+        """Yield the items of the flow as they arrive.
+
+        `is_held`: the caller may hold the answer open, and make other calls meanwhile. So held
+        answers and others have turns of their own, and never wait for each other.
+        """
         self._connections.check_open()
-        exchange = AsyncExchange(self._connections, self._clock)
+        turns = self._connections.turns(is_held=is_held)
+        exchange = AsyncExchange(self._connections, turns, self._clock)
         reply: Reply = None
         try:
             while True:
@@ -79,8 +86,10 @@ class AsyncDriver:
 class AsyncExchange:
     """I/O of one flow, with one open answer at a time, in the process that began the flow."""
 
-    def __init__(self, connections: AsyncConnections, clock: Clock) -> None:
+    def __init__(self, connections: AsyncConnections, turns: Turns, clock: Clock) -> None:
         self._connections = connections
+        self._turns = turns
+        self._turn: asyncio.Event | None = None  # with a turn, or in the queue for one
         self._clock = clock
         self._pid = os.getpid()
         self._response: httpx.Response | None = None
@@ -92,6 +101,7 @@ class AsyncExchange:
         Raises ClientClosedError.
         """
         if isinstance(step, Sleep):
+            await self.aclose()
             await self._clock.sleep_async(step.seconds)
             return None
         try:
@@ -122,15 +132,25 @@ class AsyncExchange:
         """Close the open answer, if there is one and if this process opened it."""
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
-        elif self._response is not None:
-            if not self._response.is_closed:
-                shut_down(self._response)
-            await self._response.aclose()
+            return
+        try:
+            if self._response is not None:
+                if not self._response.is_closed:
+                    shut_down(self._response)
+                await self._response.aclose()
+        finally:
+            if self._turn is not None:
+                self._turns.leave(self._turn)
+            self._response = self._turn = None
 
     async def _send(self, step: Send) -> Reply:
         await self.aclose()
-        http = self._connections.http()
         end = self._clock.monotonic() + step.left_seconds
+        self._turn = asyncio.Event()
+        self._turns.join(self._turn)
+        if not await is_set_async(self._turn, step.left_seconds):
+            raise TimeoutError
+        http = self._connections.http()
         request = _request(http, step, self._connections.extensions())
         self._response = response = await http.send(request, stream=True)
         is_sound = response.status_code in SOUND_STATUSES
@@ -162,7 +182,6 @@ class AsyncExchange:
 
 
 def _request(http: httpx.AsyncClient, step: Send, extensions: dict[str, Any]) -> httpx.Request:
-    # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
     return http.build_request(
         step.method,
         step.path,

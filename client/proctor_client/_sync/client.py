@@ -15,7 +15,7 @@ from typing import Literal, Self, Unpack
 import httpx
 
 from proctor_client import wire
-from proctor_client._calls import AnySubmission, Calls, RewardOptions
+from proctor_client._calls import AnySubmission, Calls, RewardOptions, reward_order
 from proctor_client._connections import (
     Address,
     ClientOptions,
@@ -30,6 +30,7 @@ from proctor_client._rollout_calls import AnyPolicy, AnyTask, RolloutCalls, Roll
 from proctor_client._runtime import Clock
 from proctor_client._sandbox_calls import SandboxCalls, SandboxOptions, sandbox_request
 from proctor_client._sync.driver import Driver
+from proctor_client._sync.rewards import Rewards
 from proctor_client._sync.sandbox import Sandbox
 from proctor_client._sync.streams import RewardStream, RolloutStream
 from proctor_client.stats import ActiveCount
@@ -74,6 +75,7 @@ class Client:
         self._rollout_calls = RolloutCalls(policy, clock)
         self._journal_calls = JournalCalls(policy, clock)
         self._driver = Driver(Connections(Connector(self._address, transport)), clock)
+        self._rewards = Rewards(self._driver, self._calls)
 
     @classmethod
     def from_env(cls, **options: Unpack[ClientOptions]) -> Self:
@@ -88,8 +90,10 @@ class Client:
 
         A submission is a wire.Submission, a dict of its fields, or the text of a completion.
         `options` are the fields of wire.RewardRequest, with its defaults: see RewardOptions.
+        Small calls that wait at the same time, with the same options, travel in one request; each
+        returns with its own results.
         """
-        return self._driver.finish(self._calls.reward(submissions, options))
+        return self._rewards.judge(reward_order(submissions, options))
 
     def reward_stream(
         self, submissions: Iterable[AnySubmission], **options: Unpack[RewardOptions]
@@ -99,7 +103,8 @@ class Client:
         The arguments are those of `reward`. After a broken connection, the stream reconnects by
         itself. The request is sent at the first `next`; leaving early cancels the remaining work.
         """
-        return RewardStream(self._driver.drive(self._calls.reward_stream(submissions, options)))
+        flow = self._calls.reward_stream(reward_order(submissions, options))
+        return RewardStream(self._driver.drive(flow))
 
     def rollout(
         self, tasks: Iterable[AnyTask], *, policy: AnyPolicy, **options: Unpack[RolloutOptions]

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -25,7 +26,8 @@ from proctor_client._flow import (
     Sleep,
 )
 from proctor_client._http import shut_down, trace_headers
-from proctor_client._runtime import Clock, Items, within
+from proctor_client._runtime import Clock, Items, is_set, within
+from proctor_client._turns import Turns
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
@@ -46,15 +48,20 @@ class Driver:
     def finish(self, flow: Flow[T]) -> T:
         """Return the only item of the flow."""
         items: list[T] = []
-        for each in self.drive(flow):
+        for each in self.drive(flow, is_held=False):
             items.append(each)
         [item] = items
         return item
 
-    def drive(self, flow: Flow[T]) -> Items[T]:
-        """Yield the items of the flow as they arrive."""
+    def drive(self, flow: Flow[T], *, is_held: bool = True) -> Items[T]:
+        """Yield the items of the flow as they arrive.
+
+        `is_held`: the caller may hold the answer open, and make other calls meanwhile. So held
+        answers and others have turns of their own, and never wait for each other.
+        """
         self._connections.check_open()
-        exchange = Exchange(self._connections, self._clock)
+        turns = self._connections.turns(is_held=is_held)
+        exchange = Exchange(self._connections, turns, self._clock)
         reply: Reply = None
         try:
             while True:
@@ -80,8 +87,10 @@ class Driver:
 class Exchange:
     """I/O of one flow, with one open answer at a time, in the process that began the flow."""
 
-    def __init__(self, connections: Connections, clock: Clock) -> None:
+    def __init__(self, connections: Connections, turns: Turns, clock: Clock) -> None:
         self._connections = connections
+        self._turns = turns
+        self._turn: threading.Event | None = None  # with a turn, or in the queue for one
         self._clock = clock
         self._pid = os.getpid()
         self._response: httpx.Response | None = None
@@ -93,6 +102,7 @@ class Exchange:
         Raises ClientClosedError.
         """
         if isinstance(step, Sleep):
+            self.close()
             self._clock.sleep(step.seconds)
             return None
         try:
@@ -123,15 +133,25 @@ class Exchange:
         """Close the open answer, if there is one and if this process opened it."""
         if self._pid != os.getpid():
             self._connections.inherited.append(self)
-        elif self._response is not None:
-            if not self._response.is_closed:
-                shut_down(self._response)
-            self._response.close()
+            return
+        try:
+            if self._response is not None:
+                if not self._response.is_closed:
+                    shut_down(self._response)
+                self._response.close()
+        finally:
+            if self._turn is not None:
+                self._turns.leave(self._turn)
+            self._response = self._turn = None
 
     def _send(self, step: Send) -> Reply:
         self.close()
-        http = self._connections.http()
         end = self._clock.monotonic() + step.left_seconds
+        self._turn = threading.Event()
+        self._turns.join(self._turn)
+        if not is_set(self._turn, step.left_seconds):
+            raise TimeoutError
+        http = self._connections.http()
         request = _request(http, step, self._connections.extensions())
         self._response = response = http.send(request, stream=True)
         is_sound = response.status_code in SOUND_STATUSES
@@ -163,7 +183,6 @@ class Exchange:
 
 
 def _request(http: httpx.Client, step: Send, extensions: dict[str, Any]) -> httpx.Request:
-    # A wait for a free connection counts as a wait for the answer: the pool is a client detail.
     return http.build_request(
         step.method,
         step.path,
