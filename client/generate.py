@@ -35,6 +35,7 @@ NAMES = {
     "for_each_async": "for_each",
     "is_set_async": "is_set",
     "Lock": "RLock",
+    "moment_async": "moment",
     "shielded": "unshielded",
     "sleep_async": "sleep",
     "Tasks": "Threads",

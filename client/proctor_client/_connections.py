@@ -14,10 +14,10 @@ from weakref import WeakSet
 import httpx
 from pydantic import SecretStr
 
+from proctor_client._fair_semaphore import FairSemaphore
 from proctor_client._flow import Policy
 from proctor_client._http import end_socket
 from proctor_client._runtime import Clock, PerProcess
-from proctor_client._turns import Turns
 from proctor_client._version import __version__
 from proctor_client.errors import ClientClosedError, ProctorConnectionError
 
@@ -109,7 +109,7 @@ def policy_of(address: Address, **fields: Any) -> Policy:
 def limits() -> httpx.Limits:
     """Return the connection pool limits. Idle connections close after 4 s, before uvicorn's 5 s.
 
-    No request waits in the pool: `Turns` let as many in as there are connections. With a lower limit
+    No request waits in the pool: `FairSemaphore` let as many in as there are connections. With a lower limit
     for idle connections, httpcore closes each one that falls idle while others are busy.
     """
     most = 2 * MOST_REQUESTS
@@ -178,7 +178,7 @@ class _Opened(Generic[H]):
         self.lock = threading.Lock()
         self.sockets: WeakSet[socket.socket] = WeakSet()
         self.http_by_loop: dict[asyncio.AbstractEventLoop | None, H] = {}
-        self.turns_by_loop: dict[asyncio.AbstractEventLoop | None, dict[bool, Turns]] = {}
+        self.permits_by_loop: dict[asyncio.AbstractEventLoop | None, dict[bool, FairSemaphore]] = {}
 
 
 class _Connections(Generic[H]):
@@ -215,14 +215,14 @@ class _Connections(Generic[H]):
                 known[loop] = self._open()
             return known[loop]
 
-    def turns(self, *, is_held: bool) -> Turns:
-        """Return the turns of this process and loop, for answers that a caller holds or for others."""
+    def permits(self, *, is_held: bool) -> FairSemaphore:
+        """Return the semaphore of this process and loop, for answers that callers hold or for others."""
         loop, opened = self._loop(), self._opened.get()
         with opened.lock:
-            known = opened.turns_by_loop
+            known = opened.permits_by_loop
             if loop not in known:
                 _forget_closed(known)
-                known[loop] = {each: Turns(MOST_REQUESTS) for each in (True, False)}
+                known[loop] = {each: FairSemaphore(MOST_REQUESTS) for each in (True, False)}
             return known[loop][is_held]
 
     def extensions(self) -> dict[str, Any]:
@@ -261,8 +261,8 @@ def _forget_closed(by_loop: dict[asyncio.AbstractEventLoop | None, Any]) -> None
         del by_loop[gone]
 
 
-def _wake(turns: Mapping[bool, Turns]) -> None:
-    for each in turns.values():
+def _wake(permits: Mapping[bool, FairSemaphore]) -> None:
+    for each in permits.values():
         each.wake_all()
 
 
@@ -280,8 +280,8 @@ class Connections(_Connections[httpx.Client]):
             connected = list(opened.sockets)
         for each in connected:
             end_socket(each)
-        for turns in opened.turns_by_loop.values():
-            _wake(turns)
+        for permits in opened.permits_by_loop.values():
+            _wake(permits)
         for http in known.values():
             http.close()
 
@@ -310,9 +310,9 @@ class AsyncConnections(_Connections[httpx.AsyncClient]):
     async def aclose(self) -> None:
         """Close this loop's connections, and have this process's other loops close theirs."""
         ended = self._end()
-        for loop, turns in list(self._opened.get().turns_by_loop.items()):
+        for loop, permits in list(self._opened.get().permits_by_loop.items()):
             if loop is not None and loop.is_running():
-                loop.call_soon_threadsafe(_wake, turns)
+                loop.call_soon_threadsafe(_wake, permits)
         for loop, http in ended.items():
             if loop is asyncio.get_running_loop():
                 await http.aclose()

@@ -21,8 +21,8 @@ from functools import cached_property
 
 from proctor_client import wire
 from proctor_client._answers import summary_of
+from proctor_client._fair_semaphore import Event
 from proctor_client._requests import encode
-from proctor_client._turns import Event
 from proctor_client.errors import ProctorError, ProtocolError
 
 DISTANCE_SECONDS = 0.005
@@ -99,7 +99,7 @@ class RewardCall:
     order: RewardOrder
     event: Event
     lane: Lane
-    group: Group | None = None
+    request: MergedRequest | None = None
     outcome: wire.RewardResponse | Exception | None = None
     goes_alone: bool = False
     has_left: bool = False
@@ -128,24 +128,23 @@ class RewardCall:
         return self.outcome
 
 
-class Group:
+class MergedRequest:
     """Calls in one request. `cancel` ends the request; None until the request is begun."""
 
     def __init__(self, calls: Sequence[RewardCall]) -> None:
         self.calls = calls
         self.cancel: Callable[[], object] | None = None
+        self.has_leavers = False
         self._places = [
             (call, index) for call in calls for index in range(len(call.order.request.submissions))
         ]
         for each in calls:
-            each.group = self
+            each.request = self
 
     @property
     def is_abandoned(self) -> bool:
         """True if the rest of the answer is for calls that were cancelled."""
-        return any(each.has_left for each in self.calls) and all(
-            each.is_settled for each in self.calls
-        )
+        return self.has_leavers and all(each.is_settled for each in self.calls)
 
     def order(self) -> RewardOrder:
         """Return the order of the whole request."""
@@ -176,19 +175,19 @@ def _may_be_of_one(error: Exception) -> bool:
 
 @dataclass(eq=False)
 class Lane:
-    """The calls with the same options: those that wait, and the groups in open requests."""
+    """The calls with the same options: those that wait, and the open requests."""
 
     key: Hashable
     waiting: OrderedDict[RewardCall, None] = field(default_factory=OrderedDict)
-    open: set[Group] = field(default_factory=set)
+    open: set[MergedRequest] = field(default_factory=set)
     last_sent: float = 0.0
 
     def wake_first(self) -> None:
-        """Wake the first waiting call, whose turn may have come."""
+        """Wake the first waiting call, which may be due."""
         if self.waiting:
             next(iter(self.waiting)).event.set()
 
-    def take(self) -> Group:
+    def take(self) -> MergedRequest:
         """Take the first calls, as many as one request holds, out of the queue."""
         calls: list[RewardCall] = []
         count = size = 0
@@ -200,13 +199,13 @@ class Lane:
             calls.append(each)
         for each in calls:
             del self.waiting[each]
-        return Group(calls)
+        return MergedRequest(calls)
 
 
 class RewardQueue:
     """Queue of one process's reward calls, by event loop (None: all threads) and options.
 
-    Thread-safe; the lock is reentrant for the reason given in `Turns`.
+    Thread-safe; the lock is reentrant for the reason given in `FairSemaphore`.
     """
 
     def __init__(self) -> None:
@@ -222,8 +221,8 @@ class RewardQueue:
             lane.waiting[call] = None
             return call
 
-    def turn(self, call: RewardCall, now: float) -> Group | float | None:
-        """Return the group that this call is to send now, or else the wait in seconds.
+    def due(self, call: RewardCall, now: float) -> MergedRequest | float | None:
+        """Return the request that this call is to send now, or else the wait in seconds.
 
         None: until the call is woken. `now` is in seconds of a monotonic clock.
         """
@@ -234,17 +233,17 @@ class RewardQueue:
             wait = lane.last_sent + DISTANCE_SECONDS * len(lane.open) - now
             if lane.open and wait > 0:
                 return wait
-            group = lane.take()
-            lane.open.add(group)
+            request = lane.take()
+            lane.open.add(request)
             lane.last_sent = now
             lane.wake_first()
-            return group
+            return request
 
-    def end(self, group: Group) -> None:
-        """Note the end of a group's request."""
-        lane = group.calls[0].lane
+    def end(self, request: MergedRequest) -> None:
+        """Note the end of a request."""
+        lane = request.calls[0].lane
         with self._lock:
-            lane.open.discard(group)
+            lane.open.discard(request)
             self._changed(lane)
 
     def leave(self, call: RewardCall) -> None:
@@ -254,15 +253,16 @@ class RewardQueue:
             if call in call.lane.waiting:
                 del call.lane.waiting[call]
                 self._changed(call.lane)
-        group = call.group
-        if group is None:
+        request = call.request
+        if request is None:
             return
-        if group.cancel is None and group.calls[0] is call:  # interrupted before the request began
-            group.fail(None)
-            self.end(group)
-        if group.cancel is not None and group.is_abandoned:
-            group.cancel()
-            self.end(group)
+        request.has_leavers |= call.has_left
+        if request.cancel is None and request.calls[0] is call:
+            request.fail(None)  # others are in it only if the first one was interrupted just now
+            self.end(request)
+        if request.cancel is not None and request.is_abandoned:
+            request.cancel()
+            self.end(request)
 
     def _changed(self, lane: Lane) -> None:
         lane.wake_first()

@@ -102,6 +102,15 @@ def unshielded(work: Callable[[], T]) -> T:
     return work()
 
 
+async def moment_async() -> None:
+    """Let the tasks that are ready run first."""
+    await asyncio.sleep(0)
+
+
+def moment() -> None:
+    """Do nothing: threads run when they like."""
+
+
 def begin_async(work: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], object]:
     """Do the work in a task; the function that is returned cancels the task."""
     return asyncio.create_task(work()).cancel

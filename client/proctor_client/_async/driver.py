@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 
 from proctor_client._connections import AsyncConnections
+from proctor_client._fair_semaphore import FairSemaphore
 from proctor_client._flow import (
     REQUEST_ID,
     SOUND_STATUSES,
@@ -26,7 +27,6 @@ from proctor_client._flow import (
 )
 from proctor_client._http import shut_down, trace_headers
 from proctor_client._runtime import AsyncItems, Clock, is_set_async, within_async
-from proctor_client._turns import Turns
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
@@ -56,11 +56,11 @@ class AsyncDriver:
         """Yield the items of the flow as they arrive.
 
         `is_held`: the caller may hold the answer open, and make other calls meanwhile. So held
-        answers and others have turns of their own, and never wait for each other.
+        answers and others have permits of their own, and never wait for each other.
         """
         self._connections.check_open()
-        turns = self._connections.turns(is_held=is_held)
-        exchange = AsyncExchange(self._connections, turns, self._clock)
+        permits = self._connections.permits(is_held=is_held)
+        exchange = AsyncExchange(self._connections, permits, self._clock)
         reply: Reply = None
         try:
             while True:
@@ -86,10 +86,10 @@ class AsyncDriver:
 class AsyncExchange:
     """I/O of one flow, with one open answer at a time, in the process that began the flow."""
 
-    def __init__(self, connections: AsyncConnections, turns: Turns, clock: Clock) -> None:
+    def __init__(self, connections: AsyncConnections, permits: FairSemaphore, clock: Clock) -> None:
         self._connections = connections
-        self._turns = turns
-        self._turn: asyncio.Event | None = None  # with a turn, or in the queue for one
+        self._permits = permits
+        self._permit: asyncio.Event | None = None  # with a permit, or in the queue for one
         self._clock = clock
         self._pid = os.getpid()
         self._response: httpx.Response | None = None
@@ -139,16 +139,16 @@ class AsyncExchange:
                     shut_down(self._response)
                 await self._response.aclose()
         finally:
-            if self._turn is not None:
-                self._turns.leave(self._turn)
-            self._response = self._turn = None
+            if self._permit is not None:
+                self._permits.leave(self._permit)
+            self._response = self._permit = None
 
     async def _send(self, step: Send) -> Reply:
         await self.aclose()
         end = self._clock.monotonic() + step.left_seconds
-        self._turn = asyncio.Event()
-        self._turns.join(self._turn)
-        if not await is_set_async(self._turn, step.left_seconds):
+        self._permit = asyncio.Event()
+        self._permits.join(self._permit)
+        if not await is_set_async(self._permit, step.left_seconds):
             raise TimeoutError
         http = self._connections.http()
         request = _request(http, step, self._connections.extensions())

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import httpx
 
 from proctor_client._connections import Connections
+from proctor_client._fair_semaphore import FairSemaphore
 from proctor_client._flow import (
     REQUEST_ID,
     SOUND_STATUSES,
@@ -27,7 +28,6 @@ from proctor_client._flow import (
 )
 from proctor_client._http import shut_down, trace_headers
 from proctor_client._runtime import Clock, Items, is_set, within
-from proctor_client._turns import Turns
 from proctor_client.errors import ProctorConnectionError, ProctorTimeoutError, from_transport
 
 T = TypeVar("T")
@@ -57,11 +57,11 @@ class Driver:
         """Yield the items of the flow as they arrive.
 
         `is_held`: the caller may hold the answer open, and make other calls meanwhile. So held
-        answers and others have turns of their own, and never wait for each other.
+        answers and others have permits of their own, and never wait for each other.
         """
         self._connections.check_open()
-        turns = self._connections.turns(is_held=is_held)
-        exchange = Exchange(self._connections, turns, self._clock)
+        permits = self._connections.permits(is_held=is_held)
+        exchange = Exchange(self._connections, permits, self._clock)
         reply: Reply = None
         try:
             while True:
@@ -87,10 +87,10 @@ class Driver:
 class Exchange:
     """I/O of one flow, with one open answer at a time, in the process that began the flow."""
 
-    def __init__(self, connections: Connections, turns: Turns, clock: Clock) -> None:
+    def __init__(self, connections: Connections, permits: FairSemaphore, clock: Clock) -> None:
         self._connections = connections
-        self._turns = turns
-        self._turn: threading.Event | None = None  # with a turn, or in the queue for one
+        self._permits = permits
+        self._permit: threading.Event | None = None  # with a permit, or in the queue for one
         self._clock = clock
         self._pid = os.getpid()
         self._response: httpx.Response | None = None
@@ -140,16 +140,16 @@ class Exchange:
                     shut_down(self._response)
                 self._response.close()
         finally:
-            if self._turn is not None:
-                self._turns.leave(self._turn)
-            self._response = self._turn = None
+            if self._permit is not None:
+                self._permits.leave(self._permit)
+            self._response = self._permit = None
 
     def _send(self, step: Send) -> Reply:
         self.close()
         end = self._clock.monotonic() + step.left_seconds
-        self._turn = threading.Event()
-        self._turns.join(self._turn)
-        if not is_set(self._turn, step.left_seconds):
+        self._permit = threading.Event()
+        self._permits.join(self._permit)
+        if not is_set(self._permit, step.left_seconds):
             raise TimeoutError
         http = self._connections.http()
         request = _request(http, step, self._connections.extensions())

@@ -14,8 +14,8 @@ from functools import partial
 
 from proctor_client import wire
 from proctor_client._calls import Calls
-from proctor_client._merging import Group, RewardOrder, RewardQueue
-from proctor_client._runtime import PerProcess, begin, is_set
+from proctor_client._merging import MergedRequest, RewardOrder, RewardQueue
+from proctor_client._runtime import PerProcess, begin, is_set, moment
 from proctor_client._sync.driver import Driver
 
 
@@ -34,45 +34,46 @@ class Rewards:
         place = None
         call = self._queue.get().join(place, order, threading.Event())
         try:
+            moment()  # so that calls of the same moment travel together
             while True:
                 call.event.clear()
                 if call.is_settled:
                     break
-                turn = self._queue.get().turn(call, time.monotonic())
-                if not isinstance(turn, Group):
-                    is_set(call.event, turn)
-                elif len(turn.calls) == 1:
+                due = self._queue.get().due(call, time.monotonic())
+                if not isinstance(due, MergedRequest):
+                    is_set(call.event, due)
+                elif len(due.calls) == 1:
                     return self._alone(order)
                 else:
-                    self._begin(turn)
+                    self._begin(due)
         finally:
             self._queue.get().leave(call)
         return self._alone(order) if call.goes_alone else call.answer()
 
-    def _begin(self, group: Group) -> None:
+    def _begin(self, request: MergedRequest) -> None:
         """Send a request of several calls, in the background."""
         try:
-            group.cancel = begin(partial(self._send, group))
+            request.cancel = begin(partial(self._send, request))
         except RuntimeError:  # no thread can start
-            group.fail(None)
-            self._queue.get().end(group)
+            request.fail(None)
+            self._queue.get().end(request)
 
-    def _send(self, group: Group) -> None:
+    def _send(self, request: MergedRequest) -> None:
         """Send a request of several calls, and give each of them its results as they arrive."""
         try:
-            flow = self._calls.reward_stream(group.order())
+            flow = self._calls.reward_stream(request.order())
             with closing(self._driver.drive(flow, is_held=False)) as items:
                 for item in items:
                     if isinstance(item, wire.Result):
-                        group.add(item)
-                    if group.is_abandoned:
+                        request.add(item)
+                    if request.is_abandoned:
                         break
         except BaseException as error:
-            group.fail(error)
+            request.fail(error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._queue.get().end(group)
+            self._queue.get().end(request)
 
     def _alone(self, order: RewardOrder) -> wire.RewardResponse:
         return self._driver.finish(self._calls.reward(order))

@@ -1,7 +1,7 @@
-"""Turns of requests: so many at once, first come, first served. No I/O, and no waiting.
+"""FairSemaphore of requests: so many at once, first come, first served. No I/O, and no waiting.
 
 httpx also lets requests wait for a connection, but searches all of them at each change: with some
-hundred waiting requests, the search takes all of a core. So no request enters httpx without a turn.
+hundred waiting requests, the search takes all of a core. So no request enters httpx without a permit.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Event(Protocol):
         """Have the call wait for the next `set`."""
 
 
-class Turns:
-    """Turns of one event loop, or of all threads of a process. Thread-safe."""
+class FairSemaphore:
+    """Semaphore of one event loop, or of all threads of a process. Thread-safe."""
 
     def __init__(self, count: int) -> None:
         self._free = count
         self._waiting: OrderedDict[Event, None] = OrderedDict()
-        # Reentrant, because a garbage collection within may close a stream, which gives up its turn.
+        # Reentrant, because a garbage collection within may close a stream, which gives up its permit.
         self._lock = threading.RLock()
 
     def join(self, event: Event) -> None:
-        """Queue for a turn; `event` is set with the turn, which may be at once."""
+        """Queue for a permit; `event` is set with the permit, which may be at once."""
         with self._lock:
             self._waiting[event] = None
             self._serve()
 
     def leave(self, event: Event) -> None:
-        """Give the turn back, or the place in the queue."""
+        """Give the permit back, or the place in the queue."""
         with self._lock:
             if event in self._waiting:
                 del self._waiting[event]
