@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -53,7 +54,7 @@ def main() -> None:
         _measure(running, asked)
 
 
-def _service(is_simulated: bool, allow_degraded: bool):  # type: ignore[no-untyped-def]
+def _service(is_simulated: bool, allow_degraded: bool) -> AbstractContextManager[Running]:
     if not is_simulated:
         return temporary_service(allow_degraded=allow_degraded)
     settings = {"PROCTOR_SLOTS": "8", "PROCTOR_WORKERS": "1"}

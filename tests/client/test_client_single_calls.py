@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from client_blocking import Kind
@@ -37,7 +38,8 @@ NAMES = ["a", "b", "c", "d", "e"]
 
 
 def order(*completions: str, **options: Any) -> RewardOrder:
-    return reward_order(completions or ["x = 1"], RewardOptions(**{"grader": GRADER, **options}))
+    merged = cast(RewardOptions, {"grader": GRADER, **options})
+    return reward_order(completions or ["x = 1"], merged)
 
 
 def joined(queue: RewardQueue, *orders: RewardOrder) -> list[RewardCall]:
@@ -281,7 +283,7 @@ def test_each_call_has_its_own_result_as_soon_as_it_is_there(
         service.until(lambda: len(gate.entered) == 6)  # all of them: a second request would wait
         for name in reversed(NAMES):
             assert not calls[name].done()
-            service.call(lambda name=name: gate.release(name))
+            service.call(partial(gate.release, name))
             answer = calls[name].result(WAIT_SECONDS)
             [result] = answer.results
             assert (result.index, result.id, result.message) == (0, name, name)

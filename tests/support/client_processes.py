@@ -13,6 +13,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -52,6 +53,13 @@ def ask(client: Client, child: int, calls: int = CALLS) -> Wrong:
         answer = client.reward([program(share)], grader=GRADER, scoring="fraction", extract="none")
         wrong += told(child, share, answer.results[0].reward)
     return wrong
+
+
+def ask_at_once(client: Client, child: int) -> Wrong:
+    """In threads, whose calls wait for each other and travel together."""
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda number: ask(client, child + number), range(4))
+        return [each for part in found for each in part]
 
 
 async def ask_async(client: AsyncClient, child: int, calls: int = CALLS) -> Wrong:
@@ -147,11 +155,11 @@ def fork_while_threads_ask(url: str) -> Wrong:
         wrong = ask(client, 0, 1)
         threads = [
             threading.Thread(target=lambda each=each: wrong.extend(ask(client, each)))
-            for each in range(4)
+            for each in range(8)
         ]
         for thread in threads:
             thread.start()
-        wrong += forked(lambda child: ask(client, child))
+        wrong += forked(lambda child: ask_at_once(client, child))
         for thread in threads:
             thread.join()
     return wrong

@@ -31,16 +31,17 @@ class AsyncRewards:
         if not order.is_small:
             return await self._alone(order)
         place = asyncio.get_running_loop()  # blocking: place = None
-        call = self._queue.get().join(place, order, asyncio.Event())
+        event = asyncio.Event()
+        call = self._queue.get().join(place, order, event)
         try:
             await moment_async()  # so that calls of the same moment travel together
             while True:
-                call.event.clear()
+                event.clear()
                 if call.is_settled:
                     break
                 due = self._queue.get().due(call, time.monotonic())
                 if not isinstance(due, MergedRequest):
-                    await is_set_async(call.event, due)
+                    await is_set_async(event, due)
                 elif len(due.calls) == 1:
                     return await self._alone(order)
                 else:

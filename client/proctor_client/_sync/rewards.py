@@ -32,16 +32,17 @@ class Rewards:
         if not order.is_small:
             return self._alone(order)
         place = None
-        call = self._queue.get().join(place, order, threading.Event())
+        event = threading.Event()
+        call = self._queue.get().join(place, order, event)
         try:
             moment()  # so that calls of the same moment travel together
             while True:
-                call.event.clear()
+                event.clear()
                 if call.is_settled:
                     break
                 due = self._queue.get().due(call, time.monotonic())
                 if not isinstance(due, MergedRequest):
-                    is_set(call.event, due)
+                    is_set(event, due)
                 elif len(due.calls) == 1:
                     return self._alone(order)
                 else:
