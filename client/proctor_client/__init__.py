@@ -13,106 +13,30 @@
 fake service for your own tests. The package needs only httpx and pydantic.
 """
 
-from proctor_client import wire
-from proctor_client._calls import AnySubmission, RewardOptions
-from proctor_client._handle import Observer
-from proctor_client._journal_calls import EvaluationOptions
-from proctor_client._rollout_calls import RolloutOptions
-from proctor_client._sandbox_calls import SandboxOptions
-from proctor_client._version import __version__
-from proctor_client.async_client import AsyncClient
-from proctor_client.client import Client
-from proctor_client.errors import (
-    BatchTooLargeError,
-    BudgetExceededError,
-    BusyError,
-    ClientClosedError,
-    DrainingError,
-    ForbiddenError,
-    InternalError,
-    InvalidRequestError,
-    JournalDownError,
-    JournalOffError,
-    NotFoundError,
-    NotReplayableError,
-    ProctorConnectionError,
-    ProctorError,
-    ProctorTimeoutError,
-    ProtocolError,
-    QuotaExceededError,
-    SandboxError,
-    SandboxFileError,
-    SandboxLostError,
-    SandboxNotFoundError,
-    SandboxStoppedError,
-    SandboxTimeoutError,
-    SandboxUnavailableError,
-    UnauthorizedError,
-)
-from proctor_client.pending import AsyncPending, Pending
-from proctor_client.sandbox import AsyncSandbox, Sandbox
-from proctor_client.session import AsyncSession, Session
-from proctor_client.stats import ActiveCount, SessionStats
-from proctor_client.streams import (
-    AsyncExecStream,
-    AsyncRewardStream,
-    AsyncRolloutStream,
-    ExecStream,
-    RewardStream,
-    RolloutStream,
-)
-from proctor_client.tags import environment_tags, kubernetes_labels
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ActiveCount",
-    "AnySubmission",
-    "AsyncClient",
-    "AsyncExecStream",
-    "AsyncPending",
-    "AsyncRewardStream",
-    "AsyncRolloutStream",
-    "AsyncSandbox",
-    "AsyncSession",
-    "BatchTooLargeError",
-    "BudgetExceededError",
-    "BusyError",
-    "Client",
-    "ClientClosedError",
-    "DrainingError",
-    "EvaluationOptions",
-    "ExecStream",
-    "ForbiddenError",
-    "InternalError",
-    "InvalidRequestError",
-    "JournalDownError",
-    "JournalOffError",
-    "NotFoundError",
-    "NotReplayableError",
-    "Observer",
-    "Pending",
-    "ProctorConnectionError",
-    "ProctorError",
-    "ProctorTimeoutError",
-    "ProtocolError",
-    "QuotaExceededError",
-    "RewardOptions",
-    "RewardStream",
-    "RolloutOptions",
-    "RolloutStream",
-    "Sandbox",
-    "SandboxError",
-    "SandboxFileError",
-    "SandboxLostError",
-    "SandboxNotFoundError",
-    "SandboxOptions",
-    "SandboxStoppedError",
-    "SandboxTimeoutError",
-    "SandboxUnavailableError",
-    "Session",
-    "SessionStats",
-    "UnauthorizedError",
-    "__version__",
-    "environment_tags",
-    "kubernetes_labels",
-    "wire",
-]
+from proctor_client._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from proctor_client import wire as wire
+    from proctor_client._public import *  # noqa: F403 (it has the names in __all__)
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import all public names with the first use of one.
+
+        Until then, `import proctor_client.wire` imports neither httpx nor a client.
+        """
+        if name == "wire":
+            return import_module("proctor_client.wire")
+        if name == "__all__" or not name.startswith("_"):
+            public = import_module("proctor_client._public")
+            globals().update({each: getattr(public, each) for each in public.__all__})
+            globals()["__all__"] = [*public.__all__, "__version__", "wire"]
+        if name not in globals():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

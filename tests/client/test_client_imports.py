@@ -59,3 +59,28 @@ def test_importing_the_client_imports_little() -> None:
         if name not in sys.stdlib_module_names and not name.startswith("_")
     }
     assert strangers == set()
+
+
+def test_the_models_need_no_client() -> None:
+    program = (
+        "import sys\n"
+        "from proctor_client import wire\n"
+        "import proctor_client.datasets.files\n"
+        "print(wire.Result.__name__, {'httpx', 'proctor_client.client'} & set(sys.modules))\n"
+        "from proctor_client import *\n"
+        "print(Client.__name__, __version__, wire.Result.__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "Result set()",
+        f"Client {proctor_client.__version__} Result",
+    ]
+
+
+def test_a_name_that_the_package_lacks_is_no_attribute() -> None:
+    assert {"Client", "wire", "__version__"} <= set(dir(proctor_client))
+    assert all(hasattr(proctor_client, name) for name in proctor_client.__all__)
+    for name in ("Clientele", "_nothing"):
+        assert not hasattr(proctor_client, name)

@@ -50,7 +50,7 @@ def test_a_stop_signal_ends_the_service_while_an_analysis_goes_on(
 def test_the_status_and_the_last_words_of_a_process_stay() -> None:
     program = (
         "import threading, time\n"
-        "from proctor_service.settings.threads import end_process\n"
+        "from proctor_service.serving.process_end import end_process\n"
         "threading.Thread(target=time.sleep, args=(3600,)).start()\n"
         "print('the last word')\n"
         "end_process(2)\n"

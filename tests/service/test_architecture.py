@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "rollout": {"errors", "evaluate", "judge.extract", "judge.recognition", "judge.submission",
                 "sandbox.interface", "scheduling.json_encoding", "scheduling.paced_json",
                 "settings.mcp_servers"},
-    "workers": {"errors", "settings", "evaluate", "judge.submission", "judge.judge",
+    "workers": {"errors", "settings", "serving.process_end", "evaluate", "judge.submission", "judge.judge",
                 "observability.logs", "sandbox.interface", "sandbox.backends",
                 "sandbox.environments"},
     "journal": {"errors", "evaluate", "judge.submission", "rollout", "settings.garbage",

@@ -249,14 +249,16 @@ def test_ctrl_c_ends_it_and_what_it_asked_for(tmp_path: Path) -> None:
         assert b"Traceback" not in said
 
 
-def test_ctrl_c_while_it_loads_is_no_traceback() -> None:
+@pytest.mark.parametrize("module", ["proctor_service.cli", "proctor_service.cli.doctor"])
+def test_ctrl_c_while_it_loads_is_no_traceback(module: str) -> None:
     program = (
         "import sys\n"
         "class Interrupted:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'proctor_service.cli':\n"
+        f"        if name == '{module}':\n"
         "            raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Interrupted())\n"
+        "sys.argv = ['proctor', 'doctor']\n"
         "from proctor_service.__main__ import main\n"
         "main()\n"
     )

@@ -20,7 +20,7 @@ from waits import WAIT_SECONDS
 
 import proctor_service.app
 import proctor_service.sandbox.backends
-from proctor_service.cli.console import Trouble
+from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check

@@ -9,7 +9,7 @@ import pytest
 from command_line import proctor
 
 from proctor_client.harbor import HarborTask, read_tasks
-from proctor_service.cli.console import Trouble
+from proctor_service.cli.failures import Trouble
 from proctor_service.cli.harbor_images import build_images
 
 BUILDAH = """#!/bin/sh

@@ -35,9 +35,9 @@ def broken_inside(folder: Path, module: str, name: str, *, always: bool = False)
         shutil.copytree(code_bundle.SERVICE / package, copy / package)
     with (copy / f"{module}.py").open("a") as file:
         file.write(_BREAK.format(name=name, always=always, word=WORD, text=TEXT))
-    changed = partial(code_bundle.sources, service=copy)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(code_bundle, "sources", changed)
+        for function in (code_bundle.sources, code_bundle.files):
+            patch.setattr(code_bundle, function.__name__, partial(function, service=copy))
         yield
 
 

@@ -25,24 +25,14 @@ from proctor_client.datasets.files import load_tasks
 from proctor_client.datasets.forms import Format
 from proctor_client.datasets.tasks import DatasetError, Task
 from proctor_service.cli.checks import Check, checks_of
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    plain,
-    print_list,
-    progress,
-    screen,
-    service_version,
-    write_json,
-)
+from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import Attempt, judged
 from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.reports import LEVELS, TITLES, Examined, ProblemReport, analysis_of
 from proctor_service.cli.reports import report as report_of
-from proctor_service.cli.target import AllowDegraded, Url, connected
+from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
+from proctor_service.cli.version import service_version
 
 JOB = "audit"
 INK, BAND, LIMIT = "#1f4e79", "#9dc3e6", "#c00000"
@@ -82,7 +72,7 @@ def audit(
 
     Status 0: no finding would harm training. 1: at least one would. 2: the audit could not finish.
     """
-    with friendly(), ExitStack() as stack:
+    with friendly(), client_errors(), ExitStack() as stack:
         if plot is not None:
             check_plotting()
         console = aside()

@@ -19,9 +19,11 @@ import typer
 from rich.table import Column, Table
 
 from proctor_client import Client
-from proctor_service.cli.console import Trouble, aside, friendly, screen, service_version
+from proctor_service.cli.console import aside, screen
+from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.cli.hacks import hacks
-from proctor_service.cli.target import AllowDegraded, Url, connected
+from proctor_service.cli.target import AllowDegraded, Url, client_errors, connected
+from proctor_service.cli.version import service_version
 
 SIZES = (1, 10, 100, 1000)
 FLOOR_SECONDS = 2
@@ -87,7 +89,7 @@ def bench(
     """Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000."""
     if context.invoked_subcommand is not None:
         return
-    with friendly():
+    with friendly(), client_errors():
         out, console = screen(), aside()
         with connected(url, console, allow_degraded=allow_degraded) as client:
             out.print(_machine(), markup=False)

@@ -12,8 +12,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
-from proctor_service.cli.console import TROUBLE, UNSOUND, aside, friendly, plain, screen
-from proctor_service.cli.target import connected, own
+from proctor_service.cli.console import aside, plain, screen
+from proctor_service.cli.failures import TROUBLE, UNSOUND, friendly
+from proctor_service.cli.target import client_errors, connected, own
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def demo(
     ] = False,
 ) -> None:
     """Judge a handful of completions, right and wrong, and show their rewards."""
-    with friendly():
+    with friendly(), client_errors():
         asked = list(toys())
         out, console = screen(), aside()
         service = (

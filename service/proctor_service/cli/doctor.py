@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from proctor_service.cli.console import UNSOUND, Trouble, friendly, screen, settings_from
+from proctor_service.cli.console import screen
+from proctor_service.cli.failures import UNSOUND, Trouble, friendly, settings_from
 from proctor_service.cli.pod.pod_check import PodCheck
 from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check

@@ -16,17 +16,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    plain,
-    screen,
-    settings_from,
-)
-from proctor_service.cli.harbor_tasks import harbor_environments
+from proctor_service.cli.console import aside, plain, screen
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly, settings_from
 from proctor_service.errors import StartError
 
 if TYPE_CHECKING:
@@ -155,6 +146,22 @@ def prune(
             screen().print(
                 f"removed {len(gone)} {'folder' if len(gone) == 1 else 'folders'}, {size}"
             )
+
+
+def harbor_environments(
+    tasks: Annotated[Path, typer.Argument(help="A task, or a folder of tasks.")],
+    images: Annotated[Path, typer.Option(help="Folder for the images that are built.")],
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build images again, for a newer base.")
+    ] = False,
+) -> None:
+    """Build the images of Harbor tasks with buildah, and print an environments.toml for them."""
+    with friendly():
+        from proctor_service.cli.harbor_images import build_images
+        from proctor_service.cli.harbor_tasks import load, print_step
+
+        found = load(tasks, None, empty=True)
+        typer.echo(build_images(found, images, print_step, rebuild=rebuild), nl=False)
 
 
 def _configured() -> _Configured:

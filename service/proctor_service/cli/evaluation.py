@@ -19,24 +19,14 @@ from proctor_client import wire
 from proctor_client.datasets.files import load_completions
 from proctor_client.datasets.forms import Format
 from proctor_client.datasets.tasks import Task
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    plain,
-    print_list,
-    progress,
-    screen,
-    write_json,
-)
+from proctor_service.cli.console import aside, plain, print_list, progress, screen, write_json
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.harbor_tasks import evaluated, load, own_environments
 from proctor_service.cli.html_report import write_eval_html
 from proctor_service.cli.judging import Attempt, attempts, judged, message_of
 from proctor_service.cli.problems import Dataset, Split, problems_of
 from proctor_service.cli.scores import Scores, TaskScore
-from proctor_service.cli.target import AllowDegraded, Prepare, Url, connected
+from proctor_service.cli.target import AllowDegraded, Prepare, Url, client_errors, connected
 
 Form = Literal[Format, "harbor"]
 
@@ -125,7 +115,7 @@ def evaluation(
 
     Status 0: all passed. 1: some failed. 2: some or all could not be judged.
     """
-    with friendly(), ExitStack() as stack:
+    with friendly(), client_errors(), ExitStack() as stack:
         console = aside()
         if form == "harbor":
             if dataset or completions is not None or extract is not None:

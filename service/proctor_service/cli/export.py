@@ -16,7 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from proctor_service.cli.console import Trouble, plain
+from proctor_service.cli.console import plain
+from proctor_service.cli.failures import Trouble
 from proctor_service.cli.recorded import Row, rows
 
 if TYPE_CHECKING:

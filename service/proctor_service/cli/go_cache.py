@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from proctor_service.cli.console import Trouble, friendly, screen
+from proctor_service.cli.console import screen
+from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.settings.languages import SANDBOX_PATH
 
 _TEST = 'package main\n\nimport "testing"\n\nfunc TestNothing(t *testing.T) {}\n'

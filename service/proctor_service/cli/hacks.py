@@ -18,21 +18,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    plain,
-    print_list,
-    screen,
-    service_version,
-    write_json,
-)
+from proctor_service.cli.console import aside, plain, print_list, screen, write_json
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.scoreboard.corpus import Entry, corpus
 from proctor_service.cli.scoreboard.requests import WAIT_SECONDS, WIRES, NotExpressed
-from proctor_service.cli.target import AllowDegraded, authorization, connected
+from proctor_service.cli.target import AllowDegraded, authorization, client_errors, connected
+from proctor_service.cli.version import service_version
 
 JOB = "bench-hacks"
 PROCTOR = "proctor"
@@ -75,7 +66,7 @@ def hacks(
 
     Status 0: every honest program was rewarded, and no hack. 1: otherwise. 2: some were not judged.
     """
-    with friendly():
+    with friendly(), client_errors():
         console = aside()
         entries = _chosen(corpus(), only or [])
         with console.status(f"{len(entries)} programs"):

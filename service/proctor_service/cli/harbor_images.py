@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from proctor_client.harbor import HarborTask
-from proctor_service.cli.console import Trouble
+from proctor_service.cli.failures import Trouble
 
 Say = Callable[[str], None]
 MOST_SHOWN_CHARACTERS = 3000

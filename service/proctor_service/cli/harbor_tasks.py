@@ -7,14 +7,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from proctor_client import Client, Sandbox, SandboxTimeoutError, wire
 from proctor_client.datasets.tasks import Task
 from proctor_client.harbor import HarborTask, HarborTaskError, files_of, read_tasks
-from proctor_service.cli.console import Trouble, aside, friendly, settings_from
+from proctor_service.cli.console import aside
+from proctor_service.cli.failures import Trouble, settings_from
 from proctor_service.cli.harbor_images import build_images
 from proctor_service.cli.judging import Attempt
 from proctor_service.errors import StartError
@@ -53,14 +51,14 @@ def own_environments(tasks: Sequence[HarborTask]) -> Mapping[str, str]:
 
     folder = environments_folder(settings)
     images = folder.parent / "harbor"
-    text = build_images(tasks, images, _said)
+    text = build_images(tasks, images, print_step)
     # Another command may run at the same time, with other tasks.
     file = images / f"environments-{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     file.write_text(text, encoding="utf-8")
     store, python = Store(folder), default_python(settings)
     for name, definition in read_environments(file).items():
         try:
-            store.build(name, definition, python, _said)
+            store.build(name, definition, python, print_step)
         except StartError as error:
             raise Trouble(f"environment {name}: {error}") from None
     return {"PROCTOR_ENVIRONMENTS": str(file)}
@@ -119,18 +117,6 @@ def _solve(sandbox: Sandbox, task: HarborTask) -> str:
     return f"solve.sh ended with {ended.exit_code}: {ended.stderr[-500:] or ended.stdout[-500:]}"
 
 
-def harbor_environments(
-    tasks: Annotated[Path, typer.Argument(help="A task, or a folder of tasks.")],
-    images: Annotated[Path, typer.Option(help="Folder for the images that are built.")],
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Build images again, for a newer base.")
-    ] = False,
-) -> None:
-    """Build the images of Harbor tasks with buildah, and print an environments.toml for them."""
-    with friendly():
-        found = load(tasks, None, empty=True)
-        typer.echo(build_images(found, images, _said, rebuild=rebuild), nl=False)
-
-
-def _said(line: str) -> None:
+def print_step(line: str) -> None:
+    """Print a line about the progress of a build."""
     aside().print(line, style="dim", markup=False, soft_wrap=True)

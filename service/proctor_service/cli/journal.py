@@ -16,8 +16,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
-from proctor_service.cli.console import Trouble, friendly, plain, screen
+from proctor_service.cli.console import plain, screen
 from proctor_service.cli.export import Form, exported
+from proctor_service.cli.failures import Trouble, friendly
 from proctor_service.cli.html_report import write_html
 from proctor_service.cli.record_texts import evaluation_text, report_text, rollout_text
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows, writing

@@ -11,7 +11,8 @@ from rich.console import Console
 from proctor_client.datasets.files import load_named, load_tasks
 from proctor_client.datasets.forms import Format
 from proctor_client.datasets.tasks import Task
-from proctor_service.cli.console import Trouble, plain
+from proctor_service.cli.console import plain
+from proctor_service.cli.failures import Trouble
 
 Dataset = Annotated[
     str | None,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from proctor_service.cli.console import Trouble, plain, service_version, settings_from
+from proctor_service.cli.console import plain
+from proctor_service.cli.failures import Trouble, settings_from
+from proctor_service.cli.version import service_version
 from proctor_service.errors import StartError
 from proctor_service.settings.state_folder import NoStateFolder, journal_path
 

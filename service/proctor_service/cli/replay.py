@@ -18,19 +18,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import Client, InvalidRequestError, wire
-from proctor_service.cli.console import (
-    TROUBLE,
-    UNSOUND,
-    Trouble,
-    aside,
-    friendly,
-    plain,
-    print_list,
-    screen,
-)
+from proctor_service.cli.console import aside, plain, print_list, screen
+from proctor_service.cli.failures import TROUBLE, UNSOUND, Trouble, friendly
 from proctor_service.cli.judging import BATCH, BATCH_CHARACTERS, DEADLINE_SECONDS, message_of
 from proctor_service.cli.recorded import Journal, Row, Tenant, reading, rows
-from proctor_service.cli.target import existing
+from proctor_service.cli.target import client_errors, existing
 from proctor_service.journal.replay import REPLAY_JOB, submission_of, why_not
 
 PAGE = 100
@@ -115,7 +107,7 @@ def replay(
     Status 0: nothing changed. 1: a reward or verdict changed. 2: the service gave no reward for some
     evaluations, or the replay could not finish.
     """
-    with friendly(), reading(journal) as reader:
+    with friendly(), client_errors(), reading(journal) as reader:
         from proctor_service.journal.filters import Filter
 
         whole = rows(reader.whole_evaluations, tenant, Filter(job=job), page=PAGE, limit=limit)

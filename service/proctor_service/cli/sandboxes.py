@@ -15,8 +15,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from proctor_client import wire
-from proctor_service.cli.console import Trouble, friendly, plain, screen
-from proctor_service.cli.target import existing
+from proctor_service.cli.console import plain, screen
+from proctor_service.cli.failures import Trouble, friendly
+from proctor_service.cli.target import client_errors, existing
 
 LIVE = ("pending", "running")
 Url = Annotated[
@@ -47,7 +48,7 @@ def list_sandboxes(
     as_json: Json = False,
 ) -> None:
     """List your sandboxes with all of the given tags."""
-    with friendly():
+    with friendly(), client_errors():
         asked = statuses or LIVE
         for status in asked:
             if status not in get_args(wire.SandboxStatus):
@@ -72,7 +73,7 @@ def stop_sandboxes(
     as_json: Json = False,
 ) -> None:
     """Stop your sandboxes with all of the given tags; at least one tag is required."""
-    with friendly():
+    with friendly(), client_errors():
         if not tags:
             raise Trouble("--tag is missing: it says which sandboxes to stop")
         with existing(url) as client:

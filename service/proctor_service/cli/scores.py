@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proctor_service.journal.figures import PASS_AT, pass_chance
+from proctor_service.journal.pass_at import PASS_AT, pass_chance
 
 _Z = 1.959964  # 95 % of a normal distribution lie within so many standard deviations
 

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from proctor_service.cli.console import Trouble, friendly, settings_from
+from proctor_service.cli.failures import Trouble, friendly, settings_from
+from proctor_service.cli.imports import paused_collector
 
 PR_SET_PDEATHSIG = 1
 
@@ -53,7 +54,7 @@ def serve(
     end_with_parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period."""
-    with friendly():
+    with friendly(), paused_collector():  # the service turns it on when it is set up
         if end_with_parent is not None:
             end_with(end_with_parent)
         settings = settings_from(

@@ -15,8 +15,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proctor_client import Client, ProctorError
-from proctor_service.cli.console import Trouble
+from proctor_client import Client, ProctorError, UnauthorizedError
+from proctor_client.datasets.tasks import DatasetError
+from proctor_service.cli.failures import Trouble
 from proctor_service.cli.temporary import temporary_service
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -30,6 +31,18 @@ AllowDegraded = Annotated[
     bool,
     typer.Option("--allow-degraded", help="For a service of its own: as in `proctor serve`."),
 ]
+
+
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Turn errors of the client and of data sets into Trouble."""
+    try:
+        yield
+    except UnauthorizedError as error:
+        advice = "set PROCTOR_TOKEN to a token that the service knows"
+        raise Trouble(f"{error.message}\n{advice}") from None
+    except (ProctorError, DatasetError) as error:
+        raise Trouble(str(error)) from None
 
 
 Prepare = Callable[[], Mapping[str, str]]

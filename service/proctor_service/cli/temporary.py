@@ -24,7 +24,7 @@ from typing import IO
 
 import httpx
 
-from proctor_service.cli.console import Trouble
+from proctor_service.cli.failures import Trouble
 
 START_SECONDS = 60.0
 END_SECONDS = 30.0

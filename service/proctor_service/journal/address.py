@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from proctor_service.errors import StartError
 
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+_PLAIN_FILE = re.compile(r"sqlite:///[A-Za-z0-9/._ -]+")
+"""Address of a file in which nothing is escaped, such as `sqlite:////var/lib/proctor/journal-8080.db`."""
 _EXPECTED = "expected sqlite:////path/to/file, postgresql://user@host/database, or off"
+
+
+def is_plain_file(url: str) -> bool:
+    """Return True for the address of a file that is valid as it stands, and needs no driver.
+
+    SQLAlchemy, which parses all others, is slow to import.
+    """
+    return _PLAIN_FILE.fullmatch(url) is not None
 
 
 def checked(url: str) -> URL:
     """Return the parsed address. Raises StartError unless it is of SQLite or of PostgreSQL."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         found = make_url(url)
     except ArgumentError:
@@ -27,4 +42,9 @@ def checked(url: str) -> URL:
 
 def of_file(path: Path) -> str:
     """Return the address of the SQLite database in a file."""
+    url = f"sqlite:///{path}"
+    if is_plain_file(url):
+        return url
+    from sqlalchemy.engine import URL
+
     return URL.create("sqlite", database=str(path)).render_as_string()

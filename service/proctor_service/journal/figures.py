@@ -12,13 +12,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import compress
-from math import comb
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select, type_coerce
 from sqlalchemy.types import NullType
 
 from proctor_service.journal.counts import NO_VERDICT
+from proctor_service.journal.pass_at import PASS_AT, pass_chance
 from proctor_service.journal.schema import evaluations
 from proctor_service.journal.series import moments
 
@@ -31,7 +31,6 @@ MOST_SHOWN_SHARE = {"nulls": 0.01, "no_code": 0.1, "without_spread": 0.5, "unsol
 """Shares above which a figure is a warning: nulls are failures of the service; a completion without
 code, a group without spread and a task that nobody solves teach little."""
 MOST_CORRELATION = 0.5
-PASS_AT = (1, 2, 4, 8, 16, 32, 64)
 _SAMPLED_COLUMNS = (
     "step", "task", "reward", "verdict", "integrity", "signals", "completion_characters",
     "queue_seconds", "seconds", "cpu_seconds", "source", "completion", "source_begin", "grader",
@@ -94,15 +93,6 @@ def _totals(series: Sequence[Row]) -> Row:
         "no_code_share": verdicts["no_code"] / count,
         "verdicts": dict(verdicts.most_common()),
     }
-
-
-def pass_chance(judged: int, passed: int, k: int) -> float:
-    """Return the chance that at least one of `k` <= `judged` submissions of a task passes.
-
-    It is the unbiased estimate of pass@k (Chen et al., 2021, "Evaluating Large Language Models
-    Trained on Code", equation 1).
-    """
-    return 1 - comb(judged - passed, k) / comb(judged, k)
 
 
 def _tasks(judged: Columns) -> Row:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proctor_service.evaluate import Evaluate, Item, Outcome
-from proctor_service.journal.address import checked
+from proctor_service.journal.address import checked, is_plain_file
 from proctor_service.journal.connection import Child
 from proctor_service.journal.entry import Entries, Record
 from proctor_service.rollout.agent import Play
@@ -64,7 +64,7 @@ class Target:
     @property
     def place(self) -> str:
         """The address without a password."""
-        return checked(self.url).render_as_string()
+        return self.url if is_plain_file(self.url) else checked(self.url).render_as_string()
 
 
 class Recorder:

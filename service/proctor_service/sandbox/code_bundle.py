@@ -32,13 +32,19 @@ def sources(patterns: Iterable[str], service: Path = SERVICE) -> dict[str, str]:
 
     `patterns`: of paths below the service's own folder.
     """
-    found: dict[str, str] = {}
+    found = files(patterns, service=service)
+    return {name: "" if path is None else path.read_text() for name, path in found.items()}
+
+
+def files(patterns: Iterable[str], service: Path = SERVICE) -> dict[str, Path | None]:
+    """Return the file of each module, and None for each package, which is empty."""
+    found: dict[str, Path | None] = {}
     for pattern in patterns:
         for path in sorted(service.glob(pattern)):
             parts = (ROOT, *path.relative_to(service).with_suffix("").parts)
-            found.update((".".join(parts[:depth]), "") for depth in range(1, len(parts)))
+            found.update((".".join(parts[:depth]), None) for depth in range(1, len(parts)))
             if path.stem != "__init__":
-                found[".".join(parts)] = path.read_text()
+                found[".".join(parts)] = path
     return found
 
 

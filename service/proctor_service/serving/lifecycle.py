@@ -84,10 +84,11 @@ class AppState:
         self.opened = True
         if self.store is not None:
             await self.store.open()
-        if self.journal is not None:
-            self.journal.open()
         await self.backend.open()
         await self.readiness.open()
+        # Their processes start after all that a reward needs.
+        if self.journal is not None:
+            self.journal.open()
         self.records.open()
         if self.spreader is not None:
             self.spreader.open()

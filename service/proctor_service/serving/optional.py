@@ -12,8 +12,7 @@ from pydantic import SecretStr
 
 from proctor_service.api.journal.questions import Questions
 from proctor_service.errors import StartError
-from proctor_service.journal.address import checked, of_file
-from proctor_service.journal.database import connect
+from proctor_service.journal.address import checked, is_plain_file, of_file
 from proctor_service.journal.recorder import Recorder, Target
 from proctor_service.observability.metrics import Metrics
 from proctor_service.settings import Settings, worker_environment
@@ -77,8 +76,11 @@ def make_journal(
     url = "off" if settings.journal is None else settings.journal.get_secret_value()
     if url == "off":
         return None, None
-    with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
-        connect(checked(url))  # loads the driver
+    if not is_plain_file(url):
+        with needing("psycopg", "PROCTOR_JOURNAL", "postgres"):
+            from proctor_service.journal.database import connect
+
+            connect(checked(url))  # loads the driver
     age_seconds, size_bytes = settings.journal_days * DAY_SECONDS, settings.journal_mb * MEBIBYTE
     target = Target(url, version(), settings.journal_texts, age_seconds, size_bytes)
     recorder = Recorder(target, settings.journal_texts, metrics, worker_environment())

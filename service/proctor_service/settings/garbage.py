@@ -18,8 +18,9 @@ A visit stops the process: of 10,000 objects for a few milliseconds, of all in a
 def spare_collector() -> None:
     """Make collections rarer, and never visit the objects that exist now.
 
-    Call it when the process is set up: these objects stay alive.
+    Call it when the process is set up: these objects stay alive. Garbage among them is a thousand
+    objects of the imports; a collection that frees them takes 0.1 s.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+    gc.enable()

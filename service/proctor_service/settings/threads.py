@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 
@@ -18,15 +14,6 @@ class _LeftThreads(ThreadPoolExecutor):
 
 
 def leave_threads() -> None:
-    """Let the running event loop end while its threads work. Then call `end_process`."""
+    """Let the running event loop end while its threads work. Then call `end_process` of
+    `serving/process_end.py`."""
     asyncio.get_running_loop().set_default_executor(_LeftThreads())
-
-
-def end_process(status: int) -> None:
-    """End the process if a thread still works, which Python would wait for."""
-    main = threading.main_thread()
-    if any(each is not main and not each.daemon for each in threading.enumerate()):
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(status)

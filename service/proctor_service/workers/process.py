@@ -25,6 +25,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
+from proctor_service.serving.process_end import end_process
 from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import (
     PAYER,
@@ -39,7 +40,7 @@ from proctor_service.sandbox.interface import (
 )
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.garbage import spare_collector
-from proctor_service.settings.threads import end_process, leave_threads
+from proctor_service.settings.threads import leave_threads
 from proctor_service.workers.connection import (
     CANCEL,
     FAILED,

@@ -26,7 +26,7 @@ from proctor_service.api.console.policy import PATH
 from proctor_service.api.console.queries import query_of
 from proctor_service.api.journal.questions import Answer
 from proctor_service.api.journal.routes import JournalHandler, line_of
-from proctor_service.api.journal.views import TEXTS
+from proctor_service.api.journal.texts import TEXTS
 from proctor_service.api.responses import response_of, while_connected
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized

@@ -1,6 +1,7 @@
 """Questions about the journal, as the listening process asks them of a process of their own.
 
-That process starts with the service, and again with the next question if it has ended.
+That process starts a moment after the service, or with the first question, and again with the next
+question if it has ended.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from proctor_service.workers.values import error_of
 log = logging.getLogger(__name__)
 
 MODULE = ("-m", "proctor_service.api.journal")
+START_AFTER_SECONDS = 3.0
+"""Until then the service starts, and judges its first submissions."""
 MOST_ASKED = 60
 """Questions that run or wait; each ends within the time limit of the database's reader."""
 ANSWER_SECONDS = 60.0
@@ -67,10 +70,11 @@ class Questions:
         self._opening: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Start the process, in the running loop; the first question would wait for it."""
+        """Start the process in a moment, in the running loop; the first question would wait for it."""
         self._opening = asyncio.create_task(self._start_early())
 
     async def _start_early(self) -> None:
+        await asyncio.sleep(START_AFTER_SECONDS)
         with contextlib.suppress(OSError):  # a question will tell
             await self._running()
 

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from proctor_client import wire
 from proctor_service.api.journal.answers import Query, evaluation_row, found_page, rollout_row
+from proctor_service.api.journal.texts import TEXTS
 from proctor_service.errors import NotFound
 from proctor_service.journal.json_texts import parsed_if_short
 from proctor_service.journal.pages.render import Templates
@@ -16,12 +17,6 @@ from proctor_service.journal.reading import Reader
 from proctor_service.journal.replay import why_not
 
 FILTERS = ("job", "step", "task", "tag", "signal", "verdict", "error", "reward", "text")
-TEXTS = {
-    "completion": "completion_text",
-    "source": "source",
-    **{name: f"{name}_json" for name in ("grader", "files", "output", "failures")},
-}
-"""Texts that a page may show in part: their names, and where a row has them."""
 _JSON = ("grader", "files", "output", "failures")
 
 

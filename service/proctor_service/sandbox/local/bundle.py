@@ -7,7 +7,9 @@ the first submission runs, so a submission cannot import them.
 from __future__ import annotations
 
 import json
+import marshal
 import subprocess
+import sys
 from collections.abc import Sequence
 
 from proctor_service.sandbox import code_bundle
@@ -21,13 +23,20 @@ _MODULES = (
     ),
 )
 
-# Runs once in the sandboxes' interpreter; each zygote of the same interpreter loads the result.
-# Compiling enlarges a process by some megabytes, and a fork pays for each page of its parent.
+# Runs once in the sandboxes' interpreter, with -OO; each zygote of the same interpreter loads the
+# result. Compiling enlarges a process by some megabytes, and a fork pays for each page of its parent.
+# As for any import, Python keeps the result beside the source, where it may write. A sandbox sees no
+# path of the service.
+_MARSHAL_VERSION = 2  # which every Python 3 reads; json would take a third of the process's time
 _COMPILE = """
-import json, marshal, sys
+import marshal, sys
+from importlib.machinery import SourceFileLoader
+def nameless(code):
+    inner = (nameless(each) if isinstance(each, type(code)) else each for each in code.co_consts)
+    return code.replace(co_filename="<sandbox>", co_consts=tuple(inner))
 codes = {
-    name: compile(text, "<sandbox>", "exec", dont_inherit=True, optimize=2)
-    for name, text in json.load(sys.stdin).items()
+    name: nameless(SourceFileLoader(name, path).get_code(name) if path else compile("", "", "exec"))
+    for name, path in marshal.loads(sys.stdin.buffer.read()).items()
 }
 sys.stdout.buffer.write(marshal.dumps(codes))
 """
@@ -95,8 +104,17 @@ def compiled(python: str) -> bytes:
 
     Raises OSError and subprocess.CalledProcessError when the interpreter fails.
     """
-    command = [python, "-I", "-S", "-c", _COMPILE]
-    text = json.dumps(code_bundle.sources(_MODULES)).encode()
+    options = ["-I", "-S", "-OO"]
+    if sys.dont_write_bytecode:
+        options.append("-B")
+    if sys.pycache_prefix is not None:
+        options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    files = {
+        name: "" if path is None else str(path)
+        for name, path in code_bundle.files(_MODULES).items()
+    }
+    command = [python, *options, "-c", _COMPILE]
+    text = marshal.dumps(files, _MARSHAL_VERSION)
     return subprocess.run(command, input=text, capture_output=True, check=True, env={}).stdout
 
 
