@@ -26,8 +26,8 @@ from typing import Any
 import measuring
 import plots
 
-from proctor_service.cli.console import service_version
 from proctor_service.cli.temporary import temporary_service
+from proctor_service.cli.version import service_version
 
 
 @dataclass(frozen=True, slots=True)

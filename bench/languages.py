@@ -24,8 +24,8 @@ from pathlib import Path
 
 from measuring import Connection, check
 
-from proctor_service.cli.console import service_version
 from proctor_service.cli.temporary import temporary_service
+from proctor_service.cli.version import service_version
 from proctor_service.settings.languages import LANGUAGES, SANDBOX_PATH, Language
 
 AIM = 1.3

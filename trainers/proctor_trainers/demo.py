@@ -61,7 +61,7 @@ def service(url: str | None, *, journal: bool = False) -> Iterator[Running]:
         raise Unreachable(
             "no service was named: give --url, or install proctor-service to start one here"
         )
-    from proctor_service.cli.console import Trouble
+    from proctor_service.cli.failures import Trouble
     from proctor_service.cli.temporary import temporary_service
 
     try:

@@ -17,7 +17,7 @@ from proctor_service.cli.version import service_version
 
 
 @dataclass(frozen=True, slots=True)
-class _Command:
+class Command:
     """A command: its module in this package, the function there, and the line in the list of commands.
 
     `is_group`: the function returns further commands as a Typer app.
@@ -41,62 +41,62 @@ class _Command:
         return typer.main.get_group(app).commands[name]
 
 
-_COMMANDS: Mapping[str, _Command] = MappingProxyType(
+COMMANDS: Mapping[str, Command] = MappingProxyType(
     {
-        "serve": _Command(
+        "serve": Command(
             "serve",
             "serve",
             "Run the service until Ctrl-C or SIGTERM; running work may finish within the grace period.",
         ),
-        "doctor": _Command(
+        "doctor": Command(
             "doctor",
             "doctor",
             "Show the protections and languages of this machine. Status 1: isolation is incomplete.",
         ),
-        "eval": _Command(
+        "eval": Command(
             "evaluation",
             "evaluation",
             "Judge the problems of a file or of a data set: completions, or the reference solutions.",
         ),
-        "audit": _Command(
+        "audit": Command(
             "audit",
             "audit",
             "Find errors in a data set: failing references, and flaky or vacuous tests.",
         ),
-        "demo": _Command(
+        "demo": Command(
             "demo",
             "demo",
             "Judge a handful of completions, right and wrong, and show their rewards.",
         ),
-        "replay": _Command(
+        "replay": Command(
             "replay",
             "replay",
             "Judge all recorded evaluations of a job again, and list the rewards that changed.",
         ),
-        "go-cache": _Command(
+        "go-cache": Command(
             "go_cache",
             "go_cache",
             "Compile Go's standard library into a build cache for all sandboxes: PROCTOR_GO_CACHE.",
         ),
-        "bench": _Command(
+        "bench": Command(
             "bench",
             "benches",
             "Measure rewards per second and the latency of batches of 1, 10, 100 and 1,000.",
             is_group=True,
         ),
-        "sandboxes": _Command(
+        "sandboxes": Command(
             "sandboxes",
             "sandboxes",
             "List and stop the sandboxes that keep their state.",
             is_group=True,
         ),
-        "journal": _Command(
+        "journal": Command(
             "journal",
             "journal",
             "Look at what was judged, as the journal has recorded it.",
             is_group=True,
         ),
-        "env": _Command(
+        "env": Command(
             "environments",
             "environments",
             "Build and check environments: an interpreter with packages, by name.",
@@ -111,7 +111,7 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
-        chosen = None if name is None else _COMMANDS.get(name)
+        chosen = None if name is None else COMMANDS.get(name)
         return name, command if name is None or chosen is None else chosen.load(name), rest
 
 
@@ -128,7 +128,7 @@ def build() -> typer.Typer:
         epilog="Every setting of the service is also a variable, PROCTOR_…",
     )
     app.callback()(_options)
-    for name, command in _COMMANDS.items():
+    for name, command in COMMANDS.items():
         app.command(name, help=command.help)(_no_options)
     return app
 

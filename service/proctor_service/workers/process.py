@@ -25,7 +25,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from proctor_service.errors import ProctorServiceError, StartError
 from proctor_service.evaluate import Judge
-from proctor_service.serving.process_end import end_process
 from proctor_service.sandbox.environments.built import Environments
 from proctor_service.sandbox.interface import (
     PAYER,
@@ -38,6 +37,7 @@ from proctor_service.sandbox.interface import (
     StatefulSandbox,
     Traits,
 )
+from proctor_service.serving.process_end import end_process
 from proctor_service.settings import Settings, Share
 from proctor_service.settings.garbage import spare_collector
 from proctor_service.settings.threads import leave_threads

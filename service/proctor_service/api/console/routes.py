@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Path
@@ -30,8 +30,10 @@ from proctor_service.api.journal.texts import TEXTS
 from proctor_service.api.responses import response_of, while_connected
 from proctor_service.api.rewards.routes import RewardHandler
 from proctor_service.errors import Forbidden, InvalidRequest, NotFound, Refusal, Unauthorized
-from proctor_service.journal.pages.render import Templates
 from proctor_service.sandbox.interface import Backend
+
+if TYPE_CHECKING:
+    from proctor_service.journal.pages.render import Templates
 
 Id = Annotated[str, Path(max_length=128)]
 LONGEST_PLACE = 2000
@@ -65,11 +67,25 @@ class ConsoleHandler:
         self._cookies = cookies
         self._backend = backend
         self._costs = costs
-        self._templates = Templates()
+        self._loaded: Templates | None = None
         self._bodies = Bodies()
         self._mark = uuid.uuid4().hex
         folder = files("proctor_service.journal.pages") / "static"
         self._assets = {name: (folder / name).read_bytes() for name in ASSETS}
+
+    @property
+    def _templates(self) -> Templates:
+        """The templates, which `_load` has imported in most cases."""
+        if self._loaded is None:
+            from proctor_service.journal.pages.render import Templates
+
+            self._loaded = Templates()
+        return self._loaded
+
+    async def _load(self) -> None:
+        """Import the templates in a thread, for the first page."""
+        if self._loaded is None:
+            await asyncio.to_thread(lambda: self._templates)
 
     # ------------------------------------------------------------ who looks
 
@@ -77,6 +93,7 @@ class ConsoleHandler:
         """Return the handler of a page: it asks for a log-in, and shows refusals as pages."""
 
         async def handle(request: Request) -> Response:
+            await self._load()
             visit = self._cookies.visit(request.headers)
             is_new = visit is None and not self._cookies.needed
             if is_new:
@@ -95,6 +112,7 @@ class ConsoleHandler:
 
     async def log_in(self, request: Request) -> Response:
         """Exchange a token for a cookie, and go on to the page that was asked for."""
+        await self._load()
         try:
             if not same_origin(request.headers):
                 raise Forbidden("this form came from another site")

@@ -36,6 +36,7 @@ BODIES: tuple[type[BaseModel], ...] = (
     GradeRequest,
     RolloutRequest,
 )
+_REFERENCE = "#/components/schemas/{model}"
 Answers = dict[int | str, dict[str, Any]]
 
 ProblemText = tuple[str, str, bool]
@@ -65,8 +66,10 @@ def problems(*statuses: int, own: Mapping[int, ProblemText] = PROBLEM_TEXTS) -> 
             "retryable": retryable,
             "retry_after_seconds": 2.5 if status in (429, 503) else None,
         }
-        content = {"application/json": {"example": {"error": body}}}
-        found[status] = {"model": ProblemBody, "description": reason, "content": content}
+        # By name: for a model, FastAPI would build a validator for each status of each route.
+        schema = {"$ref": _REFERENCE.format(model=ProblemBody.__name__)}
+        content = {"application/json": {"schema": schema, "example": {"error": body}}}
+        found[status] = {"description": reason, "content": content}
     return found
 
 
@@ -88,7 +91,7 @@ def answers(
 def body_of(model: type[BaseModel], example: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the documentation of a body parsed by hand. Default: the model's own example."""
     content = {
-        "schema": {"$ref": f"#/components/schemas/{model.__name__}"},
+        "schema": {"$ref": _REFERENCE.format(model=model.__name__)},
         "example": example or example_of(model),
     }
     return {"requestBody": {"required": True, "content": {"application/json": content}}}
@@ -124,7 +127,7 @@ def rollout_docs() -> dict[str, Any]:
 
 
 def install_openapi(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> None:
-    """Add the models of bodies parsed by hand, and the authentication scheme."""
+    """Add the models of bodies parsed by hand and of errors, and the authentication scheme."""
 
     def schema() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -134,9 +137,10 @@ def install_openapi(app: FastAPI, bodies: tuple[type[BaseModel], ...]) -> None:
                 description=app.description,
                 routes=app.routes,
             )
-            reference = "#/components/schemas/{model}"
+            named: tuple[type[BaseModel], ...] = (ProblemBody, *bodies)
             _, models = models_json_schema(
-                [(model, "validation") for model in bodies], ref_template=reference
+                [(model, "validation") for model in named],
+                ref_template=_REFERENCE,
             )
             components = found.setdefault("components", {})
             components.setdefault("schemas", {}).update(models.get("$defs", {}))
