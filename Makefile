@@ -21,6 +21,8 @@ BUILDAH ?= buildah
 SMOKE ?= 1
 # Processes of one suite; CI runs two suites at a time, with one process each.
 JOBS ?= 2
+# Commands start from compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz clean
 .DEFAULT_GOAL := help

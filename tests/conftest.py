@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+# A service in a process of its own starts from compiled modules, as users have it: without them each start
+# compiles all of them, which takes seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _TESTS = Path(__file__).parent
 sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
