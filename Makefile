@@ -24,7 +24,7 @@ JOBS ?= 2
 # Commands start from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz clean
+.PHONY: help install install-trl install-art install-harbor install-adapters serve demo demo-train dist test-fast test test-all test-programs $(SUITES:%=test-%) test-trl test-art test-unsloth test-unsloth-gpu test-harbor test-adapters $(ADAPTERS:%=test-adapter-%) test-aviato-newest lint generate format test-cgroup2 image pin-base bench fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -172,6 +172,9 @@ bench: $(VENV)/.tools ## figures and plots of this machine, beside its floor; QU
 
 fuzz: $(VENV)/.tools ## fuzz with 200 times as many cases as make test, and others each time; FUZZ=… for more
 	PROCTOR_FUZZ=$(or $(FUZZ),20) $(BIN)/python -m pytest tests/fuzz
+
+mutants: $(VENV)/.tools ## small faults in the service's code: which share do the tests notice; ARGS='--count 50'
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what it needs
 	$(BIN)/python tests/cgroup2/boot.py $(ARGS)

@@ -160,7 +160,7 @@ class Finder:
 
     def _of_statement(self, node: ast.AST, scope: Scope | None) -> Iterator[Change]:
         match node:
-            case ast.If():
+            case ast.If() if not _is_unreached(node.test):
                 yield from self._condition(node.test)
             case ast.While() if not isinstance(node.test, ast.Constant):
                 yield self._whole("condition", node.test, "False")
@@ -253,6 +253,10 @@ def _is_log_call(node: ast.AST) -> bool:
     )
 
 
+def _is_unreached(test: ast.expr) -> bool:
+    return ast.unparse(test).split(".")[-1] in UNREACHED_CONDITIONS
+
+
 def _called_name(node: ast.Call) -> str:
     return ast.unparse(node.func).split(".")[-1]
 
@@ -272,7 +276,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
             return [*node.body]
         case ast.AnnAssign():
             return [node.value] if node.value else []
-        case ast.If() if ast.unparse(node.test).split(".")[-1] in UNREACHED_CONDITIONS:
+        case ast.If() if _is_unreached(node.test):
             return [*node.orelse]
         case ast.Call() if _is_log_call(node) or _called_name(node) in TYPING_CALLS:
             return []
