@@ -22,7 +22,12 @@ from mutants.supervised import OVERTIME
 SELECTED = Path(__file__).with_name("selected.py")
 SUPERVISOR = Path(__file__).with_name("supervised.py")
 SOURCES = ("client", "service", "trainers")
-_OWN_VARIABLES = ("PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+_OWN_VARIABLES = frozenset(
+    [
+        *("PYTHONPATH", "VIRTUAL_ENV", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG"),
+        "PYTHONDONTWRITEBYTECODE",  # each run would compile all packages again
+    ]
+)
 
 
 class CopyFailed(Exception):
@@ -53,7 +58,7 @@ class Copy:
             name: value
             for name, value in os.environ.items()
             if name not in _OWN_VARIABLES and not name.startswith("PYTEST_")
-        } | {"PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self._temporary)}
+        } | {"TMPDIR": str(self._temporary)}
         folder.mkdir()
         folder.chmod(0o755)  # sandboxes have users of their own
         self._clone(root)
