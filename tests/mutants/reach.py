@@ -5,10 +5,10 @@ Read from the data of one run of the whole suite: coverage with a context for ea
 threads. It does not see judge processes and services that a test starts: lines that only they run count
 as not reached.
 
-Python runs some lines at import, before any test: values of modules and classes, and defaults. Their
-tests are those that reach a line with the same name, or the body below. A fixture of a module runs in the
-setup of one test, though all tests of the file may assert on what it did: all of them count as tests that
-reach the fixture's lines.
+Python runs some lines at import, before any test: values of modules and classes, defaults, and functions
+that make such values. Their tests are those that reach a line with the same name, or the body below. A
+fixture of a module runs in the setup of one test, though all tests of the file may assert on what it did:
+all of them count as tests that reach the fixture's lines.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path, PurePosixPath
 import coverage
 
 from mutants.mutant import Mutant
+from mutants.operators import Function
 
 START_SECONDS = 0.2
 """Estimated time to import one test file."""
@@ -170,14 +171,17 @@ class Reach:
         tree = self._trees.get(mutant.path)
         if tree is None:
             return []
-        places = _places(tree, line)
-        if places is None:
-            names = self._names_at(tree, line)
-            names_found = self._tests_with_names(names)
-            return self._ordered(
-                names_found or self._tests_at(mutant.path, set(self._contexts[mutant.path]))
-            )
-        return self._ordered(self._tests_at(mutant.path, places))
+        function = _function_at(tree, line)
+        if function is not None:
+            places = _places(function, line)
+            found = self._tests_at(mutant.path, places)
+            if found or not any(self._contexts[mutant.path].get(place) for place in places):
+                return self._ordered(found)
+        names = self._names_at(tree, line) if function is None else {function.name}
+        return self._ordered(
+            self._tests_with_names(self._with_dependent(names))
+            or self._tests_at(mutant.path, set(self._contexts[mutant.path]))
+        )
 
     def _ordered(self, names: set[str]) -> list[SuiteTest]:
         return sorted(
@@ -200,13 +204,16 @@ class Reach:
         return names
 
     def _names_at(self, tree: ast.Module, line: int) -> set[str]:
-        """The names that the statement at import binds, and those of modules that depend on it."""
-        names = {
+        """The names that the statement at import binds."""
+        return {
             name
             for statement in _statements(tree)
             if statement.lineno <= line <= (statement.end_lineno or line)
             for name in _bound(statement)
         }
+
+    def _with_dependent(self, names: set[str]) -> set[str]:
+        """The names, and those of modules that are made from them."""
         modules = [s for each in self._trees.values() for s in each.body]
         while True:
             more = {
@@ -234,16 +241,18 @@ class Reach:
         return found
 
 
-def _places(tree: ast.Module, line: int) -> range | None:
-    """The lines whose tests reach `line`: its statement's, or a function's body; None at import."""
+def _function_at(tree: ast.Module, line: int) -> Function | None:
     function = None
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, Function):
             end = node.end_lineno or node.lineno
             if node.lineno <= line <= end and (function is None or node.lineno > function.lineno):
                 function = node
-    if function is None:
-        return None
+    return function
+
+
+def _places(function: Function, line: int) -> range:
+    """The lines whose tests reach `line`: those of its statement, or of the body for a default."""
     if line < function.body[0].lineno:  # a default
         return range(function.body[0].lineno, (function.end_lineno or line) + 1)
     inner = [node for node in ast.walk(function) if isinstance(node, ast.stmt)]

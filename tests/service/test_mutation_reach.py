@@ -18,12 +18,20 @@ def first(a):
     return a < MOST
 def second(a, b=1):
     return a
+def words(a):
+    return a.split()
+WORDS = words("b c")
+def third(a):
+    return a in WORDS
+def fourth(a):
+    return a
 """
 FIXTURE, USES = "tests/test_b.py::test_one", "tests/test_b.py::test_three[a]"
 REPORT = f"""\
 <testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_first" time="0.1" />
 <testcase classname="tests.test_a.TestClass" name="test_second" time="0.1" />
+<testcase classname="tests.test_a" name="test_third" time="0.1" />
 <testcase classname="tests.test_a" name="test_red" time="0.1"><failure /></testcase>
 <testcase classname="tests.test_b" name="test_one" time="5" />
 <testcase classname="tests.test_b" name="test_two" time="0.1" />
@@ -31,6 +39,7 @@ REPORT = f"""\
 </testsuite></testsuites>
 """
 FIRST, SECOND = "tests/test_a.py::test_first", "tests/test_a.py::TestClass::test_second"
+THIRD = "tests/test_a.py::test_third"
 WHOLE_FILE = [FIXTURE, "tests/test_b.py::test_two", USES]
 
 
@@ -44,10 +53,11 @@ def reach(tmp_path: Path) -> Reach:
     report.write_text(REPORT)
     data = coverage.CoverageData(str(data_file))
     for context, lines in {
-        "": [1, 2, 4],
+        "": [1, 2, 4, 6, 7, 8, 9, 11],
         f"{FIRST}|run": [3],
         f"{SECOND}|run": [5],
-        "tests/test_a.py::test_red|run": [3, 5],
+        f"{THIRD}|run": [10],
+        "tests/test_a.py::test_red|run": [3, 5, 12],
         f"{FIXTURE}|setup": [5],
     }.items():
         data.set_context(context)
@@ -66,6 +76,8 @@ def mutant_at(line: int) -> Mutant:
     [
         pytest.param(3, [FIRST], id="the test that runs the line, if it passes"),
         pytest.param(1, [FIRST], id="a constant: the test of the line that names it"),
+        pytest.param(7, [THIRD], id="a function of an import: the test that uses its value"),
+        pytest.param(12, [], id="a test that fails proves nothing"),
         pytest.param(5, [SECOND, *WHOLE_FILE], id="a fixture: all tests of its file"),
         pytest.param(4, [SECOND, *WHOLE_FILE], id="a default: the tests of the body"),
     ],
