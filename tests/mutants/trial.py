@@ -56,7 +56,7 @@ class Trials:
 
     def outcome(self, mutant: Mutant, tests: Sequence[str]) -> Result:
         seconds = 0.0
-        unsound: list[str] = []
+        unsound = [test for test in tests if self._sound.get(test, 0.0) is None]
         while True:
             left = [test for test in tests if test not in unsound]
             if not left:
