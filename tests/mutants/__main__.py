@@ -99,7 +99,7 @@ def _sources(root: Path) -> dict[str, str]:
 
 
 def _run_suite(root: Path, folder: Path, jobs: int) -> None:
-    settings, data = folder / "coverage.ini", folder / "coverage"
+    settings, data = folder / "settings.ini", folder / "coverage"
     settings.write_text(COVERAGE_SETTINGS.format(data=data.resolve()))
     command = [str(root / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
     command += [
