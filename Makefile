@@ -174,7 +174,7 @@ fuzz: $(VENV)/.tools ## fuzz with 200 times as many cases as make test, and othe
 	PROCTOR_FUZZ=$(or $(FUZZ),20) $(BIN)/python -m pytest tests/fuzz
 
 mutants: $(VENV)/.tools ## small faults in the service's code: which share do the tests notice; ARGS='--count 50'
-	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+	PYTHONPATH=bench $(BIN)/python -m mutants $(ARGS)
 
 test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what it needs
 	$(BIN)/python tests/cgroup2/boot.py $(ARGS)

@@ -1,11 +1,11 @@
 """A mutation run: the share of small faults in the service's code that the tests notice.
 
-    PYTHONPATH=tests .venv/bin/python -m mutants [--count 150] [--seed 1] [--jobs 2]
+    PYTHONPATH=bench .venv/bin/python -m mutants [--count 150] [--seed 1] [--jobs 2]
 
-Runs the whole suite once for coverage by test, or takes `--coverage` and `--durations` of an earlier run
-of the same tree. Draws mutants, or takes those of `--list`, so that two suites can be compared by the
-same faults. Tries each in a temporary copy of the tree. A results file with some of the mutants is
-continued.
+Runs the tests of `make test`, or those of the named folders, once for coverage by test, or takes
+`--coverage` and `--durations` of an earlier run of the same tree. Draws mutants, or takes those of
+`--list`, so that two suites can be compared by the same faults. Tries each in a temporary copy of the
+tree. A results file with some of the mutants is continued.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.coverage:
         if options.results is None:
             results_file.unlink(missing_ok=True)  # results of other tests
-        _run_suite(root, options.folder, options.jobs)
+        _run_suite(root, options.folder, options.jobs, options.tests)
     coverage_file = options.coverage or options.folder / "coverage"
     durations = options.durations or options.folder / "durations.xml"
     results = _read_results(results_file)
@@ -74,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
+    parser.add_argument("tests", nargs="*", help="folders of tests; by default those of make test")
     parser.add_argument("--root", type=Path, default=ROOT, help="the tree, with its .venv")
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--seed", type=int, default=1)
@@ -98,20 +99,13 @@ def _sources(root: Path) -> dict[str, str]:
     return {str(file.relative_to(root)): file.read_text() for file in sorted(files)}
 
 
-def _run_suite(root: Path, folder: Path, jobs: int) -> None:
+def _run_suite(root: Path, folder: Path, jobs: int, tests: Sequence[str]) -> None:
     settings, data = folder / "settings.ini", folder / "coverage"
     settings.write_text(COVERAGE_SETTINGS.format(data=data.resolve()))
     command = [str(root / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
-    command += [
-        "-n",
-        str(jobs),
-        "--dist",
-        "loadfile",
-        "--cov",
-        f"--cov-config={settings.resolve()}",
-    ]
-    command += ["--cov-context=test", "--cov-report="]
-    command += [f"--junitxml={(folder / 'durations.xml').resolve()}"]
+    command += ["-n", str(jobs), "--dist", "loadfile", "--cov", "--cov-context=test"]
+    command += [f"--cov-config={settings.resolve()}", "--cov-report="]
+    command += [f"--junitxml={(folder / 'durations.xml').resolve()}", *tests]
     status = subprocess.run(command, cwd=root).returncode
     if status not in (0, 1):  # 1: some test fails, and is left out
         raise SystemExit(f"the run of the suite ended with status {status}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from mutants.mutant import Mutant, read_list, write_list
 from mutants.operators import is_sound, mutants_of, sample
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import coverage
 import pytest
-
 from mutants.mutant import Mutant
 from mutants.operators import mutants_of
 from mutants.reach import Costs, Reach, SuiteTest, read_durations, select
