@@ -12,7 +12,7 @@ NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 # Folders of tests/ that `make test` leaves to targets of their own, each `make test-NAME`.
-SUITES := aviato benchmarks console deploy faults handles images languages replicas versions
+SUITES := agents aviato benchmarks console deploy faults handles images languages replicas versions
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
@@ -71,6 +71,7 @@ test-programs: ## install the programs that suites need, from Debian and npm; as
 $(SUITES:%=test-%): test-%: $(VENV)/.tools
 	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile tests/$*
 
+test-agents: ## rollouts with tools, and gradings of sandboxes that agents have tampered with
 test-aviato: ## Aviato's backend, with a stand-in for its gateway
 test-benchmarks: ## the benchmarks measure and draw all that they say
 test-console: ## the pages under /console in a browser
