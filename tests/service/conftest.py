@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
+from command_line import no_settings
+from harness import Service, running_service
 from sandbox_server import ServerUnderTest, serving
 from values_runtime import Pairs
+
+__all__ = ["no_settings"]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Run a service with the default settings and a judge that passes everything."""
+    with running_service() as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Service) -> Iterator[httpx.Client]:
+    """Open a client of the module's service, whichever that is."""
+    with service.client() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from captured_logs import log_lines
 from grace import grace_period
 from harness import Gate, NoBackend, Service, exec_request, running_service
 from waits import WAIT_SECONDS
@@ -166,20 +167,8 @@ def test_a_backend_that_cannot_open_says_why() -> None:
 
 
 def test_json_logs_have_fields_and_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
-    from proctor_service.observability.logs import configure_logging
-
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    try:
-        configure_logging("info", "json")
-        with running_service() as service, service.client() as client:
-            client.post("/reward", json=exec_request("print('hidden')", job="run-1", tags=["t"]))
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    with log_lines(capsys) as lines, running_service() as service, service.client() as client:
+        client.post("/reward", json=exec_request("print('hidden')", job="run-1", tags=["t"]))
     [judged] = [line for line in lines if line["message"] == "judged"]
     assert (judged["job"], judged["tags"], judged["verdicts"]) == ("run-1", ["t"], {"passed": 1})
     assert not any("hidden" in json.dumps(line) for line in lines)

@@ -30,12 +30,6 @@ def service() -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def problem(answer: httpx.Response) -> wire.Problem:
     """The problem in an answer, held against the contract."""
     assert set(answer.json()["error"]) == set(wire.Problem.model_fields)

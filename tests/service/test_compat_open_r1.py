@@ -38,12 +38,6 @@ def service(inn: FakeBackend) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def test_a_failure_of_ours_is_null_and_the_others_stand(
     client: httpx.Client, inn: FakeBackend
 ) -> None:

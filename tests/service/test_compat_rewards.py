@@ -64,12 +64,6 @@ def service(judge: BySource) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def test_skypilot_rewards_one(client: httpx.Client, judge: BySource) -> None:
     answer = client.post("/compat/reward", json=ITEM).json()
     assert set(answer) == {

@@ -43,12 +43,6 @@ def service(inn: FakeBackend) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("body", [VERL, TINKER, {"code": "printed"}])
 def test_what_existing_clients_send_is_run(client: httpx.Client, body: dict[str, Any]) -> None:
     answer = client.post("/compat/run_code", json=body)

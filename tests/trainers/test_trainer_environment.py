@@ -36,12 +36,6 @@ ROW = {"prompt": "Double it.", "tests": ["assert f(2) == 4"]}
 RIGHT, WRONG = "def f(n):\n    return 2 * n\n", "def f(n):\n    return n\n"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
-
-
 @pytest.fixture
 def factory(service: Service) -> Iterator[EnvironmentFactory]:
     with environment_factory(service.url, tools=TOOLS, retry_seconds=0, tags=["mine"]) as made:

@@ -12,7 +12,7 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,7 +36,6 @@ from proctor_client import (
 )
 from proctor_client.datasets.columns import BadTask, MissingColumns
 from proctor_client.testing import FakeProctor
-from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.completions import siblings, text_of
 from proctor_trainers.rewards import RewardsUnavailable
@@ -613,12 +612,6 @@ def test_the_async_one_does_the_same(fake: FakeProctor) -> None:
 
 
 # ---------------------------------------------------------------- the real service
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.slow
