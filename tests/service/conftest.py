@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from command_line import no_settings
+from event_loop import pytest_pyfunc_call
 from harness import Service, running_service
 from sandbox_server import ServerUnderTest, serving
 from values_runtime import Pairs
 
-__all__ = ["no_settings"]
+__all__ = ["no_settings", "pytest_pyfunc_call"]
 
 
 @pytest.fixture(scope="module")

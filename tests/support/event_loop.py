@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import selectors
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
+import pytest
 from waits import WAIT_SECONDS
 
 FAR = 1e9
@@ -53,14 +55,19 @@ class _SkippingSelector(selectors.DefaultSelector):
         return found
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test in a loop of its own, for a bounded time."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test in a loop of its own, for a bounded time; a conftest.py imports this."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def bounded() -> None:
         async with asyncio.timeout(WAIT_SECONDS):
-            await test()
+            await pyfuncitem.obj(**arguments)
 
     asyncio.run(bounded())
+    return True
 
 
 async def settle() -> None:
