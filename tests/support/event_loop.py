@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 from waits import WAIT_SECONDS
 
+T = TypeVar("T")
+P = ParamSpec("P")
 FAR = 1e9
 """A deadline that no test reaches."""
 
@@ -68,6 +72,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(bounded())
     return True
+
+
+def given_first(
+    run: Callable[[Callable[[T], Coroutine[Any, Any, None]]], None],
+) -> Callable[[Callable[Concatenate[T, P], Coroutine[Any, Any, None]]], Callable[P, None]]:
+    """Make a decorator of async tests from a function that runs one with its first argument."""
+
+    def decorated(
+        test: Callable[Concatenate[T, P], Coroutine[Any, Any, None]],
+    ) -> Callable[P, None]:
+        def ran(*arguments: P.args, **fields: P.kwargs) -> None:
+            run(lambda first: test(first, *arguments, **fields))
+
+        functools.update_wrapper(ran, test)
+        _, *others = inspect.signature(test).parameters.values()
+        vars(ran)["__signature__"] = inspect.Signature(others)  # what pytest looks at
+        return ran
+
+    return decorated
 
 
 async def settle() -> None:
