@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from harness import Service
+from requests_under_way import hanging_up
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
@@ -338,17 +338,8 @@ def test_a_client_that_hangs_up_ends_its_command(
     def runs() -> bool:
         return any(f"sleep {word}" in line for line in command_lines())
 
-    async def hang_up() -> None:
-        async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
-            body = {"command": ["sleep", word]}
-            request = asyncio.create_task(
-                client.post(f"{room.url}/exec", json=body, headers=headers, timeout=WAIT_SECONDS)
-            )
-            await asyncio.to_thread(service.until, runs)
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
-
-    asyncio.run(hang_up())
+    with hanging_up(service, f"{room.url}/exec", {"command": ["sleep", word]}, **headers):
+        service.until(runs)
     service.until(lambda: not runs())
     assert room.run("true").exit_code == 0
 

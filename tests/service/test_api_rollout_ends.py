@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import threading
 from typing import Any
 
-import httpx
 import pytest
 from captured_logs import log_lines
 from grace import grace_period
 from harness import Gate, NoBackend, running_service
 from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
+from requests_under_way import asking
 from rollout_requests import CODE, KEY, NDJSON, Row, ask, playing, reasons, request, task
 from waits import WAIT_SECONDS
 
@@ -117,21 +116,16 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
             Settings(max_rollouts=2, grace_seconds=grace.seconds), judge=gate, backend=backend
         ) as service,
     ):
-
-        async def drained() -> tuple[httpx.Response, httpx.Response]:
-            with service.client() as client:
-                body = request(server.url, task("slow"), task("quick"), task("late"))
-                asked = asyncio.create_task(asyncio.to_thread(client.post, "/rollout", json=body))
-                await asyncio.to_thread(service.until, lambda: bool(gate.entered))
-                await asyncio.to_thread(server.wait_for, 2)
-                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
-                service.call(gate.open)
-                late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
-                grace.end()
-                return await asked, late
-
-        answer, late = asyncio.run(drained())
+        body = request(server.url, task("slow"), task("quick"), task("late"))
+        with service.client() as client, asking(service, "/rollout", body) as asked:
+            service.until(lambda: bool(gate.entered))
+            server.wait_for(2)
+            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+            service.until(lambda: service.parts.queue.draining)
+            service.call(gate.open)
+            late = client.post("/rollout", json=request(server.url))
+            grace.end()
+        answer = asked.result()
     assert (late.status_code, late.json()["error"]["reason"]) == (503, "draining")
     assert reasons(answer.json()) == ["cancelled", "passed", "cancelled"]
     assert all(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from sandbox_server import EXEC_GRADER, Held, asking, grade, serving
+from requests_under_way import hanging_up
+from sandbox_server import EXEC_GRADER, Held, grade, serving
 
 from proctor_service.errors import JudgeFailed
 
@@ -101,14 +101,10 @@ def test_a_client_that_hangs_up_ends_its_grading() -> None:
     with serving(judge) as hotel:
         sandbox = hotel.create(files={"solution.py": ""})["id"]
         kept = hotel.service.parts.registry.find("local", sandbox)
-
-        async def hang_up() -> None:
-            url, body = f"/sandboxes/{sandbox}/grade", {"grader": EXEC_GRADER}
-            async with asking(hotel.service, "POST", url, json=body):
-                await asyncio.to_thread(hotel.service.until, lambda: judge.entered == 1)
-                assert kept._uses == 1
-
-        asyncio.run(hang_up())
+        url = f"/sandboxes/{sandbox}/grade"
+        with hanging_up(hotel.service, url, {"grader": EXEC_GRADER}):
+            hotel.service.until(lambda: judge.entered == 1)
+            assert kept._uses == 1
         hotel.service.until(lambda: judge.cancelled == 1)
         hotel.service.until(lambda: kept._uses == 0)
         assert not hotel.service.parts.handler.running

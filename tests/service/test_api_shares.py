@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import signal
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 from harness import Gate, Service, exec_request, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr, ValidationError
+from requests_under_way import asking
 from scripted_sandboxes import FakeBackend
-from waits import WAIT_SECONDS
 
 from proctor_service.errors import Busy
 from proctor_service.settings import Settings
@@ -34,20 +34,18 @@ def refusal(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
     return found
 
 
-async def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
+def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
     """The order in which the first of each body ran: one slot, and the first body holds it."""
     queue = service.parts.queue
 
     def taken(count: int) -> bool:
         return queue.busy + queue.queued == count
 
-    async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-        asked = []
+    with ExitStack() as asked:
         for number, body in enumerate(bodies, 1):
-            asked.append(asyncio.create_task(client.post(f"{service.url}/reward", json=body)))
-            await asyncio.to_thread(service.until, partial(taken, number))
+            asked.enter_context(asking(service, "/reward", body))
+            service.until(partial(taken, number))
         service.call(gate.open)
-        await asyncio.gather(*asked)
     return gate.entered
 
 
@@ -59,7 +57,7 @@ def test_an_evaluation_goes_first() -> None:
             exec_request("training"),
             exec_request("evaluation", priority="evaluation", job="other"),
         ]
-        order = asyncio.run(entered_in_turn(service, gate, bodies))
+        order = entered_in_turn(service, gate, bodies)
         assert order == ["holder", "evaluation", "training"]
         with service.client() as client:
             wrong = client.post("/reward", json=exec_request("x", priority="urgent"))
@@ -70,23 +68,15 @@ def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
     gate = Gate()
     settings = Settings(slots=4, tenant_slots={"a": 1}, tokens=TOKENS)
     with running_service(settings, judge=gate) as service:
-
-        async def both() -> None:
-            url = f"{service.url}/reward"
-            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-                asked = [
-                    asyncio.create_task(
-                        client.post(url, json=exec_request(*names), headers=bearer(who))
-                    )
-                    for who, names in (("a", ("a1", "a2", "a3")), ("b", ("b1", "b2")))
-                ]
-                await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
-                assert sorted(gate.entered) == ["a1", "b1", "b2"]
-                assert service.parts.queue.queued == 2
-                service.call(gate.open)
-                await asyncio.gather(*asked)
-
-        asyncio.run(both())
+        of_a, of_b = exec_request("a1", "a2", "a3"), exec_request("b1", "b2")
+        with (
+            asking(service, "/reward", of_a, headers=bearer("a")),
+            asking(service, "/reward", of_b, headers=bearer("b")),
+        ):
+            service.until(lambda: len(gate.entered) == 3)
+            assert sorted(gate.entered) == ["a1", "b1", "b2"]
+            assert service.parts.queue.queued == 2
+            service.call(gate.open)
         assert len(gate.entered) == 5
 
 
@@ -103,23 +93,22 @@ def test_a_tenants_quota_of_sandboxes_is_for_that_tenant() -> None:
 
 
 def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a_turn(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, service: Service, client: httpx.Client
 ) -> None:
-    with running_service() as service, service.client() as client:
-        asked: list[tuple[Any, ...]] = []
+    asked: list[tuple[Any, ...]] = []
 
-        def late(whose: Any, priority: Any, deadline: float) -> None:
-            asked.append((whose, priority))
-            raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
+    def late(whose: Any, priority: Any, deadline: float) -> None:
+        asked.append((whose, priority))
+        raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
 
-        monkeypatch.setattr(service.parts.queue, "check_deadline", late)
-        answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
-        assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
-        assert answer.headers["retry-after"] == "39"
-        assert asked == [(("local", "j"), "evaluation")]
-        nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
-        assert client.post("/reward", json=nothing).json()["summary"]["no_code"] == 1
-        assert len(asked) == 1
+    monkeypatch.setattr(service.parts.queue, "check_deadline", late)
+    answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
+    assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
+    assert answer.headers["retry-after"] == "39"
+    assert asked == [(("local", "j"), "evaluation")]
+    nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
+    assert client.post("/reward", json=nothing).json()["summary"]["no_code"] == 1
+    assert len(asked) == 1
 
 
 @pytest.mark.slow

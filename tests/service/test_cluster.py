@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 from fleet import Replica, fleet
 from harness import running_service
 from pydantic import ValidationError
+from requests_under_way import hanging_up
 from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
@@ -158,19 +158,11 @@ def test_what_takes_long_is_waited_for(
 
 
 def test_who_hangs_up_here_hangs_up_there(replicas: list[Replica]) -> None:
-    url = f"{replicas[1].url}/sandboxes/{replicas[0].create()}/exec"
+    path = f"/sandboxes/{replicas[0].create()}/exec"
     guest, service = replicas[0].guest, replicas[0].service
-
-    async def ask_and_leave(headers: dict[str, str]) -> None:
-        async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-            body = {"command": ["wait", "it"]}
-            asked = asyncio.create_task(client.post(url, json=body, headers=headers))
-            await asyncio.to_thread(service.until, lambda: "it" in guest.waiting)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-
     for headers in ({}, NDJSON):
-        asyncio.run(ask_and_leave(headers))
+        with hanging_up(replicas[1].service, path, {"command": ["wait", "it"]}, **headers):
+            service.until(lambda: "it" in guest.waiting)
         service.until(lambda: not guest.waiting)
     assert guest.cancelled == ["it", "it"]
 

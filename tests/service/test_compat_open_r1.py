@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
-from compat_clients import asking
 from grace import grace_period
 from harness import Service, running_service
+from requests_under_way import asking
 from scripted_sandboxes import FakeBackend
 
 from proctor_service.api.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
@@ -63,7 +63,7 @@ def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
             with service.client() as client:
                 late = client.post(PATH, json=BODY | {"timeout": 29})
             grace.end()
-            answer = asked.answer()
+            answer = asked.result()
     for each in (late, answer):
         assert each.status_code == 200
         assert [script["execution"] for script in each.json()] == [None, None]

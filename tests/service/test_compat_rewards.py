@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from compat_clients import Failing, asking
+from compat_clients import Failing
 from grace import grace_period
 from harness import Gate, Service, running_service
+from requests_under_way import asking
 
 from proctor_client import wire
 from proctor_service.api.compat.slime import grader_of
@@ -251,7 +252,7 @@ def test_a_service_that_stops_is_a_503(path: str, body: dict[str, Any]) -> None:
         service.until(lambda: bool(gate.entered))
         service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
         grace.end()
-        assert asked.answer().status_code == 503
+        assert asked.result().status_code == 503
 
 
 def test_a_trainer_names_its_job(client: httpx.Client) -> None:
