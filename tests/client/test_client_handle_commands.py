@@ -20,9 +20,8 @@ from proctor_client import (
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 
 
-def test_commands_arrive_as_meant(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_commands_arrive_as_meant(proctor: FakeProctor, client: Any) -> None:
+    with client.sandbox() as sandbox:
         sandbox.exec(("ls", "-l"))
         sandbox.exec(["cat"], stdin="text", timeout_seconds=2.5)
         sandbox.exec(code="print(1)")
@@ -45,9 +44,10 @@ def test_commands_arrive_as_meant(kind: Kind) -> None:
         ({"command": ["cat", "\ud800"]}, "command.1: a lone surrogate"),
     ],
 )
-def test_a_command_at_fault_is_refused_here(kind: Kind, args: dict[str, Any], named: str) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_a_command_at_fault_is_refused_here(
+    proctor: FakeProctor, client: Any, args: dict[str, Any], named: str
+) -> None:
+    with client.sandbox() as sandbox:
         for run in (sandbox.exec, lambda **args: list(sandbox.stream(**args))):
             with pytest.raises(InvalidRequestError) as caught:
                 run(**args)

@@ -40,68 +40,66 @@ def tags(proctor: FakeProctor) -> list[list[str]]:
 # ---------------------------------------------------------------- making and ending
 
 
-def test_what_a_session_starts_has_its_defaults_and_ends_with_it(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        defaults = {"ttl_seconds": 60, "limits": {"memory_mb": 64}, "job": "run-7"}
-        with a_session(client, tags=("a", "b"), **defaults) as session:
-            session.sandbox(tags=["c", "a"]).start()
-            session.start(3, ttl_seconds=90)
-            with session.sandbox():
-                assert running(proctor) == 5
-            assert running(proctor) == 4
-        assert running(proctor) == 0
+def test_what_a_session_starts_has_its_defaults_and_ends_with_it(
+    proctor: FakeProctor, client: Any
+) -> None:
+    defaults = {"ttl_seconds": 60, "limits": {"memory_mb": 64}, "job": "run-7"}
+    with a_session(client, tags=("a", "b"), **defaults) as session:
+        session.sandbox(tags=["c", "a"]).start()
+        session.start(3, ttl_seconds=90)
+        with session.sandbox():
+            assert running(proctor) == 5
+        assert running(proctor) == 4
+    assert running(proctor) == 0
     assert tags(proctor) == [["a", "b", "c"], *[["a", "b"]] * 4]
     orders = [each.order for each in proctor.sandboxes]
     assert [each.ttl_seconds for each in orders] == [60, 90, 90, 90, 60]
     assert {(each.limits, each.job) for each in orders} == {(wire.Limits(memory_mb=64), "run-7")}
 
 
-def test_a_session_without_defaults_leaves_them_to_the_service(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, a_session(client) as session:
+def test_a_session_without_defaults_leaves_them_to_the_service(
+    proctor: FakeProctor, client: Any
+) -> None:
+    with a_session(client) as session:
         session.start()
     assert json.loads(proctor.requests[0].content) == {"tags": []}
 
 
-def test_an_exception_ends_all(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_an_exception_ends_all(proctor: FakeProctor, client: Any) -> None:
 
     def work(client: Any) -> None:
         with a_session(client) as session:
             session.start(5)
             raise ZeroDivisionError
 
-    with a_client(kind, proctor) as client, pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):
         work(client)
     assert len(proctor.sandboxes) == 5
     assert running(proctor) == 0
 
 
-def test_those_gone_already_are_no_error_and_not_asked_for(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        with a_session(client) as session:
-            mine, others, old = session.start(3)
-            mine.stop()
-            client.attach(others.id).stop()
-            proctor.clock.now += 601
-            assert old.refresh().status == "stopped"
-            proctor.requests.clear()
-        paths = {each.path.rpartition("/")[2] for each in proctor.requests}
+def test_those_gone_already_are_no_error_and_not_asked_for(
+    proctor: FakeProctor, client: Any
+) -> None:
+    with a_session(client) as session:
+        mine, others, old = session.start(3)
+        mine.stop()
+        client.attach(others.id).stop()
+        proctor.clock.now += 601
+        assert old.refresh().status == "stopped"
+        proctor.requests.clear()
+    paths = {each.path.rpartition("/")[2] for each in proctor.requests}
     assert paths == {others.id, old.id}
 
 
-def test_nothing_begins_after_the_end(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        with a_session(client) as session:
-            [sandbox] = session.start()
-            later = session.sandbox()
-        for begin in (later.start, session.start, lambda: session.submit(sandbox, ["x"])):
-            with pytest.raises(RuntimeError, match="session is closed"):
-                begin()
-        session.close()
+def test_nothing_begins_after_the_end(proctor: FakeProctor, client: Any) -> None:
+    with a_session(client) as session:
+        [sandbox] = session.start()
+        later = session.sandbox()
+    for begin in (later.start, session.start, lambda: session.submit(sandbox, ["x"])):
+        with pytest.raises(RuntimeError, match="session is closed"):
+            begin()
+    session.close()
     assert len(proctor.requests) == 2
 
 
