@@ -232,7 +232,7 @@ def test_ctrl_c_in_the_middle_of_a_creation_that_never_arrived_goes_through() ->
     assert sum(proctor.clock.sleeps) <= 5
 
 
-def test_cancelling_a_block_stops_its_sandbox_though_cancelled_again() -> None:
+async def test_cancelling_a_block_stops_its_sandbox_though_cancelled_again() -> None:
     class Slow(FakeProctor):
         """Stops, but only after a few turns of the loop."""
 
@@ -247,20 +247,18 @@ def test_cancelling_a_block_stops_its_sandbox_though_cancelled_again() -> None:
             inside.set()
             await asyncio.get_running_loop().create_future()
 
-    async def cancelled_twice() -> None:
-        task = asyncio.create_task(block())
-        await inside.wait()
-        task.cancel()
-        await stopping.wait()
-        task.cancel()
-        await asyncio.sleep(0)
-        stop.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
     proctor = Slow()
     inside, stopping, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    asyncio.run(cancelled_twice())
+
+    task = asyncio.create_task(block())
+    await inside.wait()
+    task.cancel()
+    await stopping.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    stop.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert statuses(proctor) == ["stopped"]
 
 

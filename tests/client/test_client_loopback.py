@@ -197,22 +197,19 @@ def test_loop_after_loop_each_with_connections_of_its_own(loopback: Loopback) ->
     gc.collect()  # here, where the first loop's warning is expected
 
 
-def test_two_loops_at_once(loopback: Loopback) -> None:
+async def test_two_loops_at_once(loopback: Loopback) -> None:
     loopback.start(ALIVE, ALIVE, ALIVE)
     client = AsyncClient(loopback.url, max_attempts=1)
-
-    async def outer() -> None:
-        await client.health()
-        await asyncio.to_thread(asyncio.run, ask())
-        await client.health()
-        await client.aclose()
 
     async def ask() -> None:
         # A client that closes with the loop that it was used in, so that nothing is left open.
         await client.health()
         await client._driver._connections.http().aclose()
 
-    asyncio.run(outer())
+    await client.health()
+    await asyncio.to_thread(asyncio.run, ask())
+    await client.health()
+    await client.aclose()
     assert len(loopback.received) == 3
 
 

@@ -177,7 +177,7 @@ def test_leaving_a_command_or_a_rollout_early_ends_its_connection(loopback: Loop
         assert second.wait(WAIT_SECONDS)
 
 
-def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopback) -> None:
+async def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopback) -> None:
     asked = [threading.Event(), threading.Event()]
     ended = [threading.Event(), threading.Event()]
 
@@ -191,19 +191,17 @@ def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopbac
 
         return act
 
-    async def cancelled() -> None:
-        async with AsyncClient(loopback.url) as client:
-            works = (client.attach("sb_1").exec(["x"]), client.rollout([TASK], policy=POLICY))
-            for number, work in enumerate(works):
-                task = asyncio.create_task(work)
-                assert await asyncio.to_thread(asked[number].wait, WAIT_SECONDS)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert await asyncio.to_thread(ended[number].wait, WAIT_SECONDS)
-
     loopback.start(silent(0), silent(1))
-    asyncio.run(cancelled())
+
+    async with AsyncClient(loopback.url) as client:
+        works = (client.attach("sb_1").exec(["x"]), client.rollout([TASK], policy=POLICY))
+        for number, work in enumerate(works):
+            task = asyncio.create_task(work)
+            assert await asyncio.to_thread(asked[number].wait, WAIT_SECONDS)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await asyncio.to_thread(ended[number].wait, WAIT_SECONDS)
 
 
 def test_a_rollout_that_breaks_is_not_begun_anew(kind: Kind, loopback: Loopback) -> None:

@@ -220,30 +220,26 @@ def test_waiting_gives_them_in_the_order_of_completion_in_threads() -> None:
         assert session.wait([]) == ([], [])
 
 
-def test_waiting_gives_them_in_the_order_of_completion_in_a_loop() -> None:
-    async def waited() -> None:
-        async with proctor.async_client() as client, AsyncSession(client) as session:
-            made = await session.start(4)
-            pending = [
-                session.submit(each, [name]) for name, each in zip("abcd", made, strict=True)
-            ]
-            proctor.gate("c").set()
-            done, pending = await session.wait(pending)
-            assert [(await each.result()).stdout for each in done] == ["c"]
-            assert await session.wait(pending, timeout_seconds=0) == ([], pending)
-            for name in "da":
-                proctor.gate(name).set()
-                await session.wait([pending["abd".index(name)]])
-            done, pending = await session.wait(pending, num_returns=2)
-            assert [(await each.result()).stdout for each in done] == ["d", "a"]
-            proctor.gate("b").set()
-            done, rest = await session.wait(pending, num_returns=99)
-            assert [(await each.result()).stdout for each in done] == ["b"]
-            assert rest == []
-            assert await session.wait([]) == ([], [])
-
+async def test_waiting_gives_them_in_the_order_of_completion_in_a_loop() -> None:
     proctor = AsyncGates()
-    asyncio.run(waited())
+
+    async with proctor.async_client() as client, AsyncSession(client) as session:
+        made = await session.start(4)
+        pending = [session.submit(each, [name]) for name, each in zip("abcd", made, strict=True)]
+        proctor.gate("c").set()
+        done, pending = await session.wait(pending)
+        assert [(await each.result()).stdout for each in done] == ["c"]
+        assert await session.wait(pending, timeout_seconds=0) == ([], pending)
+        for name in "da":
+            proctor.gate(name).set()
+            await session.wait([pending["abd".index(name)]])
+        done, pending = await session.wait(pending, num_returns=2)
+        assert [(await each.result()).stdout for each in done] == ["d", "a"]
+        proctor.gate("b").set()
+        done, rest = await session.wait(pending, num_returns=99)
+        assert [(await each.result()).stdout for each in done] == ["b"]
+        assert rest == []
+        assert await session.wait([]) == ([], [])
 
 
 def test_no_more_are_handed_out_than_asked_for(kind: Kind) -> None:
@@ -305,21 +301,17 @@ def test_closing_drops_what_has_not_begun_in_threads() -> None:
     assert running(proctor) == 0
 
 
-def test_closing_cancels_what_runs_in_a_loop() -> None:
+async def test_closing_cancels_what_runs_in_a_loop() -> None:
     proctor = AsyncGates()
-
-    async def closed() -> None:
-        async with proctor.async_client() as client:
-            async with AsyncSession(client) as session:
-                [sandbox] = await session.start()
-                pending = session.submit(sandbox, ["a"])
-                await proctor.entered.wait()
-            assert pending.done
-            with pytest.raises(asyncio.CancelledError):
-                await pending.result()
-            assert session.stats.exec_errors == 1
-
-    asyncio.run(closed())
+    async with proctor.async_client() as client:
+        async with AsyncSession(client) as session:
+            [sandbox] = await session.start()
+            pending = session.submit(sandbox, ["a"])
+            await proctor.entered.wait()
+        assert pending.done
+        with pytest.raises(asyncio.CancelledError):
+            await pending.result()
+        assert session.stats.exec_errors == 1
     assert proctor.cancelled == ["a"]
     assert running(proctor) == 0
 
@@ -392,7 +384,7 @@ def test_ctrl_c_in_the_middle_of_waiting_leaves_none() -> None:
     assert running(proctor) == 0
 
 
-def test_cancelling_while_many_are_made_leaves_none() -> None:
+async def test_cancelling_while_many_are_made_leaves_none() -> None:
     class Slow(FakeProctor):
         """The answers to creations come late: the sandboxes are made, and nobody knows."""
 
@@ -408,17 +400,15 @@ def test_cancelling_while_many_are_made_leaves_none() -> None:
         async with proctor.async_client() as client, AsyncSession(client) as session:
             await session.start(20)
 
-    async def cancelled() -> None:
-        task = asyncio.create_task(work())
-        await all_made.wait()
-        task.cancel()
-        let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
     proctor = Slow()
     all_made, let_go = asyncio.Event(), asyncio.Event()
-    asyncio.run(cancelled())
+
+    task = asyncio.create_task(work())
+    await all_made.wait()
+    task.cancel()
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert len(proctor.sandboxes) == 20
     assert running(proctor) == 0
 

@@ -37,6 +37,8 @@ def shared_server() -> Iterator[ServerUnderTest]:
 
 @pytest.fixture
 def hotel(shared_server: ServerUnderTest) -> Iterator[ServerUnderTest]:
+    shared_server.judge.submissions.clear()
+    shared_server.judge.failure = None
     yield shared_server
     for each in shared_server.client.get("/sandboxes").json()["sandboxes"]:
         shared_server.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")

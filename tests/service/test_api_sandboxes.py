@@ -193,8 +193,8 @@ def test_beyond_the_bound_it_is_a_429_that_says_when_to_come_back() -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_a_hundred_at_once() -> None:
-    with serving() as hotel, ThreadPoolExecutor(50) as pool:
+def test_a_hundred_at_once(hotel: ServerUnderTest) -> None:
+    with ThreadPoolExecutor(50) as pool:
         hotel.service.call(hotel.inn.door.clear)
         made = [pool.submit(hotel.create, files={"n": str(number)}) for number in range(50)]
         hotel.service.until(lambda: hotel.inn.coming == 50)

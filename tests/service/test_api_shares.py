@@ -15,6 +15,7 @@ from harness import Gate, Service, exec_request, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr, ValidationError
 from requests_under_way import asking
+from sandbox_server import problem
 from scripted_sandboxes import FakeBackend
 
 from proctor_service.errors import Busy
@@ -25,13 +26,6 @@ TOKENS = SecretStr(json.dumps({"a": "token-a", "b": "token-b"}))
 
 def bearer(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer token-{name}"}
-
-
-def refusal(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    found: dict[str, Any] = answer.json()["error"]
-    assert found["reason"] == reason
-    return found
 
 
 def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
@@ -61,7 +55,7 @@ def test_an_evaluation_goes_first() -> None:
         assert order == ["holder", "evaluation", "training"]
         with service.client() as client:
             wrong = client.post("/reward", json=exec_request("x", priority="urgent"))
-            assert refusal(wrong, 422, "invalid_request")["message"].startswith("priority: ")
+            assert problem(wrong, 422, "invalid_request").message.startswith("priority: ")
 
 
 def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
@@ -85,9 +79,9 @@ def test_a_tenants_quota_of_sandboxes_is_for_that_tenant() -> None:
     with running_service(settings, backend=FakeBackend()) as service, service.client() as client:
         made = [client.post("/sandboxes", json={}, headers=bearer("a")) for _ in range(2)]
         refused = client.post("/sandboxes", json={}, headers=bearer("a"))
-        assert refusal(refused, 429, "quota_exceeded")["retryable"]
+        assert problem(refused, 429, "quota_exceeded").retryable
         assert int(refused.headers["retry-after"]) >= 1
-        refusal(client.post("/sandboxes", json={}, headers=bearer("b")), 429, "quota_exceeded")
+        problem(client.post("/sandboxes", json={}, headers=bearer("b")), 429, "quota_exceeded")
         client.delete(f"/sandboxes/{made[0].json()['id']}", headers=bearer("a"))
         assert client.post("/sandboxes", json={}, headers=bearer("a")).status_code == 201
 
@@ -103,7 +97,7 @@ def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a
 
     monkeypatch.setattr(service.parts.queue, "check_deadline", late)
     answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
-    assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
+    assert problem(answer, 429, "busy").retry_after_seconds == 39.0
     assert answer.headers["retry-after"] == "39"
     assert asked == [(("local", "j"), "evaluation")]
     nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
