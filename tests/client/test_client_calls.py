@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import httpx
 import pytest
 from client_blocking import Kind, a_client
+from client_requests import Watching
 
 from proctor_client import (
     AnySubmission,
@@ -85,20 +86,10 @@ def test_submissions_of_every_form_arrive_as_meant(kind: Kind) -> None:
 
 
 def test_the_waiting_time_exceeds_the_deadline_and_connecting_has_its_own(kind: Kind) -> None:
-    seen: list[dict[str, float]] = []
-
-    class Watching(FakeProctor):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            seen.append(request.extensions["timeout"])
-            return super().handle_request(request)
-
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            seen.append(request.extensions["timeout"])
-            return await super().handle_async_request(request)
-
-    reward(kind, Watching(), ["a"], deadline_seconds=100)
-    assert seen[0]["read"] > 100
-    assert seen[0]["connect"] == 10.0
+    proctor = Watching()
+    reward(kind, proctor, ["a"], deadline_seconds=100)
+    assert proctor.timeouts[0]["read"] > 100
+    assert proctor.timeouts[0]["connect"] == 10.0
 
 
 def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None:

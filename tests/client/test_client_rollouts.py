@@ -8,9 +8,9 @@ import logging
 import traceback
 from typing import Any
 
-import httpx
 import pytest
 from client_blocking import Kind, a_client
+from client_requests import Watching
 
 from proctor_client import (
     BusyError,
@@ -102,21 +102,11 @@ def test_choices_come_through_without_loss(kind: Kind) -> None:
 
 
 def test_the_waiting_time_exceeds_the_deadline(kind: Kind) -> None:
-    waits: list[float] = []
-
-    class Watching(FakeProctor):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            waits.append(request.extensions["timeout"]["read"])
-            return super().handle_request(request)
-
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            waits.append(request.extensions["timeout"]["read"])
-            return await super().handle_async_request(request)
-
-    with a_client(kind, Watching()) as client:
+    proctor = Watching()
+    with a_client(kind, proctor) as client:
         client.rollout(TASKS, policy=POLICY, deadline_seconds=100)
         client.rollout(TASKS, policy=POLICY)
-    assert waits == [130.0, 3630.0]
+    assert [each["read"] for each in proctor.timeouts] == [130.0, 3630.0]
 
 
 # ---------------------------------------------------------------- what is not done twice

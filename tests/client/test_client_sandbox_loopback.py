@@ -134,16 +134,9 @@ def test_output_comes_while_the_command_runs(loopback: Loopback) -> None:
 def test_a_stream_that_breaks_is_not_begun_anew(
     kind: Kind, loopback: Loopback, parts: tuple[bytes, ...], kind_of_error: type[ProctorError]
 ) -> None:
-    async def listed(stream: Any) -> list[wire.ExecLine]:
-        return [each async for each in stream]
-
-    def work(sandbox: Any) -> Any:
-        stream = sandbox.stream(["x"])
-        return list(stream) if kind == "threads" else listed(stream)
-
     loopback.start(lines(*parts, breaks=True))
     with pytest.raises(kind_of_error):
-        use(kind, loopback, work)
+        use(kind, loopback, lambda sandbox: list(sandbox.stream(["x"])))
     assert len(loopback.received) == 1
     assert loopback.clock.sleeps == []
 

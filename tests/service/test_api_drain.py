@@ -30,8 +30,7 @@ def drain_while_it_runs(
     """Asks, drains once the first item runs, and gives back the answer."""
     with asking(service, "/reward", body) as asked:
         service.until(lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-        service.until(lambda: service.parts.queue.draining)
+        service.drain()
         meanwhile()
     return asked.result()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from typing import Any
 
@@ -120,8 +119,7 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
         with service.client() as client, asking(service, "/rollout", body) as asked:
             service.until(lambda: bool(gate.entered))
             server.wait_for(2)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             service.call(gate.open)
             late = client.post("/rollout", json=request(server.url))
             grace.end()

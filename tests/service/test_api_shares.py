@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -114,8 +113,7 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
             nonlocal asked_of_policy
             asked_of_policy += 1
             if asked_of_policy == 1:  # in the middle of the first turn
-                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                service.until(lambda: service.parts.queue.draining)
+                service.drain()
                 return calls(("execute_code", {"code": "print('still here')"}))
             assert "still here" in asked.last
             return calls(("submit_solution", {"code": "def f():\n    return 1"}))

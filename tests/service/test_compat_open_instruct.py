@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,7 +155,7 @@ def test_a_service_that_stops_sends_its_client_round() -> None:
         asking(service, PATH, BODY) as asked,
     ):
         service.until(lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        service.drain()
         grace.end()
         assert asked.result().status_code == 307
 

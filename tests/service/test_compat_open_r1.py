@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,8 +57,7 @@ def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, PATH, BODY) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             with service.client() as client:
                 late = client.post(PATH, json=BODY | {"timeout": 29})
             grace.end()

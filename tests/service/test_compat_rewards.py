@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -250,7 +249,7 @@ def test_a_service_that_stops_is_a_503(path: str, body: dict[str, Any]) -> None:
         asking(service, path, body) as asked,
     ):
         service.until(lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        service.drain()
         grace.end()
         assert asked.result().status_code == 503
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,8 +198,7 @@ def test_a_service_that_stops_says_try_again(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             with service.client() as client:
                 late = client.post("/compat/run_code", json=VERL | {"code": "late"})
                 assert late.status_code == 504
@@ -213,8 +211,7 @@ def test_what_runs_when_the_service_stops_is_answered(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             service.call(inn.door.set)
             assert asked.result().json()["status"] == "Success"
 

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -358,14 +357,6 @@ def test_above_a_share_that_was_set_it_raises(fake: FakeProctor) -> None:
 
 
 # ---------------------------------------------------------------- trainers that take None for 0.0
-
-
-@pytest.fixture
-def old_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a package's version goes."""
-    (tmp_path / "trl-1.14.0.dist-info").mkdir()
-    (tmp_path / "trl-1.14.0.dist-info" / "METADATA").write_text("Name: trl\nVersion: 1.14.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
 
 
 @pytest.mark.usefixtures("old_trl")
