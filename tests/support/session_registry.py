@@ -69,6 +69,8 @@ def run(
         runner.run(whole())
 
 
-def in_house(bounds: Bounds = BOUNDS, **options: int) -> Callable[..., Any]:
+def in_house(
+    bounds: Bounds = BOUNDS, slots: int = 100, max_queued: int = 1000
+) -> Callable[..., Any]:
     """Make a decorator that runs an async test as `run` does."""
-    return given_first(partial(run, bounds=bounds, **options))
+    return given_first(partial(run, bounds=bounds, slots=slots, max_queued=max_queued))
