@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from client_blocking import Kind
+from client_blocking import Kind, a_client
 from client_loopback import Loopback
+from event_loop import pytest_pyfunc_call
+
+from proctor_client.testing import FakeProctor
+
+__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(params=["threads", "loops"])
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
+
+
+@pytest.fixture
+def proctor() -> FakeProctor:
+    """A fake service that passes everything."""
+    return FakeProctor()
+
+
+@pytest.fixture
+def client(kind: Kind, proctor: FakeProctor) -> Iterator[Any]:
+    """Open a client of the kind, for the fake service."""
+    with a_client(kind, proctor) as opened:
+        yield opened
 
 
 @pytest.fixture

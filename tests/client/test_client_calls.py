@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import httpx
 import pytest
+from client_blocking import Kind, a_client
+from client_requests import Watching
 
 from proctor_client import (
     AnySubmission,
@@ -25,8 +27,6 @@ from proctor_client import (
 )
 from proctor_client.testing import FakeProctor
 
-Kind: TypeAlias = Literal["threads", "loops"]
-both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
 ASSERTS = {"kind": "asserts", "tests": ["assert f(1) == 1"]}
 
 
@@ -37,29 +37,16 @@ def reward(
     **options: Unpack[RewardOptions],
 ) -> wire.RewardResponse:
     """One batch, judged by a client of the kind."""
-
-    async def in_a_loop() -> wire.RewardResponse:
-        async with proctor.async_client() as client:
-            return await client.reward(submissions, **options)
-
-    if kind == "loops":
-        return asyncio.run(in_a_loop())
-    with proctor.client() as client:
-        return client.reward(submissions, **options)
+    with a_client(kind, proctor) as client:
+        judged: wire.RewardResponse = client.reward(submissions, **options)
+        return judged
 
 
 def stream(
     kind: Kind, proctor: FakeProctor, submissions: list[AnySubmission]
 ) -> tuple[list[wire.Result], wire.Summary]:
     """One streamed batch, from a client of the kind."""
-
-    async def in_a_loop() -> tuple[list[wire.Result], wire.Summary]:
-        async with proctor.async_client() as client, client.reward_stream(submissions) as results:
-            return [each async for each in results], results.summary
-
-    if kind == "loops":
-        return asyncio.run(in_a_loop())
-    with proctor.client() as client, client.reward_stream(submissions) as results:
+    with a_client(kind, proctor) as client, client.reward_stream(submissions) as results:
         return list(results), results.summary
 
 
@@ -68,7 +55,6 @@ def keys(proctor: FakeProctor) -> set[str | None]:
     return {each.idempotency_key for each in proctor.requests}
 
 
-@both_kinds
 def test_submissions_of_every_form_arrive_as_meant(kind: Kind) -> None:
     proctor = FakeProctor(lambda submission: 0.25)
     chat = wire.Submission(completion=[wire.Message(role="assistant", content="c")], id="c")
@@ -99,25 +85,13 @@ def test_submissions_of_every_form_arrive_as_meant(kind: Kind) -> None:
     }
 
 
-@both_kinds
 def test_the_waiting_time_exceeds_the_deadline_and_connecting_has_its_own(kind: Kind) -> None:
-    seen: list[dict[str, float]] = []
-
-    class Watching(FakeProctor):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            seen.append(request.extensions["timeout"])
-            return super().handle_request(request)
-
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            seen.append(request.extensions["timeout"])
-            return await super().handle_async_request(request)
-
-    reward(kind, Watching(), ["a"], deadline_seconds=100)
-    assert seen[0]["read"] > 100
-    assert seen[0]["connect"] == 10.0
+    proctor = Watching()
+    reward(kind, proctor, ["a"], deadline_seconds=100)
+    assert proctor.timeouts[0]["read"] > 100
+    assert proctor.timeouts[0]["connect"] == 10.0
 
 
-@both_kinds
 def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None:
     judged: list[str] = []
 
@@ -137,7 +111,6 @@ def test_failures_are_outlived_under_one_key_and_judged_once(kind: Kind) -> None
     assert proctor.clock.sleeps[0] == 3.0
 
 
-@both_kinds
 def test_the_next_call_has_another_key(kind: Kind) -> None:
     proctor = FakeProctor()
     for _ in range(2):
@@ -145,7 +118,6 @@ def test_the_next_call_has_another_key(kind: Kind) -> None:
     assert len(keys(proctor)) == 2
 
 
-@both_kinds
 def test_a_stream_is_resumed_without_duplicates(kind: Kind) -> None:
     proctor = FakeProctor(lambda submission: "failed" if submission.completion == "1" else 1.0)
     proctor.drop_next(after_results=3)
@@ -158,7 +130,6 @@ def test_a_stream_is_resumed_without_duplicates(kind: Kind) -> None:
     assert len(keys(proctor)) == 1
 
 
-@both_kinds
 def test_an_item_that_could_not_be_judged_is_data(kind: Kind) -> None:
     lost = wire.ItemError(reason="sandbox_lost", message="gone", retryable=True)
     answer = reward(kind, FakeProctor(lambda submission: lost), ["a"])
@@ -167,7 +138,6 @@ def test_an_item_that_could_not_be_judged_is_data(kind: Kind) -> None:
     assert answer.summary.mean_reward is None
 
 
-@both_kinds
 def test_an_outage_that_lasts_is_raised(kind: Kind) -> None:
     proctor = FakeProctor()
     proctor.fail_next(20, reason="draining")
@@ -177,7 +147,6 @@ def test_an_outage_that_lasts_is_raised(kind: Kind) -> None:
     assert len(proctor.requests) == 8
 
 
-@both_kinds
 def test_a_wrong_token_is_not_retried(kind: Kind) -> None:
     proctor = FakeProctor()
     proctor.fail_next(status=401, reason="unauthorized", retryable=True)
@@ -186,7 +155,6 @@ def test_a_wrong_token_is_not_retried(kind: Kind) -> None:
     assert len(proctor.requests) == 1
 
 
-@both_kinds
 def test_an_answer_with_results_missing_is_not_handed_out(kind: Kind) -> None:
     short = FakeProctor()
     none = wire.Summary(count=0, judged=0, passed=0, no_code=0, errors=0, mean_reward=None)
@@ -195,7 +163,6 @@ def test_an_answer_with_results_missing_is_not_handed_out(kind: Kind) -> None:
         reward(kind, short, ["a"])
 
 
-@both_kinds
 @pytest.mark.parametrize(
     ("submissions", "options", "named"),
     [
@@ -298,20 +265,11 @@ def test_leaving_a_stream_early_closes_the_answer() -> None:
     asyncio.run(in_a_loop(transport))
 
 
-@both_kinds
 def test_capacity_and_health(kind: Kind) -> None:
     proctor = FakeProctor(token="let-me-in")
     proctor.fail_next()
-
-    async def in_a_loop() -> tuple[wire.Capacity, wire.Health]:
-        async with proctor.async_client() as client:
-            return await client.capacity(), await client.health()
-
-    if kind == "loops":
-        capacity, health = asyncio.run(in_a_loop())
-    else:
-        with proctor.client() as client:
-            capacity, health = client.capacity(), client.health()
+    with a_client(kind, proctor) as client:
+        capacity, health = client.capacity(), client.health()
     assert capacity == proctor.capacity
     assert health.status == "ok"
     assert [each.path for each in proctor.requests] == ["/capacity", "/capacity", "/healthz"]
@@ -350,20 +308,8 @@ def test_max_attempts_of_one_never_retries() -> None:
     assert proctor.clock.sleeps == []
 
 
-@both_kinds
-def test_environments(kind: Kind) -> None:
-    proctor = FakeProctor()
-
-    async def in_a_loop() -> wire.EnvironmentList:
-        async with proctor.async_client() as client:
-            return await client.environments()
-
-    if kind == "loops":
-        listed = asyncio.run(in_a_loop())
-    else:
-        with proctor.client() as client:
-            listed = client.environments()
-    assert [each.name for each in listed.environments] == ["default"]
+def test_environments(client: Any) -> None:
+    assert [each.name for each in client.environments().environments] == ["default"]
 
 
 def test_a_result_names_the_environment_that_was_asked_for() -> None:

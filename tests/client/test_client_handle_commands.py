@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx
 import pytest
 from client_blocking import Kind, a_client
-from client_requests import bodies
+from client_requests import Watching, bodies
 
 from proctor_client import (
     BusyError,
@@ -20,9 +19,8 @@ from proctor_client import (
 from proctor_client.testing import Executed, FakeProctor, FakeSandbox
 
 
-def test_commands_arrive_as_meant(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_commands_arrive_as_meant(proctor: FakeProctor, client: Any) -> None:
+    with client.sandbox() as sandbox:
         sandbox.exec(("ls", "-l"))
         sandbox.exec(["cat"], stdin="text", timeout_seconds=2.5)
         sandbox.exec(code="print(1)")
@@ -45,9 +43,10 @@ def test_commands_arrive_as_meant(kind: Kind) -> None:
         ({"command": ["cat", "\ud800"]}, "command.1: a lone surrogate"),
     ],
 )
-def test_a_command_at_fault_is_refused_here(kind: Kind, args: dict[str, Any], named: str) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_a_command_at_fault_is_refused_here(
+    proctor: FakeProctor, client: Any, args: dict[str, Any], named: str
+) -> None:
+    with client.sandbox() as sandbox:
         for run in (sandbox.exec, lambda **args: list(sandbox.stream(**args))):
             with pytest.raises(InvalidRequestError) as caught:
                 run(**args)
@@ -193,26 +192,6 @@ def test_a_stream_left_early_or_never_begun(kind: Kind) -> None:
         with sandbox.stream(["x"]) as lines:
             next(lines)
         assert sandbox.exec_stats == wire.ExecStats(total=1, errors=1)
-
-
-class Watching(FakeProctor):
-    """Notes how long the client is ready to wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: dict[str, float] = {}
-
-    def _note(self, request: httpx.Request) -> None:
-        timeout: dict[str, float] = request.extensions["timeout"]
-        self.waits[f"{request.method} {request.url.path.rpartition('/')[2]}"] = timeout["read"]
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self._note(request)
-        return super().handle_request(request)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._note(request)
-        return await super().handle_async_request(request)
 
 
 def test_waiting_for_a_core_is_waited_for(kind: Kind) -> None:

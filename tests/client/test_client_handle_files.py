@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from client_blocking import Kind, a_client
 from client_requests import bodies
@@ -23,10 +25,11 @@ from proctor_client.testing import FakeProctor
         ("a\nb\\c", "a\nb\\c"),
     ],
 )
-def test_files_keep_their_bytes_and_their_names(kind: Kind, path: str, known_as: str) -> None:
-    proctor = FakeProctor()
+def test_files_keep_their_bytes_and_their_names(
+    proctor: FakeProctor, client: Any, path: str, known_as: str
+) -> None:
     data = bytes(range(256))
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+    with client.sandbox() as sandbox:
         sandbox.write_file(path, data)
         assert proctor.sandboxes[0].files == {known_as: data}
         assert sandbox.read_file(path) == data
@@ -37,9 +40,10 @@ def test_files_keep_their_bytes_and_their_names(kind: Kind, path: str, known_as:
 @pytest.mark.parametrize(
     "path", ["..", "../a", "a/../../sb_other/files/a", "/..", "", "/", "a/", "a/.", "\ud800"]
 )
-def test_a_path_that_would_go_elsewhere_is_never_sent(kind: Kind, path: str) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_a_path_that_would_go_elsewhere_is_never_sent(
+    proctor: FakeProctor, client: Any, path: str
+) -> None:
+    with client.sandbox() as sandbox:
         for use in (sandbox.read_file, lambda path: sandbox.write_file(path, "x")):
             with pytest.raises(SandboxFileError) as caught:
                 use(path)
@@ -47,9 +51,8 @@ def test_a_path_that_would_go_elsewhere_is_never_sent(kind: Kind, path: str) -> 
         assert len(proctor.requests) == 1
 
 
-def test_what_goes_wrong_with_a_file(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_what_goes_wrong_with_a_file(proctor: FakeProctor, client: Any) -> None:
+    with client.sandbox() as sandbox:
         with pytest.raises(SandboxFileError, match=r"no file a\.txt") as caught:
             sandbox.read_file("a.txt")
         assert (caught.value.reason, caught.value.status_code) == ("file_not_found", 404)
@@ -64,9 +67,8 @@ def test_what_goes_wrong_with_a_file(kind: Kind) -> None:
         assert proctor.sandboxes[0].files == {}
 
 
-def test_files_are_tried_again(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, client.sandbox() as sandbox:
+def test_files_are_tried_again(proctor: FakeProctor, client: Any) -> None:
+    with client.sandbox() as sandbox:
         proctor.drop_next(2)
         sandbox.write_file("a", b"1")
         proctor.drop_next()

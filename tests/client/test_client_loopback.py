@@ -7,9 +7,9 @@ import gc
 import json
 import logging
 import threading
-from typing import Literal, TypeAlias
 
 import pytest
+from client_blocking import Kind, a_client
 from client_loopback import (
     ALIVE,
     COUNT,
@@ -40,41 +40,23 @@ from proctor_client import (
 )
 from proctor_client.testing import FakeClock
 
-Kind: TypeAlias = Literal["threads", "loops"]
-both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
 SUBMISSIONS = ["a", "b", "c"]
 
 
 def reward(kind: Kind, loopback: Loopback, clock: FakeClock | None = None) -> wire.RewardResponse:
     """One batch by a client of the kind."""
-    clock = clock or loopback.clock
-
-    async def in_a_loop() -> wire.RewardResponse:
-        async with AsyncClient(loopback.url, token=TOKEN, clock=clock) as client:
-            return await client.reward(SUBMISSIONS)
-
-    if kind == "loops":
-        return asyncio.run(in_a_loop())
-    with Client(loopback.url, token=TOKEN, clock=clock) as client:
-        return client.reward(SUBMISSIONS)
+    with a_client(kind, loopback.url, token=TOKEN, clock=clock or loopback.clock) as client:
+        judged: wire.RewardResponse = client.reward(SUBMISSIONS)
+        return judged
 
 
 def stream(kind: Kind, loopback: Loopback) -> tuple[list[wire.Result], wire.Summary]:
     """One streamed batch by a client of the kind."""
-
-    async def in_a_loop() -> tuple[list[wire.Result], wire.Summary]:
-        async with AsyncClient(loopback.url, clock=loopback.clock) as client:
-            results = client.reward_stream(SUBMISSIONS)
-            return [each async for each in results], results.summary
-
-    if kind == "loops":
-        return asyncio.run(in_a_loop())
-    with Client(loopback.url, clock=loopback.clock) as client:
+    with a_client(kind, loopback.url, clock=loopback.clock) as client:
         results = client.reward_stream(SUBMISSIONS)
         return list(results), results.summary
 
 
-@both_kinds
 def test_retry_after_is_honoured_under_one_key(kind: Kind, loopback: Loopback) -> None:
     loopback.start(
         refuse(429, "busy", Retry_After="7"),
@@ -92,7 +74,6 @@ def test_retry_after_is_honoured_under_one_key(kind: Kind, loopback: Loopback) -
     assert {each["authorization"] for each in loopback.received} == {f"Bearer {TOKEN}"}
 
 
-@both_kinds
 def test_a_service_that_is_away_for_a_while_is_waited_for(kind: Kind, loopback: Loopback) -> None:
     class Restart(FakeClock):
         def sleep(self, seconds: float) -> None:
@@ -104,7 +85,6 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(kind: Kind, loopback: 
     assert len(loopback.received) == 1
 
 
-@both_kinds
 def test_a_service_that_stays_away(kind: Kind, loopback: Loopback) -> None:
     with pytest.raises(ProctorConnectionError) as caught:
         reward(kind, loopback)
@@ -112,7 +92,6 @@ def test_a_service_that_stays_away(kind: Kind, loopback: Loopback) -> None:
     assert caught.value.retryable
 
 
-@both_kinds
 def test_a_stream_dropped_in_the_middle_is_resumed_without_duplicates(
     kind: Kind, loopback: Loopback
 ) -> None:
@@ -131,7 +110,6 @@ def test_a_stream_dropped_in_the_middle_is_resumed_without_duplicates(
     assert {each["accept"] for each in loopback.received} == {"application/x-ndjson"}
 
 
-@both_kinds
 def test_a_proxys_page_is_retried_by_its_status(kind: Kind, loopback: Loopback) -> None:
     page = b"<html><h1>Bad Gateway</h1></html>"
     loopback.start(send(502, page, "text/html"), send(504, page, "text/html"), JUDGED)
@@ -142,7 +120,6 @@ def test_a_proxys_page_is_retried_by_its_status(kind: Kind, loopback: Loopback) 
     assert caught.value.status_code == 403
 
 
-@both_kinds
 def test_an_unknown_reason_is_the_base_class(kind: Kind, loopback: Loopback) -> None:
     loopback.start(refuse(409, "on_holiday"))
     with pytest.raises(ProctorError) as caught:
@@ -151,7 +128,6 @@ def test_an_unknown_reason_is_the_base_class(kind: Kind, loopback: Loopback) -> 
     assert caught.value.reason == "on_holiday"
 
 
-@both_kinds
 def test_a_refused_token_is_not_retried_and_not_shown(
     kind: Kind, loopback: Loopback, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,22 +197,19 @@ def test_loop_after_loop_each_with_connections_of_its_own(loopback: Loopback) ->
     gc.collect()  # here, where the first loop's warning is expected
 
 
-def test_two_loops_at_once(loopback: Loopback) -> None:
+async def test_two_loops_at_once(loopback: Loopback) -> None:
     loopback.start(ALIVE, ALIVE, ALIVE)
     client = AsyncClient(loopback.url, max_attempts=1)
-
-    async def outer() -> None:
-        await client.health()
-        await asyncio.to_thread(asyncio.run, ask())
-        await client.health()
-        await client.aclose()
 
     async def ask() -> None:
         # A client that closes with the loop that it was used in, so that nothing is left open.
         await client.health()
         await client._driver._connections.http().aclose()
 
-    asyncio.run(outer())
+    await client.health()
+    await asyncio.to_thread(asyncio.run, ask())
+    await client.health()
+    await client.aclose()
     assert len(loopback.received) == 3
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from client_blocking import Kind, a_client, a_session, both_kinds
+from client_blocking import Kind, a_client, a_session
 
 from proctor_client import SandboxTimeoutError, wire
 from proctor_client.reporting import Reporter
@@ -85,7 +85,6 @@ def named(metrics: dict[str, Any], prefix: str = "aviato/") -> dict[str, Any]:
     return {f"{prefix}{name}": value for name, value in metrics.items()}
 
 
-@both_kinds
 def test_a_session_reports_by_itself_and_once_more_at_its_end(kind: Kind, run: Run) -> None:
     proctor = FakeProctor(execute=execute)
     with a_client(kind, proctor) as client:
@@ -104,7 +103,6 @@ def test_a_session_reports_by_itself_and_once_more_at_its_end(kind: Kind, run: R
     assert last[1] is None
 
 
-@both_kinds
 def test_what_comes_late_for_a_step_is_told_with_what_was_told_of_it(kind: Kind, run: Run) -> None:
     """For the same step W&B puts a later value in the place of an earlier one."""
     with a_client(kind, FakeProctor(execute=execute)) as client:
@@ -119,7 +117,6 @@ def test_what_comes_late_for_a_step_is_told_with_what_was_told_of_it(kind: Kind,
     assert {data["aviato/sandboxes_created"] for data, _ in run.logged} == {3}
 
 
-@both_kinds
 def test_the_end_of_a_session_counts_what_it_broke_off(kind: Kind, run: Run) -> None:
     def broken_off(client: Any) -> None:
         with a_session(client, report_to=["wandb"], metrics_prefix="proctor/") as session:
@@ -131,7 +128,6 @@ def test_the_end_of_a_session_counts_what_it_broke_off(kind: Kind, run: Run) -> 
     assert run.logged == [(named(WORK, "proctor/"), None)]
 
 
-@both_kinds
 def test_counts_that_are_not_reset_are_told_again(kind: Kind, run: Run) -> None:
     with a_client(kind, FakeProctor(execute=execute)) as client, a_session(client) as session:
         work(session)
@@ -139,7 +135,6 @@ def test_counts_that_are_not_reset_are_told_again(kind: Kind, run: Run) -> None:
     assert [data for data, _ in run.logged] == [named(WORK)] * 2
 
 
-@both_kinds
 def test_a_session_that_is_not_to_report_does_not(kind: Kind, run: Run) -> None:
     with a_client(kind, FakeProctor(execute=execute)) as client:
         with a_session(client, report_to=[]) as session:
@@ -149,7 +144,6 @@ def test_a_session_that_is_not_to_report_does_not(kind: Kind, run: Run) -> None:
     assert run.logged == []
 
 
-@both_kinds
 def test_a_session_that_did_nothing_has_nothing_to_report(kind: Kind, run: Run) -> None:
     with a_client(kind, FakeProctor()) as client, a_session(client) as session:
         assert not session.log_metrics(step=1)

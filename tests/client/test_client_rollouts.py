@@ -8,9 +8,9 @@ import logging
 import traceback
 from typing import Any
 
-import httpx
 import pytest
 from client_blocking import Kind, a_client
+from client_requests import Watching
 
 from proctor_client import (
     BusyError,
@@ -102,21 +102,11 @@ def test_choices_come_through_without_loss(kind: Kind) -> None:
 
 
 def test_the_waiting_time_exceeds_the_deadline(kind: Kind) -> None:
-    waits: list[float] = []
-
-    class Watching(FakeProctor):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            waits.append(request.extensions["timeout"]["read"])
-            return super().handle_request(request)
-
-        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-            waits.append(request.extensions["timeout"]["read"])
-            return await super().handle_async_request(request)
-
-    with a_client(kind, Watching()) as client:
+    proctor = Watching()
+    with a_client(kind, proctor) as client:
         client.rollout(TASKS, policy=POLICY, deadline_seconds=100)
         client.rollout(TASKS, policy=POLICY)
-    assert waits == [130.0, 3630.0]
+    assert [each["read"] for each in proctor.timeouts] == [130.0, 3630.0]
 
 
 # ---------------------------------------------------------------- what is not done twice
@@ -141,36 +131,33 @@ def test_what_was_refused_is_sent_again(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("after_results", [None, 0, 1, 2])
-def test_a_stream_that_breaks_is_not_begun_anew(kind: Kind, after_results: int | None) -> None:
-    proctor = FakeProctor()
+def test_a_stream_that_breaks_is_not_begun_anew(
+    proctor: FakeProctor, client: Any, after_results: int | None
+) -> None:
     proctor.drop_next(after_results=after_results)
     seen: list[wire.Trajectory] = []
-    with a_client(kind, proctor) as client:
-        trajectories = client.rollout_stream(TASKS, policy=POLICY)
-        with pytest.raises(ProctorConnectionError):
-            seen.extend(trajectories)
+    trajectories = client.rollout_stream(TASKS, policy=POLICY)
+    with pytest.raises(ProctorConnectionError):
+        seen.extend(trajectories)
     assert len(seen) == (after_results or 0)
     assert len(proctor.requests) == 1
     assert proctor.clock.sleeps == []
 
 
-def test_an_answer_that_is_lost_is_not_asked_for_again(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_an_answer_that_is_lost_is_not_asked_for_again(proctor: FakeProctor, client: Any) -> None:
     proctor.drop_next()
     proctor.answer_next(b"<h1>Bad Gateway</h1>", status=502)
     proctor.fail_next(status=500, reason="internal")
-    with a_client(kind, proctor) as client:
-        for kind_of_error in (ProctorConnectionError, ProtocolError, ProctorError):
-            with pytest.raises(kind_of_error):
-                client.rollout(TASKS, policy=POLICY)
+    for kind_of_error in (ProctorConnectionError, ProtocolError, ProctorError):
+        with pytest.raises(kind_of_error):
+            client.rollout(TASKS, policy=POLICY)
     assert len(proctor.requests) == 3
     assert proctor.clock.sleeps == []
 
 
-def test_a_service_that_stays_busy(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_a_service_that_stays_busy(proctor: FakeProctor, client: Any) -> None:
     proctor.fail_next(20, status=429, reason="busy")
-    with a_client(kind, proctor) as client, pytest.raises(BusyError):
+    with pytest.raises(BusyError):
         client.rollout(TASKS, policy=POLICY)
 
 
@@ -197,15 +184,13 @@ def test_a_service_that_stays_busy(kind: Kind) -> None:
     ],
 )
 def test_a_rollout_at_fault_is_refused_here_by_name(
-    kind: Kind, tasks: Any, options: dict[str, Any], named: str
+    proctor: FakeProctor, client: Any, tasks: Any, options: dict[str, Any], named: str
 ) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        for call in (client.rollout, client.rollout_stream):
-            with pytest.raises(InvalidRequestError) as caught:
-                call(tasks, **{"policy": POLICY, **options})
-            assert named in caught.value.message
-            assert API_KEY not in shown(caught.value)
+    for call in (client.rollout, client.rollout_stream):
+        with pytest.raises(InvalidRequestError) as caught:
+            call(tasks, **{"policy": POLICY, **options})
+        assert named in caught.value.message
+        assert API_KEY not in shown(caught.value)
     assert proctor.requests == []
 
 
@@ -228,22 +213,21 @@ LAST = b'{"summary": {"count": 2, "judged": 2, "passed": 0, "errors": 0}}\n'
         (line("one") + line("two") + b'{"summary": 1}\n', "no trajectory"),
     ],
 )
-def test_a_stream_that_breaks_the_contract(kind: Kind, body: bytes, named: str) -> None:
-    proctor = FakeProctor()
+def test_a_stream_that_breaks_the_contract(
+    proctor: FakeProctor, client: Any, body: bytes, named: str
+) -> None:
     proctor.answer_next(body)
-    with a_client(kind, proctor) as client:
-        trajectories = client.rollout_stream(TASKS, policy=POLICY)
-        with pytest.raises(ProtocolError, match=named):
-            list(trajectories)
+    trajectories = client.rollout_stream(TASKS, policy=POLICY)
+    with pytest.raises(ProtocolError, match=named):
+        list(trajectories)
 
 
-def test_an_answer_with_trajectories_in_another_order(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_an_answer_with_trajectories_in_another_order(proctor: FakeProctor, client: Any) -> None:
     summary = wire.RolloutSummary(count=2, judged=0, passed=0, errors=0)
     swapped = [wire.Trajectory(task_id=name, index=0) for name in ("two", "one")]
     answer = wire.RolloutResponse(trajectories=swapped, summary=summary)
     proctor.answer_next(answer.model_dump_json().encode())
-    with a_client(kind, proctor) as client, pytest.raises(ProtocolError, match="order"):
+    with pytest.raises(ProtocolError, match="order"):
         client.rollout(TASKS, policy=POLICY)
 
 
@@ -267,10 +251,9 @@ def test_leaving_early_closes_the_answer() -> None:
 
 
 def test_the_key_is_in_the_body_and_nowhere_else(
-    kind: Kind, caplog: pytest.LogCaptureFixture
+    proctor: FakeProctor, client: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    proctor = FakeProctor()
     said = f"the policy has the key {API_KEY}"
     proctor.fail_next(reason="draining", message=said)  # retried, and logged
     proctor.fail_next(status=400, reason="odd", message=said)
@@ -279,16 +262,15 @@ def test_the_key_is_in_the_body_and_nowhere_else(
     proctor.answer_next(b"x" * 110 + API_KEY.encode(), status=500)
     problem = b'{"error": {"reason": "internal", "message": "%s"}}\n' % said.encode()
     proctor.answer_next(problem)
-    with a_client(kind, proctor) as client:
-        told = []
-        for _ in range(3):
-            with pytest.raises(ProctorError) as caught:
-                client.rollout(TASKS, policy=wire.Policy.model_validate(POLICY))
-            told.append(shown(caught.value))
-        stream = client.rollout_stream(TASKS, policy=POLICY)
+    told = []
+    for _ in range(3):
         with pytest.raises(ProctorError) as caught:
-            list(stream)
+            client.rollout(TASKS, policy=wire.Policy.model_validate(POLICY))
         told.append(shown(caught.value))
+    stream = client.rollout_stream(TASKS, policy=POLICY)
+    with pytest.raises(ProctorError) as caught:
+        list(stream)
+    told.append(shown(caught.value))
     assert "attempt 1 of /rollout failed" in caplog.text
     for text in (caplog.text, *told):
         assert API_KEY[:8] not in text
@@ -311,12 +293,10 @@ def test_no_repr_shows_the_key() -> None:
     assert API_KEY not in request.model_dump_json()
 
 
-def test_a_rollout_without_a_key(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_a_rollout_without_a_key(proctor: FakeProctor, client: Any) -> None:
     proctor.fail_next(status=400, reason="odd", message="no key")
     policy = {"base_url": "http://policy.test/v1", "model": "m"}
-    with a_client(kind, proctor) as client:
-        with pytest.raises(ProctorError, match="no key"):
-            client.rollout(TASKS, policy=policy)
-        client.rollout(TASKS, policy={**policy, "api_key": ""})
+    with pytest.raises(ProctorError, match="no key"):
+        client.rollout(TASKS, policy=policy)
+    client.rollout(TASKS, policy={**policy, "api_key": ""})
     assert "api_key" not in json.loads(proctor.requests[0].content)["policy"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pytest
+from client_blocking import Kind, a_client
 from client_loopback import Act, Handler, Loopback, drop, lines, refuse, send
 from waits import WAIT_SECONDS
 
@@ -23,8 +24,6 @@ from proctor_client import (
 )
 from proctor_client.testing import FakeClock
 
-Kind: TypeAlias = Literal["threads", "loops"]
-both_kinds = pytest.mark.parametrize("kind", ["threads", "loops"])
 MADE = send(
     201,
     b'{"id": "sb_1", "status": "running", "tags": [], "backend": "loopback",'
@@ -42,20 +41,11 @@ POLICY = {"base_url": "http://policy.test/v1", "model": "m"}
 def use(
     kind: Kind, loopback: Loopback, work: Callable[[Any], Any], clock: FakeClock | None = None
 ) -> Any:
-    """What `work` makes of an attached handle of the kind; it awaits, where there is a loop."""
-    clock = clock or loopback.clock
-
-    async def in_a_loop() -> Any:
-        async with AsyncClient(loopback.url, clock=clock) as client:
-            return await work(client.attach("sb_1"))
-
-    if kind == "loops":
-        return asyncio.run(in_a_loop())
-    with Client(loopback.url, clock=clock) as client:
+    """What `work` makes of an attached handle of the kind."""
+    with a_client(kind, loopback.url, clock=clock or loopback.clock) as client:
         return work(client.attach("sb_1"))
 
 
-@both_kinds
 def test_a_command_waits_for_a_service_that_is_away(kind: Kind, loopback: Loopback) -> None:
     class Restart(FakeClock):
         def sleep(self, seconds: float) -> None:
@@ -68,7 +58,6 @@ def test_a_command_waits_for_a_service_that_is_away(kind: Kind, loopback: Loopba
     assert loopback.bodies == [b'{"command": ["x"]}']
 
 
-@both_kinds
 @pytest.mark.parametrize(
     "act", [drop, send(502, b"<html>"), send(503, b"<html>"), refuse(500, "internal")]
 )
@@ -82,7 +71,6 @@ def test_a_command_that_may_have_run_is_not_sent_again(
     assert loopback.clock.sleeps == []
 
 
-@both_kinds
 def test_a_command_whose_answer_does_not_come_is_not_sent_again(
     kind: Kind, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +89,6 @@ def test_a_command_whose_answer_does_not_come_is_not_sent_again(
     assert len(loopback.received) == 1
 
 
-@both_kinds
 def test_a_refused_command_is_sent_again_without_a_key(kind: Kind, loopback: Loopback) -> None:
     loopback.start(refuse(429, "busy", Retry_After="7"), refuse(503, "draining"), RAN)
     assert use(kind, loopback, lambda sandbox: sandbox.exec(["x"])) == RESULT
@@ -110,7 +97,6 @@ def test_a_refused_command_is_sent_again_without_a_key(kind: Kind, loopback: Loo
     assert loopback.clock.sleeps[0] == 7.0
 
 
-@both_kinds
 def test_a_lost_sandbox_is_lost(kind: Kind, loopback: Loopback) -> None:
     loopback.start(refuse(503, "sandbox_lost", Retry_After="1"))
     with pytest.raises(SandboxLostError):
@@ -138,7 +124,6 @@ def test_output_comes_while_the_command_runs(loopback: Loopback) -> None:
     assert loopback.received[0]["accept"] == "application/x-ndjson"
 
 
-@both_kinds
 @pytest.mark.parametrize(
     ("parts", "kind_of_error"),
     [
@@ -149,16 +134,9 @@ def test_output_comes_while_the_command_runs(loopback: Loopback) -> None:
 def test_a_stream_that_breaks_is_not_begun_anew(
     kind: Kind, loopback: Loopback, parts: tuple[bytes, ...], kind_of_error: type[ProctorError]
 ) -> None:
-    async def listed(stream: Any) -> list[wire.ExecLine]:
-        return [each async for each in stream]
-
-    def work(sandbox: Any) -> Any:
-        stream = sandbox.stream(["x"])
-        return list(stream) if kind == "threads" else listed(stream)
-
     loopback.start(lines(*parts, breaks=True))
     with pytest.raises(kind_of_error):
-        use(kind, loopback, work)
+        use(kind, loopback, lambda sandbox: list(sandbox.stream(["x"])))
     assert len(loopback.received) == 1
     assert loopback.clock.sleeps == []
 
@@ -192,7 +170,7 @@ def test_leaving_a_command_or_a_rollout_early_ends_its_connection(loopback: Loop
         assert second.wait(WAIT_SECONDS)
 
 
-def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopback) -> None:
+async def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopback) -> None:
     asked = [threading.Event(), threading.Event()]
     ended = [threading.Event(), threading.Event()]
 
@@ -206,51 +184,31 @@ def test_cancelling_a_command_or_a_rollout_ends_its_connection(loopback: Loopbac
 
         return act
 
-    async def cancelled() -> None:
-        async with AsyncClient(loopback.url) as client:
-            works = (client.attach("sb_1").exec(["x"]), client.rollout([TASK], policy=POLICY))
-            for number, work in enumerate(works):
-                task = asyncio.create_task(work)
-                assert await asyncio.to_thread(asked[number].wait, WAIT_SECONDS)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                assert await asyncio.to_thread(ended[number].wait, WAIT_SECONDS)
-
     loopback.start(silent(0), silent(1))
-    asyncio.run(cancelled())
+
+    async with AsyncClient(loopback.url) as client:
+        works = (client.attach("sb_1").exec(["x"]), client.rollout([TASK], policy=POLICY))
+        for number, work in enumerate(works):
+            task = asyncio.create_task(work)
+            assert await asyncio.to_thread(asked[number].wait, WAIT_SECONDS)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await asyncio.to_thread(ended[number].wait, WAIT_SECONDS)
 
 
-@both_kinds
 def test_a_rollout_that_breaks_is_not_begun_anew(kind: Kind, loopback: Loopback) -> None:
-    async def in_a_loop() -> None:
-        async with AsyncClient(loopback.url, clock=loopback.clock) as client:
-            await client.rollout([TASK], policy=POLICY)
-
-    def rolled_out() -> None:
-        if kind == "loops":
-            asyncio.run(in_a_loop())
-            return
-        with Client(loopback.url, clock=loopback.clock) as client:
-            client.rollout([TASK], policy=POLICY)
-
     loopback.start(drop)
-    with pytest.raises(ProctorConnectionError):
-        rolled_out()
+    refused = pytest.raises(ProctorConnectionError)
+    with a_client(kind, loopback.url, clock=loopback.clock) as client, refused:
+        client.rollout([TASK], policy=POLICY)
     assert len(loopback.received) == 1
 
 
-@both_kinds
 def test_files_go_as_raw_bytes_by_paths_that_arrive_whole(kind: Kind, loopback: Loopback) -> None:
     data = bytes(range(256)) * 4096
 
-    async def in_a_loop(sandbox: Any) -> Any:
-        await sandbox.write_file("/tmp/ü ?#%2F.bin", data)
-        return await sandbox.read_file("a/./b//c")
-
     def work(sandbox: Any) -> Any:
-        if kind == "loops":
-            return in_a_loop(sandbox)
         sandbox.write_file("/tmp/ü ?#%2F.bin", data)
         return sandbox.read_file("a/./b//c")
 
@@ -266,7 +224,6 @@ def test_files_go_as_raw_bytes_by_paths_that_arrive_whole(kind: Kind, loopback: 
     assert loopback.keys() == set()
 
 
-@both_kinds
 def test_a_file_that_is_not_there(kind: Kind, loopback: Loopback) -> None:
     loopback.start(refuse(404, "file_not_found"))
     with pytest.raises(SandboxFileError):

@@ -40,68 +40,66 @@ def tags(proctor: FakeProctor) -> list[list[str]]:
 # ---------------------------------------------------------------- making and ending
 
 
-def test_what_a_session_starts_has_its_defaults_and_ends_with_it(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        defaults = {"ttl_seconds": 60, "limits": {"memory_mb": 64}, "job": "run-7"}
-        with a_session(client, tags=("a", "b"), **defaults) as session:
-            session.sandbox(tags=["c", "a"]).start()
-            session.start(3, ttl_seconds=90)
-            with session.sandbox():
-                assert running(proctor) == 5
-            assert running(proctor) == 4
-        assert running(proctor) == 0
+def test_what_a_session_starts_has_its_defaults_and_ends_with_it(
+    proctor: FakeProctor, client: Any
+) -> None:
+    defaults = {"ttl_seconds": 60, "limits": {"memory_mb": 64}, "job": "run-7"}
+    with a_session(client, tags=("a", "b"), **defaults) as session:
+        session.sandbox(tags=["c", "a"]).start()
+        session.start(3, ttl_seconds=90)
+        with session.sandbox():
+            assert running(proctor) == 5
+        assert running(proctor) == 4
+    assert running(proctor) == 0
     assert tags(proctor) == [["a", "b", "c"], *[["a", "b"]] * 4]
     orders = [each.order for each in proctor.sandboxes]
     assert [each.ttl_seconds for each in orders] == [60, 90, 90, 90, 60]
     assert {(each.limits, each.job) for each in orders} == {(wire.Limits(memory_mb=64), "run-7")}
 
 
-def test_a_session_without_defaults_leaves_them_to_the_service(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client, a_session(client) as session:
+def test_a_session_without_defaults_leaves_them_to_the_service(
+    proctor: FakeProctor, client: Any
+) -> None:
+    with a_session(client) as session:
         session.start()
     assert json.loads(proctor.requests[0].content) == {"tags": []}
 
 
-def test_an_exception_ends_all(kind: Kind) -> None:
-    proctor = FakeProctor()
+def test_an_exception_ends_all(proctor: FakeProctor, client: Any) -> None:
 
     def work(client: Any) -> None:
         with a_session(client) as session:
             session.start(5)
             raise ZeroDivisionError
 
-    with a_client(kind, proctor) as client, pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):
         work(client)
     assert len(proctor.sandboxes) == 5
     assert running(proctor) == 0
 
 
-def test_those_gone_already_are_no_error_and_not_asked_for(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        with a_session(client) as session:
-            mine, others, old = session.start(3)
-            mine.stop()
-            client.attach(others.id).stop()
-            proctor.clock.now += 601
-            assert old.refresh().status == "stopped"
-            proctor.requests.clear()
-        paths = {each.path.rpartition("/")[2] for each in proctor.requests}
+def test_those_gone_already_are_no_error_and_not_asked_for(
+    proctor: FakeProctor, client: Any
+) -> None:
+    with a_session(client) as session:
+        mine, others, old = session.start(3)
+        mine.stop()
+        client.attach(others.id).stop()
+        proctor.clock.now += 601
+        assert old.refresh().status == "stopped"
+        proctor.requests.clear()
+    paths = {each.path.rpartition("/")[2] for each in proctor.requests}
     assert paths == {others.id, old.id}
 
 
-def test_nothing_begins_after_the_end(kind: Kind) -> None:
-    proctor = FakeProctor()
-    with a_client(kind, proctor) as client:
-        with a_session(client) as session:
-            [sandbox] = session.start()
-            later = session.sandbox()
-        for begin in (later.start, session.start, lambda: session.submit(sandbox, ["x"])):
-            with pytest.raises(RuntimeError, match="session is closed"):
-                begin()
-        session.close()
+def test_nothing_begins_after_the_end(proctor: FakeProctor, client: Any) -> None:
+    with a_session(client) as session:
+        [sandbox] = session.start()
+        later = session.sandbox()
+    for begin in (later.start, session.start, lambda: session.submit(sandbox, ["x"])):
+        with pytest.raises(RuntimeError, match="session is closed"):
+            begin()
+    session.close()
     assert len(proctor.requests) == 2
 
 
@@ -222,30 +220,26 @@ def test_waiting_gives_them_in_the_order_of_completion_in_threads() -> None:
         assert session.wait([]) == ([], [])
 
 
-def test_waiting_gives_them_in_the_order_of_completion_in_a_loop() -> None:
-    async def waited() -> None:
-        async with proctor.async_client() as client, AsyncSession(client) as session:
-            made = await session.start(4)
-            pending = [
-                session.submit(each, [name]) for name, each in zip("abcd", made, strict=True)
-            ]
-            proctor.gate("c").set()
-            done, pending = await session.wait(pending)
-            assert [(await each.result()).stdout for each in done] == ["c"]
-            assert await session.wait(pending, timeout_seconds=0) == ([], pending)
-            for name in "da":
-                proctor.gate(name).set()
-                await session.wait([pending["abd".index(name)]])
-            done, pending = await session.wait(pending, num_returns=2)
-            assert [(await each.result()).stdout for each in done] == ["d", "a"]
-            proctor.gate("b").set()
-            done, rest = await session.wait(pending, num_returns=99)
-            assert [(await each.result()).stdout for each in done] == ["b"]
-            assert rest == []
-            assert await session.wait([]) == ([], [])
-
+async def test_waiting_gives_them_in_the_order_of_completion_in_a_loop() -> None:
     proctor = AsyncGates()
-    asyncio.run(waited())
+
+    async with proctor.async_client() as client, AsyncSession(client) as session:
+        made = await session.start(4)
+        pending = [session.submit(each, [name]) for name, each in zip("abcd", made, strict=True)]
+        proctor.gate("c").set()
+        done, pending = await session.wait(pending)
+        assert [(await each.result()).stdout for each in done] == ["c"]
+        assert await session.wait(pending, timeout_seconds=0) == ([], pending)
+        for name in "da":
+            proctor.gate(name).set()
+            await session.wait([pending["abd".index(name)]])
+        done, pending = await session.wait(pending, num_returns=2)
+        assert [(await each.result()).stdout for each in done] == ["d", "a"]
+        proctor.gate("b").set()
+        done, rest = await session.wait(pending, num_returns=99)
+        assert [(await each.result()).stdout for each in done] == ["b"]
+        assert rest == []
+        assert await session.wait([]) == ([], [])
 
 
 def test_no_more_are_handed_out_than_asked_for(kind: Kind) -> None:
@@ -307,21 +301,17 @@ def test_closing_drops_what_has_not_begun_in_threads() -> None:
     assert running(proctor) == 0
 
 
-def test_closing_cancels_what_runs_in_a_loop() -> None:
+async def test_closing_cancels_what_runs_in_a_loop() -> None:
     proctor = AsyncGates()
-
-    async def closed() -> None:
-        async with proctor.async_client() as client:
-            async with AsyncSession(client) as session:
-                [sandbox] = await session.start()
-                pending = session.submit(sandbox, ["a"])
-                await proctor.entered.wait()
-            assert pending.done
-            with pytest.raises(asyncio.CancelledError):
-                await pending.result()
-            assert session.stats.exec_errors == 1
-
-    asyncio.run(closed())
+    async with proctor.async_client() as client:
+        async with AsyncSession(client) as session:
+            [sandbox] = await session.start()
+            pending = session.submit(sandbox, ["a"])
+            await proctor.entered.wait()
+        assert pending.done
+        with pytest.raises(asyncio.CancelledError):
+            await pending.result()
+        assert session.stats.exec_errors == 1
     assert proctor.cancelled == ["a"]
     assert running(proctor) == 0
 
@@ -394,7 +384,7 @@ def test_ctrl_c_in_the_middle_of_waiting_leaves_none() -> None:
     assert running(proctor) == 0
 
 
-def test_cancelling_while_many_are_made_leaves_none() -> None:
+async def test_cancelling_while_many_are_made_leaves_none() -> None:
     class Slow(FakeProctor):
         """The answers to creations come late: the sandboxes are made, and nobody knows."""
 
@@ -410,17 +400,15 @@ def test_cancelling_while_many_are_made_leaves_none() -> None:
         async with proctor.async_client() as client, AsyncSession(client) as session:
             await session.start(20)
 
-    async def cancelled() -> None:
-        task = asyncio.create_task(work())
-        await all_made.wait()
-        task.cancel()
-        let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
     proctor = Slow()
     all_made, let_go = asyncio.Event(), asyncio.Event()
-    asyncio.run(cancelled())
+
+    task = asyncio.create_task(work())
+    await all_made.wait()
+    task.cancel()
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert len(proctor.sandboxes) == 20
     assert running(proctor) == 0
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
+from event_loop import given_first
 from time_factor import TIME_FACTOR
 
 from proctor_service.codec.values import decode, loads
@@ -16,6 +19,7 @@ from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox
 from proctor_service.settings import Settings
 
+P = ParamSpec("P")
 LIMITS = Limits(
     cpu_seconds=5, wall_seconds=10, memory_mb=256, output_kb=64, processes=32, disk_mb=16
 )
@@ -87,3 +91,20 @@ def inside(question: Question, **settings: Any) -> None:
             await backend.close()
 
     asyncio.run(asked())
+
+
+def asked(test: Callable[Concatenate[Place, P], Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Have the fixture `ask` ask the test as its question."""
+
+    def ran(ask: Ask, *arguments: P.args, **fields: P.kwargs) -> None:
+        ask(lambda place: test(place, *arguments, **fields))
+
+    functools.update_wrapper(ran, test)
+    _, *others = inspect.signature(test).parameters.values()
+    asking_first = inspect.Parameter("ask", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    vars(ran)["__signature__"] = inspect.Signature([asking_first, *others])
+    return ran
+
+
+in_place = given_first(inside)
+"""Ask the test as a question of a backend of its own."""

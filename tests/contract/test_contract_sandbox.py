@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.rooms_for_tests import LIMITS, Ask, Place, asking, inside
+from contract.rooms_for_tests import LIMITS, Ask, Place, asked, asking, in_place
 from proctor_service.errors import SandboxLost
 from proctor_service.judge.run import message
 from proctor_service.sandbox.backends import make_backend
@@ -74,65 +74,52 @@ def lacks(ask: Ask, protection: str) -> bool:
         ("while True: print('x' * 10000)", "output_limit", None),
     ],
 )
-def test_how_a_program_ends_is_told_apart(
-    ask: Ask, source: str, ending: str, code: int | None
+@asked
+async def test_how_a_program_ends_is_told_apart(
+    place: Place, source: str, ending: str, code: int | None
 ) -> None:
-    async def question(place: Place) -> None:
-        finished = await place.script(source, cpu_seconds=1, wall_seconds=1, memory_mb=128)
-        found = (finished.ended.ending, finished.ended.exit_code)
-        if ending == "memory_limit" and place.lacks("memory_cgroup"):
-            # An rlimit refuses it: a MemoryError; a look at its size may be quicker.
-            assert found in (("exited", 1), ("memory_limit", None))
-        else:
-            assert found == (ending, code)
-
-    ask(question)
+    finished = await place.script(source, cpu_seconds=1, wall_seconds=1, memory_mb=128)
+    found = (finished.ended.ending, finished.ended.exit_code)
+    if ending == "memory_limit" and place.lacks("memory_cgroup"):
+        # An rlimit refuses it: a MemoryError; a look at its size may be quicker.
+        assert found in (("exited", 1), ("memory_limit", None))
+    else:
+        assert found == (ending, code)
 
 
-def test_time_of_all_processes_counts(ask: Ask) -> None:
+@asked
+async def test_time_of_all_processes_counts(place: Place) -> None:
     source = (
         "import os, time\nfor _ in range(4):\n"
         "    if not os.fork():\n        while True: pass\ntime.sleep(99)"
     )
-
-    async def question(place: Place) -> None:
-        finished = await place.script(source, cpu_seconds=1, wall_seconds=60)
-        assert finished.ended.ending == "cpu_limit"
-
-    ask(question)
+    finished = await place.script(source, cpu_seconds=1, wall_seconds=60)
+    assert finished.ended.ending == "cpu_limit"
 
 
-def test_memory_of_all_processes_counts_together(ask: Ask) -> None:
+@asked
+async def test_memory_of_all_processes_counts_together(place: Place) -> None:
     source = (
         "import os, time\nfor _ in range(8):\n"
         "    if not os.fork():\n        b = bytearray(80 << 20); time.sleep(60)\ntime.sleep(60)"
     )
-
-    async def question(place: Place) -> None:
-        finished = await place.script(source, wall_seconds=30)
-        assert finished.ended.ending == "memory_limit"
-
-    ask(question)
+    finished = await place.script(source, wall_seconds=30)
+    assert finished.ended.ending == "memory_limit"
 
 
-def test_output_is_kept_up_to_the_limit_and_drained_beyond(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        finished = await place.script("print('x' * 300_000); print('end')", output_kb=1)
-        assert finished.ended.ending == "exited"
-        assert finished.ended.truncated
-        assert finished.ended.stdout == b"x" * 1024
-
-    ask(question)
+@asked
+async def test_output_is_kept_up_to_the_limit_and_drained_beyond(place: Place) -> None:
+    finished = await place.script("print('x' * 300_000); print('end')", output_kb=1)
+    assert finished.ended.ending == "exited"
+    assert finished.ended.truncated
+    assert finished.ended.stdout == b"x" * 1024
 
 
-def test_output_that_is_cut_just_at_the_limit_says_so(ask: Ask) -> None:
+@asked
+async def test_output_that_is_cut_just_at_the_limit_says_so(place: Place) -> None:
     source = "import os\nfor _ in range(3): os.write(1, b'x' * 1024)"
-
-    async def question(place: Place) -> None:
-        assert (await place.script(source, output_kb=1)).ended.truncated
-        assert not (await place.script(source, output_kb=3)).ended.truncated
-
-    ask(question)
+    assert (await place.script(source, output_kb=1)).ended.truncated
+    assert not (await place.script(source, output_kb=3)).ended.truncated
 
 
 def test_stdin_reaches_the_program(ask: Ask) -> None:
@@ -241,81 +228,71 @@ for flag in (0x10000000, 0x20000, 0x20000000, 0x40000000):
     assert stdout_of(ask, source) == "1\n" * 4
 
 
-def test_nothing_is_left_for_the_next(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        for _ in range(6):
-            finished = await place.script(
-                "import os, time\nopen('/tmp/mark', 'x').close(); open('mark', 'x').close()\n"
-                "if not os.fork():\n    os.setsid(); time.sleep(1000)\nprint('fresh')"
-            )
-            assert finished.ended.stdout == b"fresh\n", finished
-
-    ask(question)
+@asked
+async def test_nothing_is_left_for_the_next(place: Place) -> None:
+    for _ in range(6):
+        finished = await place.script(
+            "import os, time\nopen('/tmp/mark', 'x').close(); open('mark', 'x').close()\n"
+            "if not os.fork():\n    os.setsid(); time.sleep(1000)\nprint('fresh')"
+        )
+        assert finished.ended.stdout == b"fresh\n", finished
 
 
-def test_values_cross_by_exact_type(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        value = [1, 1.5, True, None, (1, 2), {3}, b"\xff", {"a": 10**5000, 2: "\ud800"}, 1j]
-        back = await place.call("def f(x): return x", "f", value)
-        assert back == value
-        assert [type(item) for item in back] == [type(item) for item in value]
-
-    ask(question)
+@asked
+async def test_values_cross_by_exact_type(place: Place) -> None:
+    value = [1, 1.5, True, None, (1, 2), {3}, b"\xff", {"a": 10**5000, 2: "\ud800"}, 1j]
+    back = await place.call("def f(x): return x", "f", value)
+    assert back == value
+    assert [type(item) for item in back] == [type(item) for item in value]
 
 
-def test_a_disk_limit_of_ones_own(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        source = "open('big', 'wb').write(bytes(20 << 20)); print('fits')"
-        finished = await place.script(source, disk_mb=32)
-        assert finished.ended.stdout == b"fits\n"
-
-    ask(question)
+@asked
+async def test_a_disk_limit_of_ones_own(place: Place) -> None:
+    source = "open('big', 'wb').write(bytes(20 << 20)); print('fits')"
+    finished = await place.script(source, disk_mb=32)
+    assert finished.ended.stdout == b"fits\n"
 
 
-def test_disk_limits_of_many_sizes_at_once(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        if place.lacks("disk_quota"):
-            fill = "for n in range(99): open(str(n), 'wb').write(bytes(1 << 20))\nwhile True: pass"
-            finished = await place.script(fill, disk_mb=4)
-            assert finished.ended.ending == "output_limit"
-            return
+@asked
+async def test_disk_limits_of_many_sizes_at_once(place: Place) -> None:
+    if place.lacks("disk_quota"):
+        fill = "for n in range(99): open(str(n), 'wb').write(bytes(1 << 20))\nwhile True: pass"
+        finished = await place.script(fill, disk_mb=4)
+        assert finished.ended.ending == "output_limit"
+        return
 
-        async def one(number: int) -> None:
-            disk_mb = 4 + 4 * (number % 4)
-            source = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize >> 20)"
-            finished = await place.script(source, disk_mb=disk_mb)
-            assert finished.ended.stdout == f"{disk_mb}\n".encode()
+    async def one(number: int) -> None:
+        disk_mb = 4 + 4 * (number % 4)
+        source = "import os; s = os.statvfs('.'); print(s.f_blocks * s.f_frsize >> 20)"
+        finished = await place.script(source, disk_mb=disk_mb)
+        assert finished.ended.stdout == f"{disk_mb}\n".encode()
 
-        await asyncio.gather(*(one(number) for number in range(32)))
-
-    ask(question)
+    await asyncio.gather(*(one(number) for number in range(32)))
 
 
-def test_who_takes_turns_idles_in_its_own_alone(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        limits = replace(LIMITS, wall_seconds=0.6)
-        job = message("python", mode="serve", source="def f(): return 7", files={})
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(Job(job, limits, takes_turns=True))
-            assert await sandbox.receive() == b"!began"
-            assert await sandbox.receive() == b'["loaded"]'
-            await place.script("import time\ntime.sleep(1.2)")
-            sandbox.hang_up()
-            ended = await sandbox.ended()
-            assert (ended.ending, ended.exit_code) == ("exited", 0)
-            assert ended.usage.idle_seconds < 0.6
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(Job(job, limits))
-            assert await sandbox.receive() == b"!began"
-            assert await sandbox.receive() == b'["loaded"]'
-            assert await sandbox.receive() is None
-            assert (await sandbox.ended()).ending == "wall_limit"
-        sleeping = message("python", mode="serve", source="import time\ntime.sleep(60)", files={})
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(Job(sleeping, limits, takes_turns=True))
-            assert (await sandbox.ended()).ending == "wall_limit"
-
-    ask(question)
+@asked
+async def test_who_takes_turns_idles_in_its_own_alone(place: Place) -> None:
+    limits = replace(LIMITS, wall_seconds=0.6)
+    job = message("python", mode="serve", source="def f(): return 7", files={})
+    async with place.backend.lease(limits) as sandbox:
+        sandbox.begin(Job(job, limits, takes_turns=True))
+        assert await sandbox.receive() == b"!began"
+        assert await sandbox.receive() == b'["loaded"]'
+        await place.script("import time\ntime.sleep(1.2)")
+        sandbox.hang_up()
+        ended = await sandbox.ended()
+        assert (ended.ending, ended.exit_code) == ("exited", 0)
+        assert ended.usage.idle_seconds < 0.6
+    async with place.backend.lease(limits) as sandbox:
+        sandbox.begin(Job(job, limits))
+        assert await sandbox.receive() == b"!began"
+        assert await sandbox.receive() == b'["loaded"]'
+        assert await sandbox.receive() is None
+        assert (await sandbox.ended()).ending == "wall_limit"
+    sleeping = message("python", mode="serve", source="import time\ntime.sleep(60)", files={})
+    async with place.backend.lease(limits) as sandbox:
+        sandbox.begin(Job(sleeping, limits, takes_turns=True))
+        assert (await sandbox.ended()).ending == "wall_limit"
 
 
 CHANNEL = """
@@ -331,125 +308,108 @@ time.sleep(0.2)
 """
 
 
-def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        limits = replace(LIMITS, wall_seconds=0.6)
-        source = f"{CHANNEL}\nsay()\ntime.sleep(60)"
-        job = Job(
-            message("python", mode="serve", source=source, files={}), limits, takes_turns=True
+@asked
+async def test_who_is_given_no_more_or_takes_nothing_has_no_turn_to_wait_for(place: Place) -> None:
+    limits = replace(LIMITS, wall_seconds=0.6)
+    source = f"{CHANNEL}\nsay()\ntime.sleep(60)"
+    job = Job(message("python", mode="serve", source=source, files={}), limits, takes_turns=True)
+    async with place.backend.lease(limits) as sandbox:
+        sandbox.begin(job)
+        assert await sandbox.receive() == b"!began"
+        assert await sandbox.receive() == b"[1]"
+        sandbox.hang_up()
+        assert await sandbox.receive() == b"[1]"
+        assert (await sandbox.ended()).ending == "wall_limit"
+    async with place.backend.lease(limits) as sandbox:
+        sandbox.begin(job)
+        for _ in range(300):
+            sandbox.send(b'"' + b"x" * 10_000 + b'"\n')
+        assert (await sandbox.ended()).ending == "wall_limit"
+
+
+@asked
+async def test_killing_a_sandbox_is_no_ending_of_its_own(place: Place) -> None:
+    async with place.backend.lease(LIMITS) as sandbox:
+        job = message("python", mode="script", source="while True: pass", files={})
+        sandbox.begin(Job(job, LIMITS))
+        sandbox.kill()
+        assert (await sandbox.ended()).ending == "killed"
+
+
+@asked
+async def test_many_at_once_do_not_see_each_other(place: Place) -> None:
+    async def one(number: int) -> None:
+        finished = await place.script(
+            f"import os, time\nopen('/tmp/n', 'w').write('{number}'); time.sleep(0.05)\n"
+            "print(open('/tmp/n').read(), len(os.listdir('/tmp')))"
         )
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(job)
-            assert await sandbox.receive() == b"!began"
-            assert await sandbox.receive() == b"[1]"
-            sandbox.hang_up()
-            assert await sandbox.receive() == b"[1]"
-            assert (await sandbox.ended()).ending == "wall_limit"
-        async with place.backend.lease(limits) as sandbox:
-            sandbox.begin(job)
-            for _ in range(300):
-                sandbox.send(b'"' + b"x" * 10_000 + b'"\n')
-            assert (await sandbox.ended()).ending == "wall_limit"
+        assert finished.ended.stdout == f"{number} 1\n".encode()
 
-    ask(question)
+    await asyncio.gather(*(one(number) for number in range(24)))
 
 
-def test_killing_a_sandbox_is_no_ending_of_its_own(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        async with place.backend.lease(LIMITS) as sandbox:
-            job = message("python", mode="script", source="while True: pass", files={})
-            sandbox.begin(Job(job, LIMITS))
-            sandbox.kill()
-            assert (await sandbox.ended()).ending == "killed"
-
-    ask(question)
+@asked
+async def test_a_leased_sandbox_that_is_not_used_costs_nothing(place: Place) -> None:
+    for _ in range(5):
+        async with place.backend.lease(LIMITS):
+            pass
+    assert (await place.script("print(1)")).ended.stdout == b"1\n"
 
 
-def test_many_at_once_do_not_see_each_other(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        async def one(number: int) -> None:
-            finished = await place.script(
-                f"import os, time\nopen('/tmp/n', 'w').write('{number}'); time.sleep(0.05)\n"
-                "print(open('/tmp/n').read(), len(os.listdir('/tmp')))"
-            )
-            assert finished.ended.stdout == f"{number} 1\n".encode()
-
-        await asyncio.gather(*(one(number) for number in range(24)))
-
-    ask(question)
+@asked
+async def test_losing_a_sandbox_is_a_failure_and_not_an_ending(place: Place) -> None:
+    async with place.backend.lease(LIMITS) as sandbox:
+        source = "print('begun', flush=True)\nwhile True: pass"
+        job = message("python", mode="script", source=source, files={})
+        sandbox.begin(Job(job, LIMITS))
+        await asyncio.to_thread(place.lose, sandbox)
+        with pytest.raises(SandboxLost):
+            await sandbox.ended()
+    assert (await place.script("print(1)")).ended.stdout == b"1\n"
 
 
-def test_a_leased_sandbox_that_is_not_used_costs_nothing(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        for _ in range(5):
-            async with place.backend.lease(LIMITS):
-                pass
-        assert (await place.script("print(1)")).ended.stdout == b"1\n"
-
-    ask(question)
-
-
-def test_losing_a_sandbox_is_a_failure_and_not_an_ending(ask: Ask) -> None:
-    async def question(place: Place) -> None:
-        async with place.backend.lease(LIMITS) as sandbox:
-            source = "print('begun', flush=True)\nwhile True: pass"
-            job = message("python", mode="script", source=source, files={})
-            sandbox.begin(Job(job, LIMITS))
-            await asyncio.to_thread(place.lose, sandbox)
-            with pytest.raises(SandboxLost):
-                await sandbox.ended()
-        assert (await place.script("print(1)")).ended.stdout == b"1\n"
-
-    ask(question)
-
-
-def test_an_ended_sandbox_is_freed_without_the_garbage_collector() -> None:
+@in_place
+async def test_an_ended_sandbox_is_freed_without_the_garbage_collector(place: Place) -> None:
     def counted() -> int:
         return sum(isinstance(each, LocalSandbox | Stream) for each in gc.get_objects())
 
-    async def question(place: Place) -> None:
-        await place.script("print(1)")
-        gc.collect()
-        before = counted()
-        gc.disable()  # it stops the service for as long as it has objects to visit
-        try:
-            for _ in range(20):
-                await place.script("print(1)")
-            assert counted() <= before + 6  # of the two that are warm, or have just ended
-        finally:
-            gc.enable()
-
-    inside(question)
+    await place.script("print(1)")
+    gc.collect()
+    before = counted()
+    gc.disable()  # it stops the service for as long as it has objects to visit
+    try:
+        for _ in range(20):
+            await place.script("print(1)")
+        assert counted() <= before + 6  # of the two that are warm, or have just ended
+    finally:
+        gc.enable()
 
 
-def test_callers_who_wait_long_get_no_more_fork_servers_than_they_are() -> None:
+@in_place
+async def test_callers_who_wait_long_get_no_more_fork_servers_than_they_are(place: Place) -> None:
     """Each wait for a change ends after a second; a machine may be slower than that."""
     callers = 4
-
-    async def question(place: Place) -> None:
-        backend = place.backend
-        assert isinstance(backend, LocalBackend)
-        before = sum(backend.census().values())
-        zygote = backend.zygote()
-        sleeps = "import time\ntime.sleep(1000)"
-        os.kill(zygote, signal.SIGSTOP)  # from now on no fork server comes up
-        tasks = [
-            asyncio.create_task(place.script(sleeps, wall_seconds=100))
-            for _ in range(before + callers)
-        ]
-        await asyncio.sleep(5)
-        slots = backend.census()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        os.kill(zygote, signal.SIGCONT)
-        assert slots["leased"] == before
-        assert sum(slots.values()) <= before + callers + 1
-
-    inside(question)
+    backend = place.backend
+    assert isinstance(backend, LocalBackend)
+    before = sum(backend.census().values())
+    zygote = backend.zygote()
+    sleeps = "import time\ntime.sleep(1000)"
+    os.kill(zygote, signal.SIGSTOP)  # from now on no fork server comes up
+    tasks = [
+        asyncio.create_task(place.script(sleeps, wall_seconds=100)) for _ in range(before + callers)
+    ]
+    await asyncio.sleep(5)
+    slots = backend.census()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    os.kill(zygote, signal.SIGCONT)
+    assert slots["leased"] == before
+    assert sum(slots.values()) <= before + callers + 1
 
 
-def test_settings_in_etc_are_those_of_packages() -> None:
+@in_place
+async def test_settings_in_etc_are_those_of_packages(place: Place) -> None:
     """What an administrator writes there may be a password, such as in `php.ini`."""
     source = (
         "import json, os\n"
@@ -460,24 +420,20 @@ def test_settings_in_etc_are_those_of_packages() -> None:
         "            found[f'{place}/{name}'] = open(f'{place}/{name}').read()\n"
         "print(json.dumps(found))"
     )
-
-    async def question(place: Place) -> None:
-        finished = await place.script(source, output_kb=4096)
-        assert finished.ended.exit_code == 0, finished
-        for path, text in json.loads(finished.ended.stdout).items():
-            if path.startswith("/etc/php/"):
-                assert path.endswith(".ini")
-                assert "/conf.d/" in path
-                lines = text.splitlines()
-                assert all(re.match(r"(zend_)?extension=", line) for line in lines), path
-            else:
-                packaged = {
-                    "mono/config",
-                    "R/ldpaths",
-                    "R/Renviron",
-                    "R/Makeconf",
-                    "R/repositories",
-                }
-                assert path.removeprefix("/etc/") in packaged
-
-    inside(question)
+    finished = await place.script(source, output_kb=4096)
+    assert finished.ended.exit_code == 0, finished
+    for path, text in json.loads(finished.ended.stdout).items():
+        if path.startswith("/etc/php/"):
+            assert path.endswith(".ini")
+            assert "/conf.d/" in path
+            lines = text.splitlines()
+            assert all(re.match(r"(zend_)?extension=", line) for line in lines), path
+        else:
+            packaged = {
+                "mono/config",
+                "R/ldpaths",
+                "R/Renviron",
+                "R/Makeconf",
+                "R/repositories",
+            }
+            assert path.removeprefix("/etc/") in packaged

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import given_first
 from waits import WAIT_SECONDS
 
 from contract.stateful_questions import QUESTIONS, Question, Rooms, py, sh
@@ -41,6 +42,9 @@ def ask(question: Callable[[Rooms], Coroutine[Any, Any, None]], **settings: Any)
     asyncio.run(asked())
 
 
+in_rooms = given_first(ask)
+
+
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.__name__)
 def test_local(question: Question) -> None:
     ask(question)
@@ -57,118 +61,104 @@ def test_as_an_ordinary_user() -> None:
     assert len(said.splitlines()) == len(QUESTIONS)
 
 
-def test_its_first_process_is_out_of_reach() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful() as sandbox:
-            tries = [
-                "for s in $(seq 1 64); do kill -$s 1; done 2> /dev/null",
-                "cat /proc/1/environ /proc/1/mem /proc/1/maps",
-                "ls /proc/1/fd/300 /proc/1/cwd/",
-                "echo x > /proc/1/fd/300; echo 1 > /proc/1/oom_score_adj",
-                "ls -l /proc/self/fd | grep -v pipe | grep -v /proc/ | grep -c ' -> '",
-            ]
-            for line in tries:
-                ended = await sh(sandbox, line)
-                assert ended.stdout in (b"", b"0\n"), line
-            seen = await py(sandbox, "import os; print(sorted(os.listdir('/proc/self/fd')))")
-            assert (
-                seen.stdout == b"['0', '1', '2', '3', '4']\n"
-            )  # 3: its environment; 4: the listing
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+@in_rooms
+async def test_its_first_process_is_out_of_reach(rooms: Rooms) -> None:
+    async with rooms.open_stateful() as sandbox:
+        tries = [
+            "for s in $(seq 1 64); do kill -$s 1; done 2> /dev/null",
+            "cat /proc/1/environ /proc/1/mem /proc/1/maps",
+            "ls /proc/1/fd/300 /proc/1/cwd/",
+            "echo x > /proc/1/fd/300; echo 1 > /proc/1/oom_score_adj",
+            "ls -l /proc/self/fd | grep -v pipe | grep -v /proc/ | grep -c ' -> '",
+        ]
+        for line in tries:
+            ended = await sh(sandbox, line)
+            assert ended.stdout in (b"", b"0\n"), line
+        seen = await py(sandbox, "import os; print(sorted(os.listdir('/proc/self/fd')))")
+        assert seen.stdout == b"['0', '1', '2', '3', '4']\n"  # 3: its environment; 4: the listing
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_the_limits_of_its_first_process_are_its_own() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful() as sandbox:
-            for limit in ("RLIMIT_AS", "RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_FSIZE"):
-                ended = await py(sandbox, f"import resource as r; r.prlimit(1, r.{limit}, (1, 1))")
-                assert b"PermissionError" in ended.stderr
-            own = await py(sandbox, "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, 99))")
-            assert own.exit_code == 0
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+@in_rooms
+async def test_the_limits_of_its_first_process_are_its_own(rooms: Rooms) -> None:
+    async with rooms.open_stateful() as sandbox:
+        for limit in ("RLIMIT_AS", "RLIMIT_NOFILE", "RLIMIT_CPU", "RLIMIT_FSIZE"):
+            ended = await py(sandbox, f"import resource as r; r.prlimit(1, r.{limit}, (1, 1))")
+            assert b"PermissionError" in ended.stderr
+        own = await py(sandbox, "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, 99))")
+        assert own.exit_code == 0
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_memory_is_limited_over_all_commands() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful(memory_mb=128) as sandbox:
-            ended = await py(
-                sandbox, "b = bytearray(1 << 29)\nfor i in range(0, len(b), 4096): b[i] = 1"
-            )
-            assert ended.ending == "memory_limit"
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+@in_rooms
+async def test_memory_is_limited_over_all_commands(rooms: Rooms) -> None:
+    async with rooms.open_stateful(memory_mb=128) as sandbox:
+        ended = await py(
+            sandbox, "b = bytearray(1 << 29)\nfor i in range(0, len(b), 4096): b[i] = 1"
+        )
+        assert ended.ending == "memory_limit"
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_a_full_disk_refuses_files_and_harms_nothing_else() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful(disk_mb=8) as sandbox:
-            with pytest.raises(FileRefused, match="space"):
-                await sandbox.write_file("big", bytes(9 << 20))
-            assert (await sh(sandbox, "ls -A")).stdout == b""
-            await sh(sandbox, "head -c 20000000 /dev/zero > full")
-            assert len(await sandbox.snapshot()) > 7 << 20
-
-    ask(question)
+@in_rooms
+async def test_a_full_disk_refuses_files_and_harms_nothing_else(rooms: Rooms) -> None:
+    async with rooms.open_stateful(disk_mb=8) as sandbox:
+        with pytest.raises(FileRefused, match="space"):
+            await sandbox.write_file("big", bytes(9 << 20))
+        assert (await sh(sandbox, "ls -A")).stdout == b""
+        await sh(sandbox, "head -c 20000000 /dev/zero > full")
+        assert len(await sandbox.snapshot()) > 7 << 20
 
 
-def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
+@in_rooms
+async def test_files_that_wait_for_the_service_are_no_act_of_the_sandbox(
+    rooms: Rooms,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stateful, "_FILE_SECONDS", 0.3)
     monkeypatch.setattr(file_operations, "_SECONDS_PER_MB", 0.0)
-
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful() as sandbox:
-            with monkeypatch.context() as silent:
-                silent.setattr(Execution, "_feed", lambda self: None)
-                with pytest.raises(SandboxLost):
-                    await sandbox.restore(b"archive")
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+    async with rooms.open_stateful() as sandbox:
+        with monkeypatch.context() as silent:
+            silent.setattr(Execution, "_feed", lambda self: None)
+            with pytest.raises(SandboxLost):
+                await sandbox.restore(b"archive")
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_a_machine_that_starts_no_process_costs_an_untouched_sandbox(
+@in_rooms
+async def test_a_machine_that_starts_no_process_costs_an_untouched_sandbox(
+    rooms: Rooms,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Without room for the first process, no other can start.
     monkeypatch.setattr("proctor_service.sandbox.local.backend._SESSION_PROCESSES", 0)
-
-    async def question(rooms: Rooms) -> None:
-        for work in (
-            lambda sandbox: sh(sandbox, "true"),
-            lambda sandbox: sandbox.write_file("a", b""),
-            lambda sandbox: sandbox.restore(b"archive"),
-        ):
-            async with rooms.open_stateful(processes=1) as sandbox:
-                with pytest.raises(SandboxLost, match="processes or open files"):
-                    await work(sandbox)
-
-    ask(question)
-
-
-def test_a_program_that_leaves_no_process_for_another_costs_its_sandbox_nothing() -> None:
-    async def question(rooms: Rooms) -> None:
+    for work in (
+        lambda sandbox: sh(sandbox, "true"),
+        lambda sandbox: sandbox.write_file("a", b""),
+        lambda sandbox: sandbox.restore(b"archive"),
+    ):
         async with rooms.open_stateful(processes=1) as sandbox:
-            began = asyncio.Event()
-            command = Command(argv=("sh", "-c", "echo; exec sleep 600"), timeout_seconds=600)
-            holding = asyncio.create_task(sandbox.exec(command, lambda *_: began.set()))
-            await asyncio.wait_for(began.wait(), WAIT_SECONDS)
-            ended = await sh(sandbox, "true")
-            assert ended.exit_code == 126
-            assert b"no process can be started" in ended.stderr
-            holding.cancel()
-            await asyncio.wait({holding})
-            async with asyncio.timeout(WAIT_SECONDS):
-                while (await sh(sandbox, "true")).exit_code != 0:
-                    pass
+            with pytest.raises(SandboxLost, match="processes or open files"):
+                await work(sandbox)
 
-    ask(question)
+
+@in_rooms
+async def test_a_program_that_leaves_no_process_for_another_costs_its_sandbox_nothing(
+    rooms: Rooms,
+) -> None:
+    async with rooms.open_stateful(processes=1) as sandbox:
+        began = asyncio.Event()
+        command = Command(argv=("sh", "-c", "echo; exec sleep 600"), timeout_seconds=600)
+        holding = asyncio.create_task(sandbox.exec(command, lambda *_: began.set()))
+        await asyncio.wait_for(began.wait(), WAIT_SECONDS)
+        ended = await sh(sandbox, "true")
+        assert ended.exit_code == 126
+        assert b"no process can be started" in ended.stderr
+        holding.cancel()
+        await asyncio.wait({holding})
+        async with asyncio.timeout(WAIT_SECONDS):
+            while (await sh(sandbox, "true")).exit_code != 0:
+                pass
 
 
 @pytest.mark.parametrize(
@@ -195,25 +185,24 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_a_command_without_a_descriptor_for_its_pipes_leaves_none_open(
+@in_rooms
+async def test_a_command_without_a_descriptor_for_its_pipes_leaves_none_open(
+    rooms: Rooms,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(descriptor: int) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful() as sandbox:
-            await sh(sandbox, "true")
-            before = open_files()
-            with monkeypatch.context() as without:
-                without.setattr(os, "dup", full)
-                for _ in range(3):
-                    with pytest.raises(SandboxUnavailable, match="Too many open files"):
-                        await sh(sandbox, "true")
-            assert open_files() == before
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+    async with rooms.open_stateful() as sandbox:
+        await sh(sandbox, "true")
+        before = open_files()
+        with monkeypatch.context() as without:
+            without.setattr(os, "dup", full)
+            for _ in range(3):
+                with pytest.raises(SandboxUnavailable, match="Too many open files"):
+                    await sh(sandbox, "true")
+        assert open_files() == before
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
 def test_a_group_that_cannot_be_made_delays_a_sandbox_and_no_more(
@@ -235,114 +224,100 @@ def test_a_group_that_cannot_be_made_delays_a_sandbox_and_no_more(
     ask(question)
 
 
-def test_a_fork_bomb_leaves_the_service_its_errands() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful(processes=16) as sandbox:
-            await sandbox.write_file("f", b"kept")
-            bomb = "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(60)"
-            await py(sandbox, f"import os\nif os.fork() == 0:\n    os.setsid()\n    exec({bomb!r})")
-            assert await sandbox.read_file("f", 100) == b"kept"
-            assert await sandbox.snapshot()
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
-
-
-def test_a_fork_bomb_in_the_background_does_not_brick_it() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful(processes=8) as sandbox:
-            code = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
-            ended = await py(sandbox, f"import os\nif os.fork() == 0:\n    exec({code!r})")
-            assert ended.exit_code == 0
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+@in_rooms
+async def test_a_fork_bomb_leaves_the_service_its_errands(rooms: Rooms) -> None:
+    async with rooms.open_stateful(processes=16) as sandbox:
+        await sandbox.write_file("f", b"kept")
+        bomb = (
+            "import os, time\nwhile True:\n    try: os.fork()\n    except OSError: time.sleep(60)"
+        )
+        await py(sandbox, f"import os\nif os.fork() == 0:\n    os.setsid()\n    exec({bomb!r})")
+        assert await sandbox.read_file("f", 100) == b"kept"
+        assert await sandbox.snapshot()
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_background_processes_may_use_as_much_cpu_time_as_a_command() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with rooms.open_stateful(cpu_seconds=0.5) as sandbox:
-            await sh(
-                sandbox, "setsid sh -c 'trap \"\" HUP; while :; do :; done' > /dev/null & echo"
-            )
-            line = "ps ax | grep -c '[t]rap'"
-            while (await sh(sandbox, line)).stdout != b"0\n":  # noqa: ASYNC110
-                await asyncio.sleep(1.0)
-
-    ask(question)
+@in_rooms
+async def test_a_fork_bomb_in_the_background_does_not_brick_it(rooms: Rooms) -> None:
+    async with rooms.open_stateful(processes=8) as sandbox:
+        code = "import os, time\nfor _ in range(9):\n    if os.fork() == 0: time.sleep(60)"
+        ended = await py(sandbox, f"import os\nif os.fork() == 0:\n    exec({code!r})")
+        assert ended.exit_code == 0
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_a_dead_forkserver_is_a_failure_of_ours() -> None:
-    async def question(rooms: Rooms) -> None:
-        backend = rooms.backend
-        assert isinstance(backend, LocalBackend)
-        async with rooms.open_stateful() as sandbox:
-            running = asyncio.create_task(sh(sandbox, "sleep 64"))
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-            [pid] = backend.busy_slots()
-            os.kill(pid, 9)
-            with pytest.raises(SandboxLost):
-                await running
-            with pytest.raises(SandboxLost):
-                await sh(sandbox, "true")
-
-    ask(question)
+@in_rooms
+async def test_background_processes_may_use_as_much_cpu_time_as_a_command(rooms: Rooms) -> None:
+    async with rooms.open_stateful(cpu_seconds=0.5) as sandbox:
+        await sh(sandbox, "setsid sh -c 'trap \"\" HUP; while :; do :; done' > /dev/null & echo")
+        line = "ps ax | grep -c '[t]rap'"
+        while (await sh(sandbox, line)).stdout != b"0\n":  # noqa: ASYNC110
+            await asyncio.sleep(1.0)
 
 
-def test_a_dead_zygote_harms_nobody_and_is_replaced() -> None:
-    async def question(rooms: Rooms) -> None:
-        backend = rooms.backend
-        assert isinstance(backend, LocalBackend)
-        async with rooms.open_stateful() as first:
-            os.kill(backend.zygote(), 9)
-            assert (await sh(first, "echo alive")).stdout == b"alive\n"
-            async with AsyncExitStack() as stack:
-                many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(6)]
-                for sandbox in many:
-                    assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+@in_rooms
+async def test_a_dead_forkserver_is_a_failure_of_ours(rooms: Rooms) -> None:
+    backend = rooms.backend
+    assert isinstance(backend, LocalBackend)
+    async with rooms.open_stateful() as sandbox:
+        running = asyncio.create_task(sh(sandbox, "sleep 64"))
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+        [pid] = backend.busy_slots()
+        os.kill(pid, 9)
+        with pytest.raises(SandboxLost):
+            await running
+        with pytest.raises(SandboxLost):
+            await sh(sandbox, "true")
 
-    ask(question)
 
-
-def test_a_pool_whose_every_process_was_killed_comes_back() -> None:
-    async def question(rooms: Rooms) -> None:
-        backend = rooms.backend
-        assert isinstance(backend, LocalBackend)
+@in_rooms
+async def test_a_dead_zygote_harms_nobody_and_is_replaced(rooms: Rooms) -> None:
+    backend = rooms.backend
+    assert isinstance(backend, LocalBackend)
+    async with rooms.open_stateful() as first:
+        os.kill(backend.zygote(), 9)
+        assert (await sh(first, "echo alive")).stdout == b"alive\n"
         async with AsyncExitStack() as stack:
-            many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(8)]
-            os.kill(backend.zygote(), 9)
-            for pid in backend.busy_slots():
-                os.kill(pid, 9)
+            many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(6)]
             for sandbox in many:
-                with pytest.raises(SandboxLost):
-                    await sandbox.ended()
-        async with rooms.open_stateful() as sandbox:
-            assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
-
-    ask(question)
+                assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
 
 
-def test_two_hundred_at_once_know_nothing_of_each_other() -> None:
-    async def question(rooms: Rooms) -> None:
-        async with AsyncExitStack() as stack:
-            keep = [stack.enter_async_context(rooms.open_stateful()) for _ in range(200)]
-            many = await asyncio.gather(*keep)
-            for turn in range(3):
-                await asyncio.gather(
-                    *(
-                        py(each, f"open('f', 'a').write('{number}.{turn} ')")
-                        for number, each in enumerate(many)
-                    )
-                )
-            ends = await asyncio.gather(
+@in_rooms
+async def test_a_pool_whose_every_process_was_killed_comes_back(rooms: Rooms) -> None:
+    backend = rooms.backend
+    assert isinstance(backend, LocalBackend)
+    async with AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(rooms.open_stateful()) for _ in range(8)]
+        os.kill(backend.zygote(), 9)
+        for pid in backend.busy_slots():
+            os.kill(pid, 9)
+        for sandbox in many:
+            with pytest.raises(SandboxLost):
+                await sandbox.ended()
+    async with rooms.open_stateful() as sandbox:
+        assert (await sh(sandbox, "echo alive")).stdout == b"alive\n"
+
+
+@in_rooms
+async def test_two_hundred_at_once_know_nothing_of_each_other(rooms: Rooms) -> None:
+    async with AsyncExitStack() as stack:
+        keep = [stack.enter_async_context(rooms.open_stateful()) for _ in range(200)]
+        many = await asyncio.gather(*keep)
+        for turn in range(3):
+            await asyncio.gather(
                 *(
-                    each.exec(Command(argv=("sh", "-c", "cat f; ps ax -o pid= | wc -l")))
-                    for each in many
+                    py(each, f"open('f', 'a').write('{number}.{turn} ')")
+                    for number, each in enumerate(many)
                 )
             )
-        for number, ended in enumerate(ends):
-            *marks, processes = ended.stdout.decode().split()
-            assert marks == [f"{number}.{turn}" for turn in range(3)]
-            assert int(processes) <= 4  # its first one, the shell, ps, wc
-
-    ask(question)
+        ends = await asyncio.gather(
+            *(
+                each.exec(Command(argv=("sh", "-c", "cat f; ps ax -o pid= | wc -l")))
+                for each in many
+            )
+        )
+    for number, ended in enumerate(ends):
+        *marks, processes = ended.stdout.decode().split()
+        assert marks == [f"{number}.{turn}" for turn in range(3)]
+        assert int(processes) <= 4  # its first one, the shell, ps, wc

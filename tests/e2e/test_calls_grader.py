@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harness import Service, running_service
-from judging import JSON, calls, one, verdicts
+from judging import JSON, calls, check_rows, one, verdicts
 
 from proctor_service.settings import Settings
 
@@ -48,34 +48,34 @@ def test_calls_verdicts(service: Service) -> None:
     assert verdicts(service, grader, *found, limits=limits) == list(found.values())
 
 
-@pytest.mark.parametrize(
-    ("source", "expected", "verdict"),
-    [
-        ("(1, 2)", [1, 2], "passed"),
-        ("[(1, (2,)), [3]]", [[1, [2]], [3]], "passed"),
-        ("{1: 'a', None: 'b', True: 'c'}", {"true": "c", "null": "b"}, "failed"),
-        ("{2: 'a', None: 'b'}", {"2": "a", "null": "b"}, "passed"),
-        ("{1, 2}", [1, 2], "failed"),
-        ("float('nan')", None, "failed"),
-        ("float('inf')", 1e308, "failed"),
-        ("None", None, "passed"),
-        ("object()", None, "failed"),
-        ("lambda: 0", 0, "failed"),
-        ("type('T', (), {'__eq__': lambda *a: True})()", 5, "failed"),
-        ("type('I', (int,), {'__eq__': lambda *a: True})(4)", 5, "failed"),
-        ("0.1 + 0.2", 0.3, "failed"),
-        ("10 ** 6000", 5, "failed"),
-        ("'a\\0b'", "a\0b", "passed"),
-        ("'\\ud800'", "\ud800", "passed"),
-        ("1.0", 1, "passed"),
-        ("1", True, "passed"),
-        ("b'a'", "a", "failed"),
-        ("[[]] * 3", [[], [], []], "passed"),
-        ("(lambda a: a.append(a) or a)([])", [[]], "failed"),
-    ],
-)
-def test_calls_compares_as_json(service: Service, source: str, expected: Any, verdict: str) -> None:
-    assert verdicts(service, calls(([], expected)), f"def f(): return {source}") == [verdict]
+COMPARED: list[tuple[str, Any, str]] = [
+    ("(1, 2)", [1, 2], "passed"),
+    ("[(1, (2,)), [3]]", [[1, [2]], [3]], "passed"),
+    ("{1: 'a', None: 'b', True: 'c'}", {"true": "c", "null": "b"}, "failed"),
+    ("{2: 'a', None: 'b'}", {"2": "a", "null": "b"}, "passed"),
+    ("{1, 2}", [1, 2], "failed"),
+    ("float('nan')", None, "failed"),
+    ("float('inf')", 1e308, "failed"),
+    ("None", None, "passed"),
+    ("object()", None, "failed"),
+    ("lambda: 0", 0, "failed"),
+    ("type('T', (), {'__eq__': lambda *a: True})()", 5, "failed"),
+    ("type('I', (int,), {'__eq__': lambda *a: True})(4)", 5, "failed"),
+    ("0.1 + 0.2", 0.3, "failed"),
+    ("10 ** 6000", 5, "failed"),
+    ("'a\\0b'", "a\0b", "passed"),
+    ("'\\ud800'", "\ud800", "passed"),
+    ("1.0", 1, "passed"),
+    ("1", True, "passed"),
+    ("b'a'", "a", "failed"),
+    ("[[]] * 3", [[], [], []], "passed"),
+    ("(lambda a: a.append(a) or a)([])", [[]], "failed"),
+]
+
+
+def test_calls_compares_as_json(service: Service) -> None:
+    rows = [(f"def f(): return {each}", calls(([], value)), end) for each, value, end in COMPARED]
+    check_rows(service, rows)
 
 
 def test_calls_takes_large_integers(service: Service) -> None:
@@ -128,32 +128,33 @@ def test_numbers_of_more_digits_than_python_writes(service: Service) -> None:
     assert (result["verdict"], result["reward"]) == ("passed", 1.0)
 
 
-@pytest.mark.parametrize(
-    ("source", "expected", "tolerance", "verdict"),
-    [
-        ("numpy.array([1, 2, 3])", [1, 2, 3], 0, "passed"),
-        ("numpy.array([1, 2, 3])", [1, 2, 4], 0, "failed"),
-        ("numpy.array([[1, 2], [3, 4]])", [[1, 2], [3, 4]], 0, "passed"),
-        ("numpy.array([[1, 2], [3, 4]]).T", [[1, 3], [2, 4]], 0, "passed"),
-        ("numpy.array([[1, 2], [3, 4]])", [1, 2, 3, 4], 0, "failed"),
-        ("numpy.array([0.1 + 0.2])", [0.3], 1e-9, "passed"),
-        ("numpy.array([0.1 + 0.2])", [0.3], 0, "failed"),
-        ("numpy.float64(1.5)", 1.5, 0, "passed"),
-        ("numpy.int32(2)", 2, 0, "passed"),
-        ("[numpy.array([1]), (numpy.int64(2),)]", [[1], [2]], 0, "passed"),
-        ("numpy.array([[1], [2, 3]], dtype=object)", [[1], [2, 3]], 0, "passed"),
-        ("numpy.zeros((2, 0))", [[], []], 0, "passed"),
-        ("{'a': numpy.arange(3)}", {"a": [0, 1, 2]}, 0, "passed"),
-        ("numpy.arange(100_000)", list(range(100_000)), 0, "passed"),
-        ("type('A', (numpy.ndarray,), {'__eq__': lambda *a: True})((2,))", [1, 2], 0, "failed"),
-    ],
-)
-def test_arrays_answer_for_lists(
-    service: Service, source: str, expected: Any, tolerance: float, verdict: str
-) -> None:
-    grader = calls(([], expected), tolerance=tolerance)
-    found = verdicts(service, grader, f"import numpy\ndef f(): return {source}")
-    assert found == [verdict]
+ARRAYS: list[tuple[str, Any, float, str]] = [
+    ("numpy.array([1, 2, 3])", [1, 2, 3], 0, "passed"),
+    ("numpy.array([1, 2, 3])", [1, 2, 4], 0, "failed"),
+    ("numpy.array([[1, 2], [3, 4]])", [[1, 2], [3, 4]], 0, "passed"),
+    ("numpy.array([[1, 2], [3, 4]]).T", [[1, 3], [2, 4]], 0, "passed"),
+    ("numpy.array([[1, 2], [3, 4]])", [1, 2, 3, 4], 0, "failed"),
+    ("numpy.array([0.1 + 0.2])", [0.3], 1e-9, "passed"),
+    ("numpy.array([0.1 + 0.2])", [0.3], 0, "failed"),
+    ("numpy.float64(1.5)", 1.5, 0, "passed"),
+    ("numpy.int32(2)", 2, 0, "passed"),
+    ("[numpy.array([1]), (numpy.int64(2),)]", [[1], [2]], 0, "passed"),
+    ("numpy.array([[1], [2, 3]], dtype=object)", [[1], [2, 3]], 0, "passed"),
+    ("numpy.zeros((2, 0))", [[], []], 0, "passed"),
+    ("{'a': numpy.arange(3)}", {"a": [0, 1, 2]}, 0, "passed"),
+    ("numpy.arange(100_000)", list(range(100_000)), 0, "passed"),
+    ("type('A', (numpy.ndarray,), {'__eq__': lambda *a: True})((2,))", [1, 2], 0, "failed"),
+]
+
+
+def test_arrays_answer_for_lists(service: Service) -> None:
+    check_rows(
+        service,
+        [
+            (f"import numpy\ndef f(): return {each}", calls(([], value), tolerance=apart), end)
+            for each, value, apart, end in ARRAYS
+        ],
+    )
 
 
 def test_an_array_of_the_standard_library_answers_for_a_list(service: Service) -> None:
@@ -161,13 +162,10 @@ def test_an_array_of_the_standard_library_answers_for_a_list(service: Service) -
     assert verdicts(service, calls(([], [0.5, 1])), source) == ["passed"]
 
 
-@pytest.mark.parametrize(
-    "returned",
-    ["{1: 'b', '1': 'a'}", "{'1': 'a', 1: 'b'}", "{1: 'a', '1': 'a'}"],
-)
-def test_keys_that_json_writes_alike_are_no_answer(service: Service, returned: str) -> None:
-    source = f"def f(): return {returned}"
-    assert verdicts(service, calls(([], {"1": "a"})), source) == ["failed"]
+def test_keys_that_json_writes_alike_are_no_answer(service: Service) -> None:
+    alike = ("{1: 'b', '1': 'a'}", "{'1': 'a', 1: 'b'}", "{1: 'a', '1': 'a'}")
+    grader = calls(([], {"1": "a"}))
+    check_rows(service, [(f"def f(): return {each}", grader, "failed") for each in alike])
 
 
 SHARED = "y = []\n    for _ in range(23): y = [y, y]\n    return "

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from compat_clients import asking
 from compat_requests import VERL, post
 from harness import Service
+from requests_under_way import asking
 from shared_data import shared_data
 
 from proctor_service.sandbox.local import LocalBackend
@@ -53,7 +53,7 @@ def test_a_sandbox_that_is_lost_is_not_seen(
         service.until(lambda: bool(backend.busy_slots()))
         for slot in service.call(backend.busy_slots):
             os.kill(slot, signal.SIGKILL)
-        answer = asked.answer()
+        answer = asked.result()
     assert answer.status_code == 200, answer.text
     assert said in answer.text
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from harness import Service
-from judging import calls, judge, one, stdio, verdicts
+from judging import calls, check_rows, judge, one, stdio, verdicts
 
 EXEC: dict[str, Any] = {"kind": "exec"}
 SUM = "print(sum(map(int, input().split())))"
@@ -131,28 +131,31 @@ def test_stdio_verdicts(service: Service) -> None:
     assert verdicts(service, grader, *found, limits=limits) == list(found.values())
 
 
-@pytest.mark.parametrize(
-    ("compare", "printed", "expected", "same"),
-    [
-        ("tokens", "1  2\n3", "1 2 3\n", True),
-        ("tokens", "1 2", "1 2 3", False),
-        ("lines", "1 2  \n3\n\n", "1 2\n3", True),
-        ("lines", "1  2", "1 2", False),
-        ("exact", "1\n", "1\n", True),
-        ("exact", "1", "1\n", False),
-        ("tokens", "0.1234567", "0.1234568", True),
-        ("lines", "a 0.1234567", "a 0.1234568", True),
-        ("exact", "0.1234567", "0.1234568", False),
-        ("tokens", "nan", "1.0", False),
-        ("tokens", "inf", "1.0", False),
-    ],
-)
-def test_stdio_compares(
-    service: Service, compare: str, printed: str, expected: str, same: bool
-) -> None:
-    grader = stdio(("", expected), compare=compare, tolerance=1e-6)
-    source = f"import sys\nsys.stdout.write({printed!r})"
-    assert verdicts(service, grader, source) == ["passed" if same else "failed"]
+COMPARED: list[tuple[str, str, str, bool]] = [
+    ("tokens", "1  2\n3", "1 2 3\n", True),
+    ("tokens", "1 2", "1 2 3", False),
+    ("lines", "1 2  \n3\n\n", "1 2\n3", True),
+    ("lines", "1  2", "1 2", False),
+    ("exact", "1\n", "1\n", True),
+    ("exact", "1", "1\n", False),
+    ("tokens", "0.1234567", "0.1234568", True),
+    ("lines", "a 0.1234567", "a 0.1234568", True),
+    ("exact", "0.1234567", "0.1234568", False),
+    ("tokens", "nan", "1.0", False),
+    ("tokens", "inf", "1.0", False),
+]
+
+
+def test_stdio_compares(service: Service) -> None:
+    rows = [
+        (
+            f"import sys\nsys.stdout.write({printed!r})",
+            stdio(("", expected), compare=compare, tolerance=1e-6),
+            "passed" if same else "failed",
+        )
+        for compare, printed, expected, same in COMPARED
+    ]
+    check_rows(service, rows)
 
 
 def test_stdio_counts_output_beyond_what_it_keeps(service: Service) -> None:

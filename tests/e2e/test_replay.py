@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from harness import running_service
 from sqlalchemy import create_engine, text
 from waits import WAIT_SECONDS
@@ -17,6 +17,8 @@ from waits import WAIT_SECONDS
 from proctor_client import Client, wire
 from proctor_service.cli.temporary import temporary_service
 from proctor_service.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 README = Path(__file__).resolve().parents[2] / "service" / "README.md"
 SCORINGS: tuple[wire.Scoring, ...] = ("all", "fraction")
@@ -45,11 +47,6 @@ COMPLETIONS = (
     "def double(n):\n    raise ValueError('\N{SNOWMAN}')",
     "I do not know.",
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 def record(journal: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -408,8 +407,7 @@ def test_a_final_state_is_judged_while_the_service_drains() -> None:
         asked = pool.submit(play, service, request(server, WORKER))
         try:
             assert answers_last.wait(WAIT_SECONDS)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
         finally:
             released.set()
         [trajectory] = asked.result()

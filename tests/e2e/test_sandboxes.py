@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from harness import Service
+from requests_under_way import hanging_up
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
@@ -60,7 +61,10 @@ class Room:
         assert result.error is None, result.error
         return result
 
-    def stop(self) -> None:
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.client.delete(f"{self.url}?missing_ok=true")
 
 
@@ -72,9 +76,8 @@ def client(service: Service) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def room(client: httpx.Client) -> Iterator[Room]:
-    opened = Room(client)
-    yield opened
-    opened.stop()
+    with Room(client) as opened:
+        yield opened
 
 
 @pytest.mark.smoke
@@ -88,14 +91,11 @@ def test_files_environment_and_processes_stay_between_calls(room: Room) -> None:
 
 def test_nothing_of_one_is_seen_in_another(client: httpx.Client, room: Room) -> None:
     room.shell("echo mine > /tmp/secret; echo mine > secret; sleep 1000 &")
-    other = Room(client)
-    try:
+    with Room(client) as other:
         found = other.shell("cat secret /tmp/secret; ls -A . /tmp; ps aux 2>/dev/null || ls /proc")
         assert "mine" not in found.stdout
         assert "secret" not in found.stdout
         assert "sleep" not in found.stdout
-    finally:
-        other.stop()
 
 
 def test_what_a_command_says_and_how_it_ends(room: Room) -> None:
@@ -115,8 +115,7 @@ def test_what_a_command_says_and_how_it_ends(room: Room) -> None:
 
 
 def test_output_beyond_its_limit_is_cut_and_the_command_goes_on(client: httpx.Client) -> None:
-    small = Room(client, limits={"output_kb": 1})
-    try:
+    with Room(client, limits={"output_kb": 1}) as small:
         ended = small.python("print('x' * 100_000)")
         assert (ended.exit_code, ended.truncated, len(ended.stdout)) == (0, True, 1024)
         body = {"code": "print('x' * 100_000)"}
@@ -124,8 +123,6 @@ def test_output_beyond_its_limit_is_cut_and_the_command_goes_on(client: httpx.Cl
         lines = [json.loads(line) for line in answer.text.splitlines()]
         assert sum(len(line.get("stdout", "")) for line in lines) == 1024
         assert lines[-1]["result"]["truncated"] is True
-    finally:
-        small.stop()
 
 
 def test_output_is_streamed_while_it_is_written(room: Room) -> None:
@@ -162,8 +159,7 @@ def test_a_file_of_32_mb(room: Room) -> None:
 
 
 def test_what_is_no_file_or_does_not_fit(client: httpx.Client) -> None:
-    small = Room(client, limits={"disk_mb": 2})
-    try:
+    with Room(client, limits={"disk_mb": 2}) as small:
         files = f"{small.url}/files"
         assert client.get(f"{files}/none").json()["error"]["reason"] == "file_not_found"
         small.shell("mkdir d; mkfifo p; ln -s /proc/self/mem m; echo x > f")
@@ -173,29 +169,21 @@ def test_what_is_no_file_or_does_not_fit(client: httpx.Client) -> None:
         assert client.put(f"{files}/f/x", content=b"x").status_code == 422
         assert client.put(f"{files}/big", content=bytes(3 * MEBIBYTE)).status_code == 422
         assert small.run("true").exit_code == 0
-    finally:
-        small.stop()
 
 
 def test_files_come_with_the_sandbox(client: httpx.Client) -> None:
-    opened = Room(client, files={"a/b.txt": "ü\n", "c": ""})
-    try:
+    with Room(client, files={"a/b.txt": "ü\n", "c": ""}) as opened:
         assert opened.shell("cat a/b.txt; ls").stdout == "ü\na\nc\n"
-    finally:
-        opened.stop()
 
 
 def test_memory_is_limited_over_all_commands(client: httpx.Client) -> None:
-    small = Room(client, limits={"memory_mb": 64})
-    try:
+    with Room(client, limits={"memory_mb": 64}) as small:
         answer = client.post(f"{small.url}/exec", json={"code": "x = bytearray(500 << 20)"})
         if answer.status_code == 200:
             ended = answer.json()
             assert ended["ending"] == "memory_limit" or "MemoryError" in ended["stderr"]
         else:
             assert answer.json()["error"]["reason"] == "sandbox_stopped"
-    finally:
-        small.stop()
 
 
 def test_many_at_once_none_in_anothers_way(service: Service) -> None:
@@ -214,16 +202,14 @@ def test_many_at_once_none_in_anothers_way(service: Service) -> None:
 
 
 def test_rewards_are_judged_while_sandboxes_are_kept(client: httpx.Client) -> None:
-    rooms = [Room(client) for _ in range(10)]
-    try:
+    with ExitStack() as rooms:
+        for _ in range(10):
+            rooms.enter_context(Room(client))
         body = {
             "submissions": [{"completion": f"x = {number}"} for number in range(50)],
             "grader": {"kind": "exec"},
         }
         assert client.post("/reward", json=body).json()["summary"]["passed"] == 50
-    finally:
-        for each in rooms:
-            each.stop()
 
 
 def test_commands_that_sleep_keep_no_reward_waiting(service: Service, room: Room) -> None:
@@ -241,24 +227,23 @@ def test_commands_that_sleep_keep_no_reward_waiting(service: Service, room: Room
 def test_a_stream_that_nobody_reads_keeps_nobody_waiting(
     service: Service, client: httpx.Client
 ) -> None:
-    opened = Room(client, limits={"output_kb": 16_384})
-    address = httpx.URL(service.url)
-    body = json.dumps({"code": "print('x' * (15 << 20))"}).encode()
-    head = (
-        f"POST {opened.url}/exec HTTP/1.1\r\nHost: proctor\r\nAccept: application/x-ndjson\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
-        connection.sendall(head.encode() + body)
-        registry = service.parts.registry
-        service.until(lambda: registry.find("local", opened.id).execs.total() == 1)
-        assert service.parts.queue.busy == 0
-        read = b""
-        while not read.endswith(b"\r\n0\r\n\r\n"):
-            read += connection.recv(1 << 20)
-    assert b'"exit_code":0' in read
-    assert read.count(b"x" * 1000) > 2 * 15 * 1000
-    opened.stop()
+    with Room(client, limits={"output_kb": 16_384}) as opened:
+        address = httpx.URL(service.url)
+        body = json.dumps({"code": "print('x' * (15 << 20))"}).encode()
+        head = (
+            f"POST {opened.url}/exec HTTP/1.1\r\nHost: proctor\r\nAccept: application/x-ndjson\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        with socket.create_connection((address.host, address.port), WAIT_SECONDS) as connection:
+            connection.sendall(head.encode() + body)
+            registry = service.parts.registry
+            service.until(lambda: registry.find("local", opened.id).execs.total() == 1)
+            assert service.parts.queue.busy == 0
+            read = b""
+            while not read.endswith(b"\r\n0\r\n\r\n"):
+                read += connection.recv(1 << 20)
+        assert b'"exit_code":0' in read
+        assert read.count(b"x" * 1000) > 2 * 15 * 1000
 
 
 # ---------------------------------------------------------------- grade
@@ -338,17 +323,8 @@ def test_a_client_that_hangs_up_ends_its_command(
     def runs() -> bool:
         return any(f"sleep {word}" in line for line in command_lines())
 
-    async def hang_up() -> None:
-        async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
-            body = {"command": ["sleep", word]}
-            request = asyncio.create_task(
-                client.post(f"{room.url}/exec", json=body, headers=headers, timeout=WAIT_SECONDS)
-            )
-            await asyncio.to_thread(service.until, runs)
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
-
-    asyncio.run(hang_up())
+    with hanging_up(service, f"{room.url}/exec", {"command": ["sleep", word]}, **headers):
+        service.until(runs)
     service.until(lambda: not runs())
     assert room.run("true").exit_code == 0
 

@@ -7,15 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from harness import Service, running_service
 
+pytestmark = pytest.mark.usefixtures("no_settings")
+
 SOME = ("references", "completions", "programs")
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 def bench(url: str, wire: str, status: int, tmp_path: Path, *classes: str) -> dict[str, Any]:

@@ -22,12 +22,6 @@ def service() -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def bearer(token: str) -> dict[bytes, bytes]:
     return {b"Authorization": b"Bearer " + token.encode()}
 

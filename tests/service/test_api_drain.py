@@ -14,27 +14,25 @@ from typing import Any
 
 import httpx
 import pytest
+from captured_logs import log_lines
 from grace import grace_period
 from harness import Gate, NoBackend, Service, exec_request, running_service
+from requests_under_way import asking
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import StartError
 from proctor_service.settings import Settings
 
-Drained = Callable[[httpx.Client, Service], None]
 
-
-async def drain_while_it_runs(
+def drain_while_it_runs(
     service: Service, gate: Gate, body: dict[str, Any], meanwhile: Callable[[], None]
 ) -> httpx.Response:
     """Asks, drains once the first item runs, and gives back the answer."""
-    with service.client() as client:
-        asked = asyncio.create_task(asyncio.to_thread(client.post, "/reward", json=body))
-        await asyncio.to_thread(service.until, lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-        await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
-        await asyncio.to_thread(meanwhile)
-        return await asked
+    with asking(service, "/reward", body) as asked:
+        service.until(lambda: bool(gate.entered))
+        service.drain()
+        meanwhile()
+    return asked.result()
 
 
 def outcomes(answer: httpx.Response) -> list[str]:
@@ -59,7 +57,7 @@ def test_draining_finishes_what_runs_and_refuses_what_comes() -> None:
             service.call(gate.open)
 
         body = exec_request("a", "b", "c")
-        answer = asyncio.run(drain_while_it_runs(service, gate, body, meanwhile))
+        answer = drain_while_it_runs(service, gate, body, meanwhile)
         assert outcomes(answer) == ["passed", "cancelled", "cancelled"]
         assert all(each["error"]["retryable"] for each in answer.json()["results"][1:])
         service.thread.join(WAIT_SECONDS)
@@ -74,7 +72,7 @@ def test_what_outlasts_the_grace_is_handed_back_as_cancelled() -> None:
         running_service(Settings(slots=1, grace_seconds=grace.seconds), judge=gate) as service,
     ):
         body = exec_request("a", "b")
-        answer = asyncio.run(drain_while_it_runs(service, gate, body, grace.end))
+        answer = drain_while_it_runs(service, gate, body, grace.end)
         assert outcomes(answer) == ["cancelled", "cancelled"]
         assert gate.cancelled == ["a"]
 
@@ -166,20 +164,8 @@ def test_a_backend_that_cannot_open_says_why() -> None:
 
 
 def test_json_logs_have_fields_and_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
-    from proctor_service.observability.logs import configure_logging
-
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    try:
-        configure_logging("info", "json")
-        with running_service() as service, service.client() as client:
-            client.post("/reward", json=exec_request("print('hidden')", job="run-1", tags=["t"]))
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    with log_lines(capsys) as lines, running_service() as service, service.client() as client:
+        client.post("/reward", json=exec_request("print('hidden')", job="run-1", tags=["t"]))
     [judged] = [line for line in lines if line["message"] == "judged"]
     assert (judged["job"], judged["tags"], judged["verdicts"]) == ("run-1", ["t"], {"passed": 1})
     assert not any("hidden" in json.dumps(line) for line in lines)

@@ -27,12 +27,6 @@ HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: proctor\r\n\r\n"
 LAST_HEALTHZ = b"GET /healthz HTTP/1.1\r\nHost: proctor\r\nConnection: close\r\n\r\n"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service() as running:
-        yield running
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     """A service that waits for a head one second, and for at most four at once."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import httpx
 from fastapi.routing import APIRoute
-from harness import Gate, NoBackend, exec_request, running_service
+from harness import Gate, NoBackend, Service, exec_request, passes, running_service
 from pydantic import SecretStr
+from requests_under_way import asking
 
 from proctor_client import wire
 from proctor_service.app import build_app
@@ -23,20 +23,14 @@ from proctor_service.settings import Settings
 def test_health_and_capacity_answer_while_a_large_batch_runs() -> None:
     gate = Gate()
     with running_service(Settings(slots=2), judge=gate) as service, service.client() as client:
-
-        async def test() -> None:
-            body = exec_request(*[str(number) for number in range(2000)])
-            asked = asyncio.create_task(asyncio.to_thread(client.post, "/reward", json=body))
-            await asyncio.to_thread(service.until, lambda: service.parts.queue.queued == 1998)
-            assert (await asyncio.to_thread(client.get, "/healthz")).json()["status"] == "ok"
-            assert (await asyncio.to_thread(client.get, "/readyz")).json()["status"] == "ready"
-            found = (await asyncio.to_thread(client.get, "/capacity")).json()
-            capacity = wire.Capacity.model_validate(found)
+        body = exec_request(*[str(number) for number in range(2000)])
+        with asking(service, "/reward", body):
+            service.until(lambda: service.parts.queue.queued == 1998)
+            assert client.get("/healthz").json()["status"] == "ok"
+            assert client.get("/readyz").json()["status"] == "ready"
+            capacity = wire.Capacity.model_validate(client.get("/capacity").json())
             assert (capacity.slots, capacity.busy, capacity.queued) == (2, 2, 1998)
             service.call(gate.open)
-            await asked
-
-        asyncio.run(test())
         found = client.get("/capacity").json()
         assert (found["busy"], found["queued"]) == (0, 0)
         assert found["recent_rewards_per_second"] > 0
@@ -144,10 +138,7 @@ def test_a_job_that_is_not_seen_any_more_makes_room() -> None:
 
 
 def test_two_apps_share_no_metrics() -> None:
-    async def judge(submission: Submission, backend: Sandboxes) -> Judgement:
-        return Judgement("passed")
-
-    first, second = (build_app(Settings(), NoBackend(), judge) for _ in range(2))
+    first, second = (build_app(Settings(), NoBackend(), passes) for _ in range(2))
     assert first.state.parts.metrics.registry is not second.state.parts.metrics.registry
 
 
@@ -157,11 +148,12 @@ def examples_of(operation: dict[str, Any]) -> list[Any]:
     return [form.get("example") for content in contents for form in content.values()]
 
 
-def test_the_openapi_page_has_an_example_for_every_route() -> None:
-    with running_service() as service, service.client() as client:
-        schema = client.get("/openapi.json").json()
-        assert "swagger" in client.get("/docs").text
-        routes = {route.path for route in service.app.routes if isinstance(route, APIRoute)}
+def test_the_openapi_page_has_an_example_for_every_route(
+    service: Service, client: httpx.Client
+) -> None:
+    schema = client.get("/openapi.json").json()
+    assert "swagger" in client.get("/docs").text
+    routes = {route.path for route in service.app.routes if isinstance(route, APIRoute)}
     assert routes <= set(schema["paths"])
     for path, operations in schema["paths"].items():
         for operation in operations.values():
@@ -176,9 +168,8 @@ def test_the_openapi_page_has_an_example_for_every_route() -> None:
     wire.RewardResponse.model_validate(answer)
 
 
-def test_the_example_of_the_openapi_page_is_answered() -> None:
-    with running_service() as service, service.client() as client:
-        schema = client.get("/openapi.json").json()
-        content = schema["paths"]["/reward"]["post"]["requestBody"]["content"]
-        answer: httpx.Response = client.post("/reward", json=content["application/json"]["example"])
+def test_the_example_of_the_openapi_page_is_answered(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
+    content = schema["paths"]["/reward"]["post"]["requestBody"]["content"]
+    answer = client.post("/reward", json=content["application/json"]["example"])
     assert answer.status_code == 200

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 from harness import Gate, Service, exec_request, running_service
+from requests_under_way import asking, hanging_up
 
 from proctor_service.api.body import name_request
 from proctor_service.api.job_store import JobStore
@@ -24,13 +24,10 @@ def post(client: httpx.Client, body: dict[str, Any], **headers: str) -> httpx.Re
     return client.post("/reward", json=body, headers=KEY | headers)
 
 
-async def hang_up_on(service: Service, body: dict[str, Any], gate: Gate) -> None:
+def hang_up_on(service: Service, body: dict[str, Any], gate: Gate) -> None:
     """Sends a request with the key, and goes away once its first item runs."""
-    async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
-        request = asyncio.create_task(client.post("/reward", json=body, headers=KEY))
-        await asyncio.to_thread(service.until, lambda: bool(gate.entered))
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
+    with hanging_up(service, "/reward", body, **KEY):
+        service.until(lambda: bool(gate.entered))
 
 
 def test_a_repeated_request_gets_the_first_ones_answer_in_either_form() -> None:
@@ -51,22 +48,14 @@ def test_a_repeated_request_gets_the_first_ones_answer_in_either_form() -> None:
 
 def test_work_goes_on_without_its_client_and_the_retry_joins_it() -> None:
     gate = Gate()
-    with running_service(Settings(slots=1), judge=gate) as service, service.client() as client:
-        body = exec_request("a", "b")
-
-        async def test() -> httpx.Response:
-            await hang_up_on(service, body, gate)
-            await asyncio.to_thread(
-                service.until, lambda: all(not b._readers for b in service.parts.handler.running)
-            )
-            retry = asyncio.create_task(asyncio.to_thread(post, client, body))
-            await asyncio.to_thread(
-                service.until, lambda: any(b._readers for b in service.parts.handler.running)
-            )
+    with running_service(Settings(slots=1), judge=gate) as service:
+        body, jobs = exec_request("a", "b"), service.parts.handler.running
+        hang_up_on(service, body, gate)
+        service.until(lambda: not any(job._readers for job in jobs))
+        with asking(service, "/reward", body, headers=KEY) as retry:
+            service.until(lambda: any(job._readers for job in jobs))
             service.call(gate.open)
-            return await retry
-
-        answer = asyncio.run(test()).json()
+        answer = retry.result().json()
     assert answer["summary"]["passed"] == 2
     assert (gate.entered, gate.cancelled) == (["a", "b"], [])
 
@@ -77,7 +66,7 @@ def test_orphaned_work_ends_after_a_while_and_the_retry_judges_the_rest() -> Non
     with running_service(settings, judge=gate) as service, service.client() as client:
         body = exec_request("a", "b", cache=False)
         service.call(lambda: gate.release("a"))
-        asyncio.run(hang_up_on(service, body, gate))
+        hang_up_on(service, body, gate)
         service.until(lambda: not service.parts.handler.running)
         assert gate.cancelled == ["b"]
         service.call(gate.open)
@@ -117,19 +106,11 @@ def test_a_refusal_is_not_remembered() -> None:
     gate = Gate()
     settings = Settings(slots=1, max_queued=1)
     with running_service(settings, judge=gate) as service, service.client() as client:
-
-        async def test() -> None:
-            plain = asyncio.to_thread(client.post, "/reward", json=exec_request("x", "y"))
-            busy = asyncio.create_task(plain)
-            await asyncio.to_thread(service.until, lambda: bool(gate.entered))
-            refused = await asyncio.to_thread(post, client, exec_request("a"))
-            assert refused.status_code == 429
+        with asking(service, "/reward", exec_request("x", "y")):
+            service.until(lambda: bool(gate.entered))
+            assert post(client, exec_request("a")).status_code == 429
             service.call(gate.open)
-            await busy
-            answer = await asyncio.to_thread(post, client, exec_request("a"))
-            assert answer.json()["summary"]["passed"] == 1
-
-        asyncio.run(test())
+        assert post(client, exec_request("a")).json()["summary"]["passed"] == 1
 
 
 class Finished:

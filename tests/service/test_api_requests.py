@@ -13,6 +13,7 @@ import httpx
 import pytest
 from harness import Gate, Service, exec_request, one_answer, running_service
 from pydantic import BaseModel, ValidationError
+from requests_under_way import asking
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
@@ -28,12 +29,6 @@ from proctor_service.settings import Settings
 def service() -> Iterator[Service]:
     with running_service(Settings(max_body_mb=1, max_cpu_seconds=20)) as running:
         yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
 
 
 def problem(answer: httpx.Response) -> wire.Problem:
@@ -293,32 +288,23 @@ def test_a_bug_in_a_route_is_a_500_that_tells_nothing(
 def test_a_batch_that_never_fits_is_told_apart_from_one_that_is_to_wait() -> None:
     gate = Gate()
     settings = Settings(slots=1, max_queued=2)
-    with running_service(settings, judge=gate) as service, service.client() as client:
-
-        async def test() -> None:
-            asked = asyncio.to_thread(client.post, "/reward", json=exec_request("a"))
-            first = asyncio.create_task(asked)
-            await asyncio.to_thread(service.until, lambda: gate.entered == ["a"])
-            for accept in ("application/json", "application/x-ndjson"):
-                too_many = await asyncio.to_thread(
-                    client.post,
-                    "/reward",
-                    json=exec_request("b", "c", "d", "e"),
-                    headers={"Accept": accept},
-                )
-                found = problem(too_many)
-                assert (too_many.status_code, found.reason) == (413, "batch_too_large")
-                assert (found.retryable, found.retry_after_seconds) == (False, None)
-                assert "retry-after" not in too_many.headers
-                assert "3 at most" in found.message
-            to_wait = await asyncio.to_thread(
-                client.post, "/reward", json=exec_request("b", "c", "d")
-            )
-            assert (to_wait.status_code, problem(to_wait).reason) == (429, "busy")
-            service.call(gate.open)
-            await first
-
-        asyncio.run(test())
+    with (
+        running_service(settings, judge=gate) as service,
+        service.client() as client,
+        asking(service, "/reward", exec_request("a")),
+    ):
+        service.until(lambda: gate.entered == ["a"])
+        for accept in ("application/json", "application/x-ndjson"):
+            body, headers = exec_request("b", "c", "d", "e"), {"Accept": accept}
+            too_many = client.post("/reward", json=body, headers=headers)
+            found = problem(too_many)
+            assert (too_many.status_code, found.reason) == (413, "batch_too_large")
+            assert (found.retryable, found.retry_after_seconds) == (False, None)
+            assert "retry-after" not in too_many.headers
+            assert "3 at most" in found.message
+        to_wait = client.post("/reward", json=exec_request("b", "c", "d"))
+        assert (to_wait.status_code, problem(to_wait).reason) == (429, "busy")
+        service.call(gate.open)
 
 
 @pytest.mark.parametrize("name", ["a1", "x" * 128, "!~"])
@@ -350,24 +336,20 @@ def test_a_full_queue_is_a_429_that_says_when_to_come_back() -> None:
     gate = Gate()
     settings = Settings(slots=1, max_queued=2)
     with running_service(settings, judge=gate) as service, service.client() as client:
-
-        async def test() -> None:
-            asked = asyncio.to_thread(client.post, "/reward", json=exec_request("a", "b", "c"))
-            first = asyncio.create_task(asked)
-            await asyncio.to_thread(service.until, lambda: gate.entered == ["a"])
-            answer = await asyncio.to_thread(client.post, "/reward", json=exec_request("d"))
+        with asking(service, "/reward", exec_request("a", "b", "c")) as first:
+            service.until(lambda: gate.entered == ["a"])
+            answer = client.post("/reward", json=exec_request("d"))
             assert answer.status_code == 429
             found = problem(answer)
             assert (found.reason, found.retryable) == ("busy", True)
             assert int(answer.headers["retry-after"]) >= 1
             assert found.retry_after_seconds is not None
-            ready = await asyncio.to_thread(client.get, "/readyz")
-            assert ready.status_code == 200  # else a load balancer refuses who would get a 429
-            capacity = (await asyncio.to_thread(client.get, "/capacity")).json()
+            assert (
+                client.get("/readyz").status_code == 200
+            )  # else a load balancer refuses who would get a 429
+            capacity = client.get("/capacity").json()
             assert (capacity["busy"], capacity["queued"], capacity["max_queued"]) == (1, 2, 2)
             service.call(gate.open)
-            assert (await first).json()["summary"]["passed"] == 3
-            again = await asyncio.to_thread(client.post, "/reward", json=exec_request("d"))
-            assert again.json()["summary"]["passed"] == 1
-
-        asyncio.run(test())
+        assert first.result().json()["summary"]["passed"] == 3
+        again = client.post("/reward", json=exec_request("d"))
+        assert again.json()["summary"]["passed"] == 1

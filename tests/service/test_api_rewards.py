@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from harness import Gate, NoBackend, exec_request, running_service
+from requests_under_way import asking, hanging_up
 
 from proctor_client import wire
 from proctor_service.errors import Failure as NotJudged
@@ -260,20 +260,9 @@ def test_strings_that_utf8_cannot_hold_reach_a_verdict_and_come_back_as_json() -
 def test_a_client_that_goes_away_ends_its_work(headers: dict[str, str]) -> None:
     gate = Gate()
     with running_service(Settings(slots=2), judge=gate) as service:
-
-        async def hang_up() -> None:
-            async with httpx.AsyncClient(
-                base_url=service.url, trust_env=False, timeout=240
-            ) as client:
-                sources = [str(number) for number in range(200)]
-                request = asyncio.create_task(
-                    client.post("/reward", json=exec_request(*sources), headers=headers)
-                )
-                await asyncio.to_thread(service.until, lambda: service.parts.queue.queued == 198)
-                request.cancel()
-                await asyncio.gather(request, return_exceptions=True)
-
-        asyncio.run(hang_up())
+        sources = [str(number) for number in range(200)]
+        with hanging_up(service, "/reward", exec_request(*sources), **headers):
+            service.until(lambda: service.parts.queue.queued == 198)
         service.until(lambda: not service.parts.handler.running)
         assert gate.entered == ["0", "1"]
         assert sorted(gate.cancelled) == ["0", "1"]
@@ -283,15 +272,10 @@ def test_a_client_that_goes_away_ends_its_work(headers: dict[str, str]) -> None:
 def test_identical_work_is_judged_once() -> None:
     gate = Gate()
     with running_service(judge=gate) as service, service.client() as client:
-
-        async def ask_all() -> dict[str, Any]:
-            request = asyncio.to_thread(ask, client, exec_request(*["same"] * 1000))
-            asked = asyncio.create_task(request)
-            await asyncio.to_thread(service.until, lambda: gate.entered == ["same"])
+        with asking(service, "/reward", exec_request(*["same"] * 1000)) as asked:
+            service.until(lambda: gate.entered == ["same"])
             service.call(gate.open)
-            return await asked
-
-        answer = asyncio.run(ask_all())
+        answer = asked.result().json()
         assert gate.entered == ["same"]
         hows = [each["cache"] for each in answer["results"]]
         assert hows.count("miss") == 1
@@ -313,9 +297,8 @@ def test_without_the_cache_everything_is_judged() -> None:
     assert len(judge.submissions) == 3
 
 
-def test_a_full_batch_is_answered_in_order() -> None:
-    with running_service() as service, service.client() as client:
-        answer = ask(client, exec_request(*[f"x = {number}" for number in range(4096)]))
+def test_a_full_batch_is_answered_in_order(client: httpx.Client) -> None:
+    answer = ask(client, exec_request(*[f"x = {number}" for number in range(4096)]))
     assert [each["index"] for each in answer["results"]] == list(range(4096))
     assert answer["summary"]["passed"] == 4096
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
-import signal
 import threading
 from typing import Any
 
-import httpx
 import pytest
+from captured_logs import log_lines
 from grace import grace_period
 from harness import Gate, NoBackend, running_service
 from policy_server import Act, Asked, calls, completion, fails, hangs, policy_server, says
-from rollout_requests import CODE, KEY, NDJSON, Row, ask, reasons, request, task
+from requests_under_way import asking
+from rollout_requests import CODE, KEY, NDJSON, Row, ask, playing, reasons, request, task
 from waits import WAIT_SECONDS
 
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.logs import configure_logging
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
 
@@ -29,11 +26,7 @@ def test_an_endpoint_that_fails_is_an_error_in_each_trajectory_and_never_a_rewar
     def script(asked: Asked) -> Act:
         return fails(500) if asked.task == "Write b." else says(CODE)
 
-    with (
-        policy_server(script) as server,
-        running_service(Settings(policy_attempts=1)) as service,
-        service.client() as client,
-    ):
+    with playing(script, Settings(policy_attempts=1)) as (server, _, client):
         answer = ask(client, request(server.url, task("a"), task("b"), task("c")))
         metrics = client.get("/metrics").text
     assert reasons(answer) == ["passed", "policy_unavailable", "passed"]
@@ -73,22 +66,14 @@ def test_so_many_at_once_and_the_others_after_them() -> None:
             under_way -= 1
         handler.send_json(completion({"content": CODE}))
 
-    with (
-        policy_server(lambda asked: act) as server,
-        running_service(Settings(max_rollouts=3)) as service,
-        service.client() as client,
-    ):
+    with playing(lambda asked: act, Settings(max_rollouts=3)) as (server, _, client):
         answer = ask(client, request(server.url, trajectories_per_task=30))
     assert reasons(answer) == ["passed"] * 30
     assert max(at_once) == 3
 
 
 def test_what_waits_for_its_turn_has_the_same_deadline() -> None:
-    with (
-        policy_server(lambda asked: hangs) as server,
-        running_service(Settings(max_rollouts=1)) as service,
-        service.client() as client,
-    ):
+    with playing(lambda asked: hangs, Settings(max_rollouts=1)) as (server, service, client):
         body = request(server.url, trajectories_per_task=3, deadline_seconds=8)
         answer = ask(client, body)
         assert service.parts.rollouts.running == frozenset()
@@ -103,11 +88,7 @@ def test_a_client_that_goes_away_ends_its_trajectories(headers: dict[str, str]) 
     def script(asked: Asked) -> Act:
         return hangs if asked.task == "Write a." else says("```\nb\n```")
 
-    with (
-        policy_server(script) as server,
-        running_service(Settings(max_rollouts=4), judge=gate) as service,
-        service.client() as client,
-    ):
+    with playing(script, Settings(max_rollouts=4), judge=gate) as (server, service, client):
         body = request(server.url, task("a"), task("b"), trajectories_per_task=50)
         body["tasks"] = body["tasks"][::-1]
         with client.stream("POST", "/rollout", json=body, headers=headers):
@@ -134,21 +115,15 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
             Settings(max_rollouts=2, grace_seconds=grace.seconds), judge=gate, backend=backend
         ) as service,
     ):
-
-        async def drained() -> tuple[httpx.Response, httpx.Response]:
-            with service.client() as client:
-                body = request(server.url, task("slow"), task("quick"), task("late"))
-                asked = asyncio.create_task(asyncio.to_thread(client.post, "/rollout", json=body))
-                await asyncio.to_thread(service.until, lambda: bool(gate.entered))
-                await asyncio.to_thread(server.wait_for, 2)
-                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                await asyncio.to_thread(service.until, lambda: service.parts.queue.draining)
-                service.call(gate.open)
-                late = await asyncio.to_thread(client.post, "/rollout", json=request(server.url))
-                grace.end()
-                return await asked, late
-
-        answer, late = asyncio.run(drained())
+        body = request(server.url, task("slow"), task("quick"), task("late"))
+        with service.client() as client, asking(service, "/rollout", body) as asked:
+            service.until(lambda: bool(gate.entered))
+            server.wait_for(2)
+            service.drain()
+            service.call(gate.open)
+            late = client.post("/rollout", json=request(server.url))
+            grace.end()
+        answer = asked.result()
     assert (late.status_code, late.json()["error"]["reason"]) == (503, "draining")
     assert reasons(answer.json()) == ["cancelled", "passed", "cancelled"]
     assert all(
@@ -158,19 +133,13 @@ def test_draining_refuses_what_comes_and_hands_back_what_is_not_done() -> None:
     assert backend.closed
 
 
-class Broken:
+async def breaks(submission: Submission, backend: Sandboxes) -> Judgement:
     """A judge that breaks."""
-
-    async def __call__(self, submission: Submission, backend: Sandboxes) -> Judgement:
-        raise KeyError("secret")
+    raise KeyError("secret")
 
 
 def test_a_bug_of_ours_is_an_error_that_tells_nothing() -> None:
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service(judge=Broken()) as service,
-        service.client() as client,
-    ):
+    with playing(lambda asked: says(CODE), judge=breaks) as (server, _, client):
         answer = ask(client, request(server.url))
     assert reasons(answer) == ["judge_failed"]
     assert "secret" not in json.dumps(answer)
@@ -183,21 +152,13 @@ def logged(
     capsys: pytest.CaptureFixture[str], level: str, script: Any, body: Row
 ) -> tuple[list[Row], str]:
     """The lines that the service logs while it answers, and all the client gets to see."""
-    root = logging.getLogger()
-    before, root_level = root.handlers[:], root.level
-    try:
-        configure_logging(level, "json")
-        with (
-            policy_server(script) as server,
-            running_service(Settings(policy_attempts=1)) as service,
-            service.client() as client,
-        ):
-            body["policy"]["base_url"] = server.url
-            text = client.post("/rollout", json=body).text + client.get("/metrics").text
-    finally:
-        root.handlers[:] = before
-        root.setLevel(root_level)
-    return [json.loads(line) for line in capsys.readouterr().err.splitlines()], text
+    with (
+        log_lines(capsys, level) as lines,
+        playing(script, Settings(policy_attempts=1)) as (server, _, client),
+    ):
+        body["policy"]["base_url"] = server.url
+        text = client.post("/rollout", json=body).text + client.get("/metrics").text
+    return lines, text
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from harness import Service, running_service
+from harness import running_service
 from openai.types.chat.chat_completion import Choice
 from policy_server import Act, Asked, completion, policy_server, says
-from rollout_requests import ASSERTS, CODE, KEY, NDJSON, REFINE, Row, ask, reasons, request, task
+from rollout_requests import (
+    ASSERTS,
+    CODE,
+    KEY,
+    NDJSON,
+    REFINE,
+    Row,
+    ask,
+    playing,
+    reasons,
+    request,
+    task,
+)
 from waits import WAIT_SECONDS
 
 from proctor_client import wire
@@ -23,12 +36,8 @@ from proctor_service.settings import Settings
 # ---------------------------------------------------------------- the answer
 
 
-def test_a_trajectory_has_every_field_of_the_contract() -> None:
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+def test_a_trajectory_has_every_field_of_the_contract(client: httpx.Client) -> None:
+    with policy_server(lambda asked: says(CODE)) as server:
         metadata = {"level": 3, "of": ["a"]}
         answer = ask(client, request(server.url, task("p1", metadata=metadata)))
     assert wire.RolloutResponse.model_validate(answer).summary.mean_reward == 1.0
@@ -84,29 +93,17 @@ LOGPROBS = {
 }
 
 
-def test_choices_come_back_as_openais_own_without_loss() -> None:
-    def script(asked: Asked) -> Act:
-        body = completion(
-            {"content": CODE, "refusal": None, "reasoning_content": "hm"},
-            logprobs=LOGPROBS,
-            token_ids=[5, 7],
-            stop_reason=None,
-        )
-        return lambda handler: handler.send_json(body)
-
-    with (
-        policy_server(script) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
-        text = client.post("/rollout", json=request(server.url)).text
-        lines = client.post("/rollout", json=request(server.url), headers=NDJSON).text
-    expected = completion(
+def test_choices_come_back_as_openais_own_without_loss(client: httpx.Client) -> None:
+    body = completion(
         {"content": CODE, "refusal": None, "reasoning_content": "hm"},
         logprobs=LOGPROBS,
         token_ids=[5, 7],
         stop_reason=None,
-    )["choices"][0]
+    )
+    expected = body["choices"][0]
+    with policy_server(lambda asked: lambda handler: handler.send_json(body)) as server:
+        text = client.post("/rollout", json=request(server.url)).text
+        lines = client.post("/rollout", json=request(server.url), headers=NDJSON).text
     for trajectory in (json.loads(text)["trajectories"][0], json.loads(lines.splitlines()[0])):
         raw = trajectory["messages_and_choices"][-1]
         assert raw == expected
@@ -117,7 +114,9 @@ def test_choices_come_back_as_openais_own_without_loss() -> None:
         assert Choice.model_validate(kept) == choice
 
 
-def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end() -> None:
+def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end(
+    client: httpx.Client,
+) -> None:
     release = {name: threading.Event() for name in ("a", "b", "c")}
 
     def script(asked: Asked) -> Act:
@@ -129,11 +128,7 @@ def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end() -> 
 
         return act
 
-    with (
-        policy_server(script) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+    with policy_server(script) as server:
         body = request(server.url, task("a"), task("b"), task("c"))
         with client.stream("POST", "/rollout", json=body, headers=NDJSON) as answer:
             assert answer.headers["content-type"].startswith("application/x-ndjson")
@@ -150,15 +145,13 @@ def test_trajectories_come_in_the_order_of_the_tasks_and_lines_as_they_end() -> 
     assert len({each["rollout_id"] for each in whole["trajectories"]}) == 6
 
 
-def test_what_utf8_cannot_hold_goes_to_the_policy_and_comes_back_as_json() -> None:
+def test_what_utf8_cannot_hold_goes_to_the_policy_and_comes_back_as_json(
+    client: httpx.Client,
+) -> None:
     def script(asked: Asked) -> Act:
         return says("half \ud83d" if asked.turn == 0 else CODE)
 
-    with (
-        policy_server(script) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+    with policy_server(script) as server:
         odd = task("id \udfff", prompt="Write \ud800.", metadata={"\ud800": "\udfff"})
         answer = client.post("/rollout", content=json.dumps(request(server.url, odd)))
     assert answer.status_code == 200
@@ -186,12 +179,10 @@ def test_what_utf8_cannot_hold_goes_to_the_policy_and_comes_back_as_json() -> No
          {"system_prompt": "Be brief."}, ["system", "system", "user"], "Be brief."),
     ],
 )  # fmt: skip
-def test_the_system_prompt(prompt: Any, agent: Row, roles: list[str], first: str) -> None:
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+def test_the_system_prompt(
+    client: httpx.Client, prompt: Any, agent: Row, roles: list[str], first: str
+) -> None:
+    with policy_server(lambda asked: says(CODE)) as server:
         ask(client, request(server.url, task(prompt=prompt), agent={**REFINE, **agent}))
     messages = server.received[0].messages
     assert [each["role"] for each in messages] == roles
@@ -201,28 +192,22 @@ def test_the_system_prompt(prompt: Any, agent: Row, roles: list[str], first: str
 @pytest.mark.parametrize(
     ("extract", "said"), [("auto", "```python"), ("fence", "```python"), ("xml", "<answer>")]
 )
-def test_the_built_in_prompt_asks_for_what_is_looked_for(extract: str, said: str) -> None:
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+def test_the_built_in_prompt_asks_for_what_is_looked_for(
+    client: httpx.Client, extract: str, said: str
+) -> None:
+    with policy_server(lambda asked: says(CODE)) as server:
         ask(client, request(server.url, extract=extract, agent={**REFINE, "max_attempts": 1}))
     assert said in server.received[0].messages[0]["content"]
 
 
-def test_messages_go_to_the_policy_with_the_apis_fields_alone() -> None:
+def test_messages_go_to_the_policy_with_the_apis_fields_alone(client: httpx.Client) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "x", "arguments": "{}"}}
     prompt = [
         {"role": "user", "content": [{"type": "text", "text": "Hi"}], "weight": 0, "name": "me"},
         {"role": "assistant", "content": None, "tool_calls": [call], "logprobs": []},
         {"role": "tool", "content": "1", "tool_call_id": "c"},
     ]
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service() as service,
-        service.client() as client,
-    ):
+    with policy_server(lambda asked: says(CODE)) as server:
         ask(client, request(server.url, task(prompt=prompt), agent={**REFINE, "system_prompt": ""}))
     assert server.received[0].messages == [
         {"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": "me"},
@@ -235,12 +220,13 @@ def test_messages_go_to_the_policy_with_the_apis_fields_alone() -> None:
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
+def strict() -> Iterator[httpx.Client]:
+    """A client of a service with small bounds, and with policies at some hosts only."""
     settings = Settings(
         max_body_mb=1, max_cpu_seconds=20, max_wall_seconds=60, policy_hosts=["*.internal"]
     )
-    with running_service(settings) as running:
-        yield running
+    with running_service(settings) as running, running.client() as opened:
+        yield opened
 
 
 URL = "http://vllm.internal/v1"
@@ -294,10 +280,9 @@ TOOLS = {"kind": "tools"}
     ],
 )
 def test_what_makes_no_sense_is_a_422_that_names_the_field(
-    service: Service, body: Any, named: str
+    strict: httpx.Client, body: Any, named: str
 ) -> None:
-    with service.client() as client:
-        answer = client.post("/rollout", content=json.dumps(body))
+    answer = strict.post("/rollout", content=json.dumps(body))
     assert answer.status_code == 422, answer.text
     error = answer.json()["error"]
     assert error["reason"] == "invalid_request"
@@ -305,18 +290,18 @@ def test_what_makes_no_sense_is_a_422_that_names_the_field(
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:a9fe:a9fe]", "0xa9fea9fe"])
-def test_a_metadata_address_is_refused_though_all_hosts_are_allowed(host: str) -> None:
-    with running_service() as service, service.client() as client:
-        answer = client.post("/rollout", json=request(f"http://{host}/v1"))
+def test_a_metadata_address_is_refused_though_all_hosts_are_allowed(
+    client: httpx.Client, host: str
+) -> None:
+    answer = client.post("/rollout", json=request(f"http://{host}/v1"))
     assert answer.status_code == 422
     assert "metadata" in answer.json()["error"]["message"]
 
 
-def test_a_fault_late_in_a_large_request_is_named_by_its_own_index(service: Service) -> None:
+def test_a_fault_late_in_a_large_request_is_named_by_its_own_index(strict: httpx.Client) -> None:
     tasks = [task(prompt="x" * 2000) for _ in range(300)]
     tasks[299]["promt"] = "y"
-    with service.client() as client:
-        answer = client.post("/rollout", json=request(URL, *tasks))
+    answer = strict.post("/rollout", json=request(URL, *tasks))
     assert answer.json()["error"]["message"] == "tasks.299.promt: unknown field"
 
 
@@ -330,30 +315,24 @@ def test_large_requests_are_parsed_in_slices_to_the_same_value(
         assert parsed == wire.RolloutRequest.model_validate(whole)
 
 
-def test_no_refusal_shows_the_key(service: Service) -> None:
+def test_no_refusal_shows_the_key(strict: httpx.Client) -> None:
     for fields in ({"api_key": [KEY]}, {"api_key": KEY, "modle": KEY}, {"api_key": f"{KEY}\n"}):
-        with service.client() as client:
-            answer = client.post("/rollout", json=request(URL, policy=fields))
+        answer = strict.post("/rollout", json=request(URL, policy=fields))
         assert answer.status_code == 422
         assert KEY not in answer.text
 
 
 def test_more_trajectories_than_ever_fit_are_a_413() -> None:
     settings = Settings(max_rollouts=1, max_queued=1)
-    with (
-        policy_server(lambda asked: says(CODE)) as server,
-        running_service(settings) as service,
-        service.client() as client,
-    ):
+    with playing(lambda asked: says(CODE), settings) as (server, _, client):
         answer = client.post("/rollout", json=request(server.url, trajectories_per_task=3))
         assert (answer.status_code, answer.json()["error"]["reason"]) == (413, "batch_too_large")
         assert "retry-after" not in answer.headers
         assert reasons(ask(client, request(server.url, trajectories_per_task=2))) == ["passed"] * 2
 
 
-def test_the_route_is_documented() -> None:
-    with running_service() as service, service.client() as client:
-        schema = client.get("/openapi.json").json()
+def test_the_route_is_documented(client: httpx.Client) -> None:
+    schema = client.get("/openapi.json").json()
     route = schema["paths"]["/rollout"]["post"]
     example = route["requestBody"]["content"]["application/json"]["example"]
     wire.RolloutRequest.model_validate(example)

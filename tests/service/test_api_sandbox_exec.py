@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import Callable
@@ -10,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sandbox_server import NDJSON, ServerUnderTest, asking, problem, serving
+from requests_under_way import hanging_up
+from sandbox_server import NDJSON, ServerUnderTest, problem, serving
 
 from proctor_client import wire
 from proctor_service.api.sandboxes.streaming import MOST_PIECES, Output
@@ -123,12 +123,8 @@ def test_a_client_that_hangs_up_ends_its_command(
     command: list[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def hang_up() -> None:
-        url, body = f"/sandboxes/{sandbox}/exec", {"command": command}
-        async with asking(hotel.service, "POST", url, json=body, headers=headers):
-            await asyncio.to_thread(hotel.service.until, lambda: bool(hotel.guest.waiting))
-
-    asyncio.run(hang_up())
+    with hanging_up(hotel.service, f"/sandboxes/{sandbox}/exec", {"command": command}, **headers):
+        hotel.service.until(lambda: bool(hotel.guest.waiting))
     hotel.service.until(lambda: hotel.guest.cancelled == ["said"])
     hotel.service.until(lambda: hotel.service.parts.queue.busy == 0)
     hotel.service.until(lambda: not hotel.service.server.server_state.tasks)

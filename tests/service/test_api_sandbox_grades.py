@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from sandbox_server import EXEC_GRADER, Held, asking, grade, serving
+from requests_under_way import hanging_up
+from sandbox_server import EXEC_GRADER, Held, ServerUnderTest, grade, serving
 
 from proctor_service.errors import JudgeFailed
 
 
-def test_the_final_state_is_judged() -> None:
-    with serving() as hotel:
-        sandbox = hotel.create(
-            files={"solution.py": "x = 'ü'", "data": "1"}, tags=["t"], limits={"disk_mb": 3}
-        )["id"]
-        found = grade(hotel, sandbox, grader=EXEC_GRADER, scoring="fraction")
-        assert (found["index"], found["reward"], found["verdict"]) == (0, 1.0, "passed")
-        assert (found["cache"], found["degraded"]) == ("miss", ["cgroups"])
-        [judged] = hotel.judge.submissions
-        assert (judged.source, judged.state) == ("x = 'ü'", b"data solution.py")
-        assert (judged.scoring, judged.limits.disk_mb, judged.files) == ("fraction", 3, {})
-        grade(hotel, sandbox, grader=EXEC_GRADER, limits={"cpu_seconds": 2})
-        assert hotel.judge.submissions[1].limits.cpu_seconds == 2
-        assert hotel.judge.submissions[1].limits.disk_mb == 3
-        assert hotel.client.get(f"/sandboxes/{sandbox}").json()["status"] == "running"
+def test_the_final_state_is_judged(hotel: ServerUnderTest) -> None:
+    sandbox = hotel.create(
+        files={"solution.py": "x = 'ü'", "data": "1"}, tags=["t"], limits={"disk_mb": 3}
+    )["id"]
+    found = grade(hotel, sandbox, grader=EXEC_GRADER, scoring="fraction")
+    assert (found["index"], found["reward"], found["verdict"]) == (0, 1.0, "passed")
+    assert (found["cache"], found["degraded"]) == ("miss", ["cgroups"])
+    [judged] = hotel.judge.submissions
+    assert (judged.source, judged.state) == ("x = 'ü'", b"data solution.py")
+    assert (judged.scoring, judged.limits.disk_mb, judged.files) == ("fraction", 3, {})
+    grade(hotel, sandbox, grader=EXEC_GRADER, limits={"cpu_seconds": 2})
+    assert hotel.judge.submissions[1].limits.cpu_seconds == 2
+    assert hotel.judge.submissions[1].limits.disk_mb == 3
+    assert hotel.client.get(f"/sandboxes/{sandbox}").json()["status"] == "running"
 
 
-def test_without_a_solution_there_is_no_code_or_the_state_alone() -> None:
-    with serving() as hotel:
-        sandbox = hotel.create()["id"]
-        asserts = {"kind": "asserts", "tests": ["assert f()", "assert f()"]}
-        found = grade(hotel, sandbox, grader=asserts)
-        assert (found["verdict"], found["reward"]) == ("no_code", 0.0)
-        assert found["tests"]["total"] == 2
-        assert found["message"] == "There is nothing to judge: solution.py: no such file"
-        assert hotel.judge.submissions == []
-        for grader in (
-            {"kind": "pytest", "files": {"test_x.py": ""}},
-            {"kind": "command", "argv": ["true"]},
-        ):
-            assert grade(hotel, sandbox, grader=grader)["verdict"] == "passed"
-            judged = hotel.judge.submissions[-1]
-            assert (judged.source, judged.state) == ("", b"")
+def test_without_a_solution_there_is_no_code_or_the_state_alone(hotel: ServerUnderTest) -> None:
+    sandbox = hotel.create()["id"]
+    asserts = {"kind": "asserts", "tests": ["assert f()", "assert f()"]}
+    found = grade(hotel, sandbox, grader=asserts)
+    assert (found["verdict"], found["reward"]) == ("no_code", 0.0)
+    assert found["tests"]["total"] == 2
+    assert found["message"] == "There is nothing to judge: solution.py: no such file"
+    assert hotel.judge.submissions == []
+    for grader in (
+        {"kind": "pytest", "files": {"test_x.py": ""}},
+        {"kind": "command", "argv": ["true"]},
+    ):
+        assert grade(hotel, sandbox, grader=grader)["verdict"] == "passed"
+        judged = hotel.judge.submissions[-1]
+        assert (judged.source, judged.state) == ("", b"")
 
 
-def test_files_that_the_agent_made_unreadable_are_a_verdict_and_no_error() -> None:
-    with serving() as hotel:
-        sandbox = hotel.create(files={"solution.py": ""})["id"]
-        hotel.guest.full = True
-        found = grade(hotel, sandbox, grader={"kind": "pytest", "files": {"test_x.py": ""}})
-        assert (found["verdict"], found["reward"], found["error"]) == ("no_code", 0.0, None)
-        assert "no means left" in found["message"]
+def test_files_that_the_agent_made_unreadable_are_a_verdict_and_no_error(
+    hotel: ServerUnderTest,
+) -> None:
+    sandbox = hotel.create(files={"solution.py": ""})["id"]
+    hotel.guest.full = True
+    found = grade(hotel, sandbox, grader={"kind": "pytest", "files": {"test_x.py": ""}})
+    assert (found["verdict"], found["reward"], found["error"]) == ("no_code", 0.0, None)
+    assert "no means left" in found["message"]
 
 
 def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
@@ -78,22 +77,20 @@ def test_few_gradings_at_once_hold_the_files_of_a_sandbox() -> None:
         assert codes == [200] * 2 + [410] * 8
 
 
-def test_a_solution_that_is_no_text_is_judged_all_the_same() -> None:
-    with serving() as hotel:
-        sandbox = hotel.create()["id"]
-        hotel.client.put(f"/sandboxes/{sandbox}/files/solution.py", content=b"\xff")
-        grade(hotel, sandbox, grader=EXEC_GRADER)
-        grade(hotel, sandbox, grader={"kind": "command", "argv": ["true"]})
-        assert [each.source for each in hotel.judge.submissions] == ["\udcff", ""]
+def test_a_solution_that_is_no_text_is_judged_all_the_same(hotel: ServerUnderTest) -> None:
+    sandbox = hotel.create()["id"]
+    hotel.client.put(f"/sandboxes/{sandbox}/files/solution.py", content=b"\xff")
+    grade(hotel, sandbox, grader=EXEC_GRADER)
+    grade(hotel, sandbox, grader={"kind": "command", "argv": ["true"]})
+    assert [each.source for each in hotel.judge.submissions] == ["\udcff", ""]
 
 
-def test_a_failure_to_judge_is_an_error_and_never_a_reward() -> None:
-    with serving() as hotel:
-        hotel.judge.failure = JudgeFailed("broken")
-        sandbox = hotel.create(files={"solution.py": ""})["id"]
-        found = grade(hotel, sandbox, grader=EXEC_GRADER)
-        assert (found["reward"], found["verdict"]) == (None, None)
-        assert found["error"]["reason"] == "judge_failed"
+def test_a_failure_to_judge_is_an_error_and_never_a_reward(hotel: ServerUnderTest) -> None:
+    hotel.judge.failure = JudgeFailed("broken")
+    sandbox = hotel.create(files={"solution.py": ""})["id"]
+    found = grade(hotel, sandbox, grader=EXEC_GRADER)
+    assert (found["reward"], found["verdict"]) == (None, None)
+    assert found["error"]["reason"] == "judge_failed"
 
 
 def test_a_client_that_hangs_up_ends_its_grading() -> None:
@@ -101,14 +98,10 @@ def test_a_client_that_hangs_up_ends_its_grading() -> None:
     with serving(judge) as hotel:
         sandbox = hotel.create(files={"solution.py": ""})["id"]
         kept = hotel.service.parts.registry.find("local", sandbox)
-
-        async def hang_up() -> None:
-            url, body = f"/sandboxes/{sandbox}/grade", {"grader": EXEC_GRADER}
-            async with asking(hotel.service, "POST", url, json=body):
-                await asyncio.to_thread(hotel.service.until, lambda: judge.entered == 1)
-                assert kept._uses == 1
-
-        asyncio.run(hang_up())
+        url = f"/sandboxes/{sandbox}/grade"
+        with hanging_up(hotel.service, url, {"grader": EXEC_GRADER}):
+            hotel.service.until(lambda: judge.entered == 1)
+            assert kept._uses == 1
         hotel.service.until(lambda: judge.cancelled == 1)
         hotel.service.until(lambda: kept._uses == 0)
         assert not hotel.service.parts.handler.running

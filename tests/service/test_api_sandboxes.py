@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from sandbox_server import EXEC_GRADER, NDJSON, TOKENS, ServerUnderTest, asking, problem, serving
+from requests_under_way import hanging_up
+from sandbox_server import EXEC_GRADER, NDJSON, TOKENS, ServerUnderTest, problem, serving
 
 from proctor_client import wire
 from proctor_service.errors import SandboxUnavailable
@@ -193,8 +193,8 @@ def test_beyond_the_bound_it_is_a_429_that_says_when_to_come_back() -> None:
         assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_a_hundred_at_once() -> None:
-    with serving() as hotel, ThreadPoolExecutor(50) as pool:
+def test_a_hundred_at_once(hotel: ServerUnderTest) -> None:
+    with ThreadPoolExecutor(50) as pool:
         hotel.service.call(hotel.inn.door.clear)
         made = [pool.submit(hotel.create, files={"n": str(number)}) for number in range(50)]
         hotel.service.until(lambda: hotel.inn.coming == 50)
@@ -210,12 +210,9 @@ def test_a_hundred_at_once() -> None:
 
 
 def test_a_client_that_hangs_up_while_its_sandbox_is_made_gets_none(hotel: ServerUnderTest) -> None:
-    async def hang_up() -> None:
-        async with asking(hotel.service, "POST", "/sandboxes", json={}):
-            await asyncio.to_thread(hotel.service.until, lambda: hotel.inn.coming == 1)
-
     hotel.service.call(hotel.inn.door.clear)
-    asyncio.run(hang_up())
+    with hanging_up(hotel.service, "/sandboxes", {}):
+        hotel.service.until(lambda: hotel.inn.coming == 1)
     hotel.service.until(lambda: hotel.inn.coming == 0)
     hotel.service.call(hotel.inn.door.set)
     assert hotel.client.get("/sandboxes?status=running&status=pending").json()["sandboxes"] == []
@@ -227,12 +224,9 @@ def test_with_a_key_a_retry_finds_the_sandbox_that_was_made_meanwhile(
 ) -> None:
     key = {"Idempotency-Key": "k1"}
 
-    async def hang_up() -> None:
-        async with asking(hotel.service, "POST", "/sandboxes", json={}, headers=key):
-            await asyncio.to_thread(hotel.service.until, lambda: hotel.inn.coming == 1)
-
     hotel.service.call(hotel.inn.door.clear)
-    asyncio.run(hang_up())
+    with hanging_up(hotel.service, "/sandboxes", {}, **key):
+        hotel.service.until(lambda: hotel.inn.coming == 1)
     with ThreadPoolExecutor(8) as pool:
         again = [
             pool.submit(hotel.client.post, "/sandboxes", json={}, headers=key) for _ in range(8)

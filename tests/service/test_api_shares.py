@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import signal
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,8 +13,9 @@ import pytest
 from harness import Gate, Service, exec_request, running_service
 from policy_server import calls, policy_server
 from pydantic import SecretStr, ValidationError
+from requests_under_way import asking
+from sandbox_server import problem
 from scripted_sandboxes import FakeBackend
-from waits import WAIT_SECONDS
 
 from proctor_service.errors import Busy
 from proctor_service.settings import Settings
@@ -27,27 +27,18 @@ def bearer(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer token-{name}"}
 
 
-def refusal(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    found: dict[str, Any] = answer.json()["error"]
-    assert found["reason"] == reason
-    return found
-
-
-async def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
+def entered_in_turn(service: Service, gate: Gate, bodies: list[dict[str, Any]]) -> list[str]:
     """The order in which the first of each body ran: one slot, and the first body holds it."""
     queue = service.parts.queue
 
     def taken(count: int) -> bool:
         return queue.busy + queue.queued == count
 
-    async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-        asked = []
+    with ExitStack() as asked:
         for number, body in enumerate(bodies, 1):
-            asked.append(asyncio.create_task(client.post(f"{service.url}/reward", json=body)))
-            await asyncio.to_thread(service.until, partial(taken, number))
+            asked.enter_context(asking(service, "/reward", body))
+            service.until(partial(taken, number))
         service.call(gate.open)
-        await asyncio.gather(*asked)
     return gate.entered
 
 
@@ -59,34 +50,26 @@ def test_an_evaluation_goes_first() -> None:
             exec_request("training"),
             exec_request("evaluation", priority="evaluation", job="other"),
         ]
-        order = asyncio.run(entered_in_turn(service, gate, bodies))
+        order = entered_in_turn(service, gate, bodies)
         assert order == ["holder", "evaluation", "training"]
         with service.client() as client:
             wrong = client.post("/reward", json=exec_request("x", priority="urgent"))
-            assert refusal(wrong, 422, "invalid_request")["message"].startswith("priority: ")
+            assert problem(wrong, 422, "invalid_request").message.startswith("priority: ")
 
 
 def test_a_tenants_quota_of_slots_is_for_that_tenant() -> None:
     gate = Gate()
     settings = Settings(slots=4, tenant_slots={"a": 1}, tokens=TOKENS)
     with running_service(settings, judge=gate) as service:
-
-        async def both() -> None:
-            url = f"{service.url}/reward"
-            async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-                asked = [
-                    asyncio.create_task(
-                        client.post(url, json=exec_request(*names), headers=bearer(who))
-                    )
-                    for who, names in (("a", ("a1", "a2", "a3")), ("b", ("b1", "b2")))
-                ]
-                await asyncio.to_thread(service.until, lambda: len(gate.entered) == 3)
-                assert sorted(gate.entered) == ["a1", "b1", "b2"]
-                assert service.parts.queue.queued == 2
-                service.call(gate.open)
-                await asyncio.gather(*asked)
-
-        asyncio.run(both())
+        of_a, of_b = exec_request("a1", "a2", "a3"), exec_request("b1", "b2")
+        with (
+            asking(service, "/reward", of_a, headers=bearer("a")),
+            asking(service, "/reward", of_b, headers=bearer("b")),
+        ):
+            service.until(lambda: len(gate.entered) == 3)
+            assert sorted(gate.entered) == ["a1", "b1", "b2"]
+            assert service.parts.queue.queued == 2
+            service.call(gate.open)
         assert len(gate.entered) == 5
 
 
@@ -95,31 +78,30 @@ def test_a_tenants_quota_of_sandboxes_is_for_that_tenant() -> None:
     with running_service(settings, backend=FakeBackend()) as service, service.client() as client:
         made = [client.post("/sandboxes", json={}, headers=bearer("a")) for _ in range(2)]
         refused = client.post("/sandboxes", json={}, headers=bearer("a"))
-        assert refusal(refused, 429, "quota_exceeded")["retryable"]
+        assert problem(refused, 429, "quota_exceeded").retryable
         assert int(refused.headers["retry-after"]) >= 1
-        refusal(client.post("/sandboxes", json={}, headers=bearer("b")), 429, "quota_exceeded")
+        problem(client.post("/sandboxes", json={}, headers=bearer("b")), 429, "quota_exceeded")
         client.delete(f"/sandboxes/{made[0].json()['id']}", headers=bearer("a"))
         assert client.post("/sandboxes", json={}, headers=bearer("a")).status_code == 201
 
 
 def test_what_could_not_begin_in_time_is_a_429_and_is_asked_only_of_what_needs_a_turn(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, service: Service, client: httpx.Client
 ) -> None:
-    with running_service() as service, service.client() as client:
-        asked: list[tuple[Any, ...]] = []
+    asked: list[tuple[Any, ...]] = []
 
-        def late(whose: Any, priority: Any, deadline: float) -> None:
-            asked.append((whose, priority))
-            raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
+    def late(whose: Any, priority: Any, deadline: float) -> None:
+        asked.append((whose, priority))
+        raise Busy("its turn would come in about 99 s, after its deadline", 39.0)
 
-        monkeypatch.setattr(service.parts.queue, "check_deadline", late)
-        answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
-        assert refusal(answer, 429, "busy")["retry_after_seconds"] == 39.0
-        assert answer.headers["retry-after"] == "39"
-        assert asked == [(("local", "j"), "evaluation")]
-        nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
-        assert client.post("/reward", json=nothing).json()["summary"]["no_code"] == 1
-        assert len(asked) == 1
+    monkeypatch.setattr(service.parts.queue, "check_deadline", late)
+    answer = client.post("/reward", json=exec_request("x", job="j", priority="evaluation"))
+    assert problem(answer, 429, "busy").retry_after_seconds == 39.0
+    assert answer.headers["retry-after"] == "39"
+    assert asked == [(("local", "j"), "evaluation")]
+    nothing = {"submissions": [{"completion": "prose"}], "grader": {"kind": "exec"}}
+    assert client.post("/reward", json=nothing).json()["summary"]["no_code"] == 1
+    assert len(asked) == 1
 
 
 @pytest.mark.slow
@@ -131,8 +113,7 @@ def test_a_rollout_that_runs_goes_on_while_the_service_drains() -> None:
             nonlocal asked_of_policy
             asked_of_policy += 1
             if asked_of_policy == 1:  # in the middle of the first turn
-                service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-                service.until(lambda: service.parts.queue.draining)
+                service.drain()
                 return calls(("execute_code", {"code": "print('still here')"}))
             assert "still here" in asked.last
             return calls(("submit_solution", {"code": "def f():\n    return 1"}))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from harness import Service, running_service
 from pydantic import SecretStr
 from waits import WAIT_SECONDS
@@ -25,6 +25,8 @@ from proctor_service.errors import SandboxLost
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 NOBODY = "http://127.0.0.1:1"
 GIVEN = ["problems.jsonl", "--format", "mbpp", "--completions", "completions.jsonl"]
@@ -50,11 +52,6 @@ def service() -> Iterator[Service]:
     """A service without tokens, and with the scripted judge."""
     with running_service(judge=scripted) as running:
         yield running
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 def problems(tmp_path: Path, *solutions: str | None) -> Path:

@@ -7,19 +7,16 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from harness import Service, running_service
 from scripted_sandboxes import FakeBackend
 
 from proctor_client import Client, Sandbox
 from proctor_service.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("no_settings")
+
 NOBODY = "http://127.0.0.1:1"
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 @pytest.fixture

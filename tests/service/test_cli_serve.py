@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from fastapi import FastAPI
 from harness import free_ports, running_service
 from pydantic import SecretStr
@@ -27,10 +27,7 @@ from proctor_service.sandbox.interface import Check
 from proctor_service.serving.server import browser_url
 from proctor_service.settings import Settings, unknown_variables
 
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 # ---------------------------------------------------------------- doctor

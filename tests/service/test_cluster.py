@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import httpx
 import pytest
 from fleet import Replica, fleet
 from harness import running_service
 from pydantic import ValidationError
+from requests_under_way import hanging_up
+from sandbox_server import problem
 from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
@@ -38,13 +37,6 @@ def replicas(shared: list[Replica]) -> Iterator[list[Replica]]:
     for replica in shared:
         for each in replica.client.get("/sandboxes?status=running").json()["sandboxes"]:
             replica.client.delete(f"/sandboxes/{each['id']}?missing_ok=true")
-
-
-def problem(answer: httpx.Response, status: int, reason: str) -> dict[str, Any]:
-    assert answer.status_code == status, answer.text
-    found: dict[str, Any] = answer.json()["error"]
-    assert found["reason"] == reason
-    return found
 
 
 # ---------------------------------------------------------------- through any of them
@@ -158,19 +150,11 @@ def test_what_takes_long_is_waited_for(
 
 
 def test_who_hangs_up_here_hangs_up_there(replicas: list[Replica]) -> None:
-    url = f"{replicas[1].url}/sandboxes/{replicas[0].create()}/exec"
+    path = f"/sandboxes/{replicas[0].create()}/exec"
     guest, service = replicas[0].guest, replicas[0].service
-
-    async def ask_and_leave(headers: dict[str, str]) -> None:
-        async with httpx.AsyncClient(trust_env=False, timeout=WAIT_SECONDS) as client:
-            body = {"command": ["wait", "it"]}
-            asked = asyncio.create_task(client.post(url, json=body, headers=headers))
-            await asyncio.to_thread(service.until, lambda: "it" in guest.waiting)
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
-
     for headers in ({}, NDJSON):
-        asyncio.run(ask_and_leave(headers))
+        with hanging_up(replicas[1].service, path, {"command": ["wait", "it"]}, **headers):
+            service.until(lambda: "it" in guest.waiting)
         service.until(lambda: not guest.waiting)
     assert guest.cancelled == ["it", "it"]
 
@@ -193,7 +177,7 @@ def test_what_lived_in_a_replica_that_is_gone_is_lost_at_once() -> None:
                 client.post(f"{url}/grade", json={"grader": {"kind": "exec"}}),
                 client.delete(url),
             ):
-                assert not problem(answer, 500, "sandbox_lost")["retryable"]
+                assert not problem(answer, 500, "sandbox_lost").retryable
             assert client.delete(f"{url}?missing_ok=true").json() == {"stopped": 0}
         listed = third.client.get("/sandboxes?tag=x").json()
         assert ([each["id"] for each in listed["sandboxes"]], listed["replicas_missing"]) == (
@@ -311,7 +295,7 @@ def test_who_drains_answers_what_it_has_passed_on_and_takes_no_more() -> None:
         second.service.until(lambda: rooms.replicas._draining)
         with second.service.client() as client:
             refused = client.get(url)
-        assert problem(refused, 503, "draining")["retryable"]
+        assert problem(refused, 503, "draining").retryable
         assert refused.headers["connection"] == "close"
         assert not draining.done()
         service.call(lambda: guest.release("it"))

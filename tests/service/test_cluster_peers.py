@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 
 import pytest
 
@@ -35,66 +35,50 @@ class Dns:
         return self.now
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(test(), 20))
+async def test_all_that_a_name_has_but_this_one() -> None:
+    dns = Dns("10.0.0.1", "10.0.0.3", "10.0.0.2")
+    peers = Peers(["dns://replicas:8080", "http://far.example:9"], OWN, dns.look_up, dns.clock)
+    expected = ["http://far.example:9", "http://10.0.0.2:8080", "http://10.0.0.3:8080"]
+    assert await peers.urls() == expected
+    assert await peers.urls() == expected
+    assert dns.asked == [("replicas", socket.AF_INET)]
+    dns.hosts = ("10.0.0.1",)
+    dns.now += 2.0
+    assert await peers.urls() == ["http://far.example:9"]
 
 
-def test_all_that_a_name_has_but_this_one() -> None:
-    async def test() -> None:
-        dns = Dns("10.0.0.1", "10.0.0.3", "10.0.0.2")
-        peers = Peers(["dns://replicas:8080", "http://far.example:9"], OWN, dns.look_up, dns.clock)
-        expected = ["http://far.example:9", "http://10.0.0.2:8080", "http://10.0.0.3:8080"]
-        assert await peers.urls() == expected
-        assert await peers.urls() == expected
-        assert dns.asked == [("replicas", socket.AF_INET)]
-        dns.hosts = ("10.0.0.1",)
-        dns.now += 2.0
-        assert await peers.urls() == ["http://far.example:9"]
-
-    run(test)
+async def test_of_two_families_only_the_own_is_asked_for() -> None:
+    dns = Dns("fd00::2", "fd00::1")
+    peers = Peers(["dns://replicas:8080"], "http://[fd00::1]:8080", dns.look_up, dns.clock)
+    assert await peers.urls() == ["http://[fd00::2]:8080"]
+    assert dns.asked == [("replicas", socket.AF_INET6)]
 
 
-def test_of_two_families_only_the_own_is_asked_for() -> None:
-    async def test() -> None:
-        dns = Dns("fd00::2", "fd00::1")
-        peers = Peers(["dns://replicas:8080"], "http://[fd00::1]:8080", dns.look_up, dns.clock)
-        assert await peers.urls() == ["http://[fd00::2]:8080"]
-        assert dns.asked == [("replicas", socket.AF_INET6)]
-
-    run(test)
-
-
-def test_a_dns_that_fails_makes_nobody_disappear() -> None:
-    async def test() -> None:
-        dns = Dns("10.0.0.2")
-        peers = Peers(["dns://replicas:8080"], OWN, dns.look_up, dns.clock)
-        there = address_of("http://10.0.0.2:8080")
-        assert await peers.at(there) == "http://10.0.0.2:8080"
-        dns.fails = True
-        dns.now += 1000.0
-        assert await peers.at(there) == "http://10.0.0.2:8080"
-        dns.fails, dns.hosts = False, ()
-        dns.now += 2.0
-        assert await peers.at(there) is None
-
-    run(test)
+async def test_a_dns_that_fails_makes_nobody_disappear() -> None:
+    dns = Dns("10.0.0.2")
+    peers = Peers(["dns://replicas:8080"], OWN, dns.look_up, dns.clock)
+    there = address_of("http://10.0.0.2:8080")
+    assert await peers.at(there) == "http://10.0.0.2:8080"
+    dns.fails = True
+    dns.now += 1000.0
+    assert await peers.at(there) == "http://10.0.0.2:8080"
+    dns.fails, dns.hosts = False, ()
+    dns.now += 2.0
+    assert await peers.at(there) is None
 
 
-def test_one_that_has_just_come_is_found_and_strangers_cost_no_flood_of_questions() -> None:
-    async def test() -> None:
-        dns = Dns("10.0.0.2")
-        peers = Peers(["dns://replicas:8080"], OWN, dns.look_up, dns.clock)
-        assert len(await peers.urls()) == 1
-        dns.hosts = ("10.0.0.2", "10.0.0.3")
-        dns.now += 0.5
-        assert await peers.at(address_of("http://10.0.0.3:8080")) == "http://10.0.0.3:8080"
-        before = len(dns.asked)
-        for _ in range(100):
-            assert await peers.at("00000000") is None
-        await asyncio.gather(*(peers.at("11111111") for _ in range(100)))
-        assert len(dns.asked) == before
-
-    run(test)
+async def test_one_that_has_just_come_is_found_and_strangers_cost_no_flood_of_questions() -> None:
+    dns = Dns("10.0.0.2")
+    peers = Peers(["dns://replicas:8080"], OWN, dns.look_up, dns.clock)
+    assert len(await peers.urls()) == 1
+    dns.hosts = ("10.0.0.2", "10.0.0.3")
+    dns.now += 0.5
+    assert await peers.at(address_of("http://10.0.0.3:8080")) == "http://10.0.0.3:8080"
+    before = len(dns.asked)
+    for _ in range(100):
+        assert await peers.at("00000000") is None
+    await asyncio.gather(*(peers.at("11111111") for _ in range(100)))
+    assert len(dns.asked) == before
 
 
 def test_an_id_tells_its_replica_and_its_life() -> None:

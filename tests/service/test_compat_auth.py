@@ -25,12 +25,6 @@ def service() -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def path(token: str, rest: str = "remote_rm") -> str:
     return f"/compat/t/{quote(token, safe='')}/{rest}"
 

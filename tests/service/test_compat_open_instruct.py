@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from compat_clients import Failing, asking
+from compat_clients import Failing
 from grace import grace_period
 from harness import Gate, Service, running_service
+from requests_under_way import asking
 from waits import WAIT_SECONDS
 
 from proctor_service.errors import InvalidTask
@@ -117,7 +117,7 @@ def test_what_takes_longer_than_its_client_waits_is_asked_for_again_and_goes_on(
         with asking(service, path, BODY, follow_redirects=True) as asked:
             service.until(lambda: not service.parts.compat._pending)
             service.call(gate.open)
-            assert asked.answer().json()["results"] == [1, 1, 1]
+            assert asked.result().json()["results"] == [1, 1, 1]
     assert len(gate.entered) == 3
 
 
@@ -155,9 +155,9 @@ def test_a_service_that_stops_sends_its_client_round() -> None:
         asking(service, PATH, BODY) as asked,
     ):
         service.until(lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        service.drain()
         grace.end()
-        assert asked.answer().status_code == 307
+        assert asked.result().status_code == 307
 
 
 @pytest.fixture

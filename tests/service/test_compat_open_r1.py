@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from compat_clients import asking
 from grace import grace_period
 from harness import Service, running_service
+from requests_under_way import asking
 from scripted_sandboxes import FakeBackend
 
 from proctor_service.api.compat.open_r1 import ExecuteBatch, unindented, wait_seconds
@@ -38,12 +37,6 @@ def service(inn: FakeBackend) -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def test_a_failure_of_ours_is_null_and_the_others_stand(
     client: httpx.Client, inn: FakeBackend
 ) -> None:
@@ -64,12 +57,11 @@ def test_a_service_that_stops_gives_null(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, PATH, BODY) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             with service.client() as client:
                 late = client.post(PATH, json=BODY | {"timeout": 29})
             grace.end()
-            answer = asked.answer()
+            answer = asked.result()
     for each in (late, answer):
         assert each.status_code == 200
         assert [script["execution"] for script in each.json()] == [None, None]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from compat_clients import Failing, asking
+from compat_clients import Failing
 from grace import grace_period
 from harness import Gate, Service, running_service
+from requests_under_way import asking
 
 from proctor_client import wire
 from proctor_service.api.compat.slime import grader_of
@@ -62,12 +62,6 @@ def judge() -> BySource:
 def service(judge: BySource) -> Iterator[Service]:
     with running_service(judge=judge) as running:
         yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
 
 
 def test_skypilot_rewards_one(client: httpx.Client, judge: BySource) -> None:
@@ -255,9 +249,9 @@ def test_a_service_that_stops_is_a_503(path: str, body: dict[str, Any]) -> None:
         asking(service, path, body) as asked,
     ):
         service.until(lambda: bool(gate.entered))
-        service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
+        service.drain()
         grace.end()
-        assert asked.answer().status_code == 503
+        assert asked.result().status_code == 503
 
 
 def test_a_trainer_names_its_job(client: httpx.Client) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import signal
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
-from compat_clients import Failing, asking
+from compat_clients import Failing
 from grace import grace_period
 from harness import Gate, Service, running_service
+from requests_under_way import asking
 from scripted_sandboxes import FakeBackend
 from waits import WAIT_SECONDS
 
@@ -41,12 +41,6 @@ def inn() -> FakeBackend:
 def service(inn: FakeBackend) -> Iterator[Service]:
     with running_service(Settings(slots=1), backend=inn) as running:
         yield running
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("body", [VERL, TINKER, {"code": "printed"}])
@@ -164,7 +158,7 @@ def test_what_is_not_done_in_time_goes_on_and_is_taken_up_by_the_retry(
     assert other.status_code == 504
     with asking(service, "/compat/run_code", VERL) as asked:
         service.call(inn.door.set)
-        assert asked.answer().json()["run_result"]["stdout"] == "printed"
+        assert asked.result().json()["run_result"]["stdout"] == "printed"
     service.until(lambda: not service.parts.compat.running)
     assert len(inn.left) == 2
 
@@ -190,8 +184,8 @@ def test_a_full_queue_is_waited_for(inn: FakeBackend) -> None:
             late = client.post("/compat/run_code?hold_seconds=0.3", json=bodies[2])
             assert late.status_code == 504
             service.call(inn.door.set)
-            assert first.answer().json()["run_result"]["stdout"] == "0"
-            assert second.answer().json()["run_result"]["stdout"] == "1"
+            assert first.result().json()["run_result"]["stdout"] == "0"
+            assert second.result().json()["run_result"]["stdout"] == "1"
         again = client.post("/compat/run_code", json=bodies[2])
         assert again.json()["run_result"]["stdout"] == "2"
 
@@ -204,13 +198,12 @@ def test_a_service_that_stops_says_try_again(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             with service.client() as client:
                 late = client.post("/compat/run_code", json=VERL | {"code": "late"})
                 assert late.status_code == 504
             grace.end()
-            assert asked.answer().status_code == 504
+            assert asked.result().status_code == 504
 
 
 def test_what_runs_when_the_service_stops_is_answered(inn: FakeBackend) -> None:
@@ -218,10 +211,9 @@ def test_what_runs_when_the_service_stops_is_answered(inn: FakeBackend) -> None:
         service.call(inn.door.clear)
         with asking(service, "/compat/run_code", VERL) as asked:
             service.until(lambda: inn.coming == 1)
-            service.call(lambda: service.server.handle_exit(signal.SIGTERM, None))
-            service.until(lambda: service.parts.queue.draining)
+            service.drain()
             service.call(inn.door.set)
-            assert asked.answer().json()["status"] == "Success"
+            assert asked.result().json()["status"] == "Success"
 
 
 # ---------------------------------------------------------------- /submit
@@ -270,7 +262,7 @@ def test_submit_ends_what_is_behind_the_first_case_that_fails() -> None:
     gate = Gate()
     with running_service(Settings(slots=3), judge=gate) as service:
         with asking(service, "/compat/submit?hold_seconds=0.2", submitted()) as asked:
-            assert asked.answer().status_code == 504
+            assert asked.result().status_code == 504
         service.until(lambda: len(gate.entered) == 3)
         service.call(gate.open)
         with service.client() as client:

@@ -129,31 +129,25 @@ def test_the_deadline_holds_while_it_is_judged() -> None:
     assert cleaned == ["sandbox"]
 
 
-def test_cancelling_passes_through_and_frees_the_slot() -> None:
-    async def test() -> None:
-        async def endless(submission: Submission, backend: Sandboxes) -> Judgement:
-            await asyncio.Event().wait()
-            raise AssertionError("waits for ever")
+async def test_cancelling_passes_through_and_frees_the_slot() -> None:
+    async def endless(submission: Submission, backend: Sandboxes) -> Judgement:
+        await asyncio.Event().wait()
+        raise AssertionError("waits for ever")
 
-        rooms = corridor(endless)
-        task = asyncio.create_task(rooms.evaluate(item()))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert rooms._queue.busy == 0
-
-    asyncio.run(test())
+    rooms = corridor(endless)
+    task = asyncio.create_task(rooms.evaluate(item()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert rooms._queue.busy == 0
 
 
-def test_a_failure_is_not_cached_and_a_judgement_is() -> None:
-    async def test() -> None:
-        judge = Scripted(InvalidTask("x"), Judgement("passed"))
-        rooms = corridor(judge)
-        asked = item(cache_key=b"k")
-        assert (await rooms.evaluate(asked)).reward is None
-        assert (await rooms.evaluate(asked)).cache == "miss"
-        assert (await rooms.evaluate(asked)).cache == "hit"
-        assert judge.attempts == 2
-
-    asyncio.run(test())
+async def test_a_failure_is_not_cached_and_a_judgement_is() -> None:
+    judge = Scripted(InvalidTask("x"), Judgement("passed"))
+    rooms = corridor(judge)
+    asked = item(cache_key=b"k")
+    assert (await rooms.evaluate(asked)).reward is None
+    assert (await rooms.evaluate(asked)).cache == "miss"
+    assert (await rooms.evaluate(asked)).cache == "hit"
+    assert judge.attempts == 2

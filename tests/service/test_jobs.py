@@ -39,38 +39,32 @@ def reasons(ended: Job[Value[Any]]) -> list[str]:
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5])
 @pytest.mark.parametrize("count", [1, 100])
-def test_a_cancelled_job_gives_every_item_a_result(turns: int, count: int) -> None:
-    async def test() -> None:
-        running: set[Job[Value[Any]]] = set()
-        ended = Job(list(range(count)), nullcontext(forever), as_value, running)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        assert running == {ended}
-        ended.cancel("no longer wanted")
-        ended.cancel("a second reason")
-        assert await ended.wait(WAIT_SECONDS)
-        assert reasons(ended) == ["cancelled"] * count
-        assert str(ended.results()[0].error) == "no longer wanted"
-        assert (running, ended.retryable, ended.final()) == (set(), True, {})
-
-    asyncio.run(test())
+async def test_a_cancelled_job_gives_every_item_a_result(turns: int, count: int) -> None:
+    running: set[Job[Value[Any]]] = set()
+    ended = Job(list(range(count)), nullcontext(forever), as_value, running)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    assert running == {ended}
+    ended.cancel("no longer wanted")
+    ended.cancel("a second reason")
+    assert await ended.wait(WAIT_SECONDS)
+    assert reasons(ended) == ["cancelled"] * count
+    assert str(ended.results()[0].error) == "no longer wanted"
+    assert (running, ended.retryable, ended.final()) == (set(), True, {})
 
 
-def test_an_opening_that_fails_is_the_result_of_every_item() -> None:
+async def test_an_opening_that_fails_is_the_result_of_every_item() -> None:
     @asynccontextmanager
     async def broken() -> AsyncIterator[Any]:
         raise JudgeFailed("no connection")
         yield
 
-    async def test() -> None:
-        ended: Job[Value[Any]] = Job([1, 2], broken(), as_value, set())
-        assert await ended.wait(WAIT_SECONDS)
-        assert reasons(ended) == ["judge_failed"] * 2
-
-    asyncio.run(test())
+    ended: Job[Value[Any]] = Job([1, 2], broken(), as_value, set())
+    assert await ended.wait(WAIT_SECONDS)
+    assert reasons(ended) == ["judge_failed"] * 2
 
 
-def test_an_opening_is_cancelled_with_its_job() -> None:
+async def test_an_opening_is_cancelled_with_its_job() -> None:
     closed = []
 
     @asynccontextmanager
@@ -81,37 +75,31 @@ def test_an_opening_is_cancelled_with_its_job() -> None:
         finally:
             closed.append(True)
 
-    async def test() -> None:
-        ended: Job[Value[Any]] = Job([1], slow(), as_value, set())
-        await asyncio.sleep(0)
-        ended.cancel("gone")
-        assert await ended.wait(WAIT_SECONDS)
-        assert (reasons(ended), closed) == (["cancelled"], [True])
-
-    asyncio.run(test())
+    ended: Job[Value[Any]] = Job([1], slow(), as_value, set())
+    await asyncio.sleep(0)
+    ended.cancel("gone")
+    assert await ended.wait(WAIT_SECONDS)
+    assert (reasons(ended), closed) == (["cancelled"], [True])
 
 
-def test_the_last_reader_ends_a_job_at_once_or_after_a_while() -> None:
-    async def test() -> None:
-        for orphan_seconds in (0.0, 0.01):
-            left = job([1], forever, orphan_seconds=orphan_seconds)
+async def test_the_last_reader_ends_a_job_at_once_or_after_a_while() -> None:
+    for orphan_seconds in (0.0, 0.01):
+        left = job([1], forever, orphan_seconds=orphan_seconds)
+        with left.reading():
             with left.reading():
-                with left.reading():
-                    pass
-                assert not await left.wait(0.03)
-            assert await left.wait(WAIT_SECONDS)
-            assert str(left.results()[0].error) == jobs.CLIENT_GONE
-        joined = job([1], forever, orphan_seconds=0.01)
-        with joined.reading():
-            pass
-        with joined.reading():
-            assert not await joined.wait(0.03)
-        joined.cancel("the end of the test")
-
-    asyncio.run(test())
+                pass
+            assert not await left.wait(0.03)
+        assert await left.wait(WAIT_SECONDS)
+        assert str(left.results()[0].error) == jobs.CLIENT_GONE
+    joined = job([1], forever, orphan_seconds=0.01)
+    with joined.reading():
+        pass
+    with joined.reading():
+        assert not await joined.wait(0.03)
+    joined.cancel("the end of the test")
 
 
-def test_shared_results_win_and_errors_that_may_pass_are_not_shared() -> None:
+async def test_shared_results_win_and_errors_that_may_pass_are_not_shared() -> None:
     asked: list[set[int]] = []
 
     async def share(found: Any) -> Any:
@@ -127,43 +115,34 @@ def test_shared_results_win_and_errors_that_may_pass_are_not_shared() -> None:
             await asyncio.sleep(0)
         return "own"
 
-    async def test() -> None:
-        ended = job([0, 1, 2], work, share=share)
-        assert await ended.wait(WAIT_SECONDS)
-        assert [each.value for each in ended.results()] == ["own", "another replica's", None]
-        assert asked == [{0}, {1}]
-        assert set(ended.final()) == {0, 1}
-
-    asyncio.run(test())
+    ended = job([0, 1, 2], work, share=share)
+    assert await ended.wait(WAIT_SECONDS)
+    assert [each.value for each in ended.results()] == ["own", "another replica's", None]
+    assert asked == [{0}, {1}]
+    assert set(ended.final()) == {0, 1}
 
 
-def test_a_taken_result_leaves_what_is_needed_later() -> None:
+async def test_a_taken_result_leaves_what_is_needed_later() -> None:
     async def work(item: int) -> str:
         return str(item)
 
-    async def test() -> None:
-        ended = job([0, 1], work, once_taken=lambda each: Value())
-        assert await ended.wait(WAIT_SECONDS)
-        assert [each.value for each in ended.finished(0, 1)] == ["0"]
-        assert [each.value for each in ended.results()] == [None, "1"]
-
-    asyncio.run(test())
+    ended = job([0, 1], work, once_taken=lambda each: Value())
+    assert await ended.wait(WAIT_SECONDS)
+    assert [each.value for each in ended.finished(0, 1)] == ["0"]
+    assert [each.value for each in ended.results()] == [None, "1"]
 
 
-def test_work_that_waits_for_its_client_is_given_out_once_and_the_oldest_ends_first() -> None:
-    async def test() -> None:
-        store: JobStore[Value[None]] = JobStore(60, 2500)
-        works = [job_of(forever, set(), size_bytes=1000) for _ in range(4)]
-        store.put(NAMES[0], works[0], entry_bytes=0)
-        store.put(NAMES[0], works[1], entry_bytes=0)
-        assert (store.pop(NAMES[1]), store.pop(NAMES[0])) == (None, works[0])
-        store.put(NAMES[1], works[2], entry_bytes=0)
-        store.put(NAMES[2], works[3], entry_bytes=0)
-        assert await works[1].wait(WAIT_SECONDS)
-        with pytest.raises(Cancelled):
-            value_of(works[1])
-        assert (store.pop(NAMES[0]), len(store)) == (None, 2)
-        for work in works:
-            work.cancel("the end of the test")
-
-    asyncio.run(test())
+async def test_work_that_waits_for_its_client_is_given_out_once_and_the_oldest_ends_first() -> None:
+    store: JobStore[Value[None]] = JobStore(60, 2500)
+    works = [job_of(forever, set(), size_bytes=1000) for _ in range(4)]
+    store.put(NAMES[0], works[0], entry_bytes=0)
+    store.put(NAMES[0], works[1], entry_bytes=0)
+    assert (store.pop(NAMES[1]), store.pop(NAMES[0])) == (None, works[0])
+    store.put(NAMES[1], works[2], entry_bytes=0)
+    store.put(NAMES[2], works[3], entry_bytes=0)
+    assert await works[1].wait(WAIT_SECONDS)
+    with pytest.raises(Cancelled):
+        value_of(works[1])
+    assert (store.pop(NAMES[0]), len(store)) == (None, 2)
+    for work in works:
+        work.cancel("the end of the test")

@@ -432,12 +432,9 @@ def test_the_clients_read_the_journal(world: World) -> None:
     assert wrong in asyncio.run(with_async())
 
 
-def test_the_client_says_why_there_is_nothing() -> None:
-    with (
-        running_service() as service,
-        Client(service.url, max_attempts=1) as client,
-        pytest.raises(JournalOffError, match="PROCTOR_JOURNAL"),
-    ):
+def test_the_client_says_why_there_is_nothing(service: Service) -> None:
+    off = pytest.raises(JournalOffError, match="PROCTOR_JOURNAL")
+    with Client(service.url, max_attempts=1) as client, off:
         client.jobs()
 
 
@@ -484,7 +481,8 @@ def test_a_limit_above_the_ceiling_of_today_is_not_replayable(tmp_path: Path) ->
         ("GET", "/jobs/default"),
     ],
 )
-def test_without_a_journal_every_route_says_how_to_have_one(method: str, path: str) -> None:
-    with running_service() as service, service.client() as client:
-        found = problem(client.request(method, path), 404, "journal_off")
-        assert "PROCTOR_JOURNAL" in found.message
+def test_without_a_journal_every_route_says_how_to_have_one(
+    client: httpx.Client, method: str, path: str
+) -> None:
+    found = problem(client.request(method, path), 404, "journal_off")
+    assert "PROCTOR_JOURNAL" in found.message

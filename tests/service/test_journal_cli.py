@@ -24,12 +24,9 @@ from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.scheduling.json_encoding import encode
 from proctor_service.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("no_settings")
+
 NASTY = 'x = "\x1b[2J\x9b31m\u202e\ud800\0"\r\nprint(x)\t# [bold]no[/bold]'
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 def said_of(*arguments: str | Path) -> str:

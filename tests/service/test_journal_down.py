@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from command_line import forget_settings, proctor
 from harness import Service, exec_request, running_service
-from journal_store import PASSED, Under, item, opened
+from journal_store import PASSED, Under, item
 from pydantic import SecretStr
 from sandbox_server import problem
 from service_process import processes_of
@@ -44,12 +44,6 @@ def service(tmp_path: Path) -> Iterator[Service]:
     """A service with a journal in `journal.db`."""
     journal = SecretStr(f"sqlite:///{tmp_path}/journal.db")
     with running_service(Settings(journal=journal, workers=0), judge=passing) as found:
-        yield found
-
-
-@pytest.fixture
-def under(tmp_path: Path) -> Iterator[Under]:
-    with opened(tmp_path / "journal.db") as found:
         yield found
 
 

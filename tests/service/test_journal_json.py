@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_store import GRADER, HOSTILE, LIMITS, PASSED, Under, item, opened
+from journal_store import GRADER, HOSTILE, LIMITS, PASSED, Under, item
 from pydantic_core import from_json
 
 from proctor_client import wire
@@ -83,12 +82,6 @@ def test_only_short_texts_are_parsed() -> None:
     assert parsed_if_short('{"a":1}') == {"a": 1}
     assert parsed_if_short('{"a":1}', 6) is None
     assert parsed_if_short(None) is None
-
-
-@pytest.fixture
-def under(tmp_path: Path) -> Iterator[Under]:
-    with opened(tmp_path / "journal.db") as found:
-        yield found
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy.exc import DataError, OperationalError
-from waits import WAIT_SECONDS
 
 from proctor_client.wire import ExecGrader
 from proctor_service.evaluate import Item, Origin, Outcome
@@ -112,7 +111,9 @@ class Under:
 
 
 @asynccontextmanager
-async def recording(path: Path, age_seconds: float, command: Sequence[str]) -> AsyncIterator[Under]:
+async def recording(
+    path: Path, age_seconds: float = 1e6, command: Sequence[str] = WRITING
+) -> AsyncIterator[Under]:
     """A recorder that is open."""
     found = Under(path, age_seconds, command)
     found.recorder.open()
@@ -122,54 +123,31 @@ async def recording(path: Path, age_seconds: float, command: Sequence[str]) -> A
         await found.recorder.close()
 
 
-def run(
-    path: Path,
-    test: Callable[[Under], Awaitable[None]],
-    age_seconds: float = 1e6,
-    command: Sequence[str] = WRITING,
-) -> Under:
-    """Run a test with a recorder, and close the recorder."""
-
-    async def main() -> Under:
-        async with (
-            asyncio.timeout(WAIT_SECONDS),
-            recording(path, age_seconds, command) as under,
-        ):
-            await test(under)
-        return under
-
-    return asyncio.run(main())
-
-
 def numbered(count: int) -> list[str]:
     """Ids of the first records."""
     return [f"ev_{number}" for number in range(count)]
 
 
-def test_records_are_written_and_counted(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_records_are_written_and_counted(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 1200)
         await under.written(1200)
         assert under.recorder.unwritten == 0
-
-    under = run(tmp_path / "j.db", test)
     assert under.ids() == numbered(1200)
     assert under.counts.dropped == {}
 
 
-def test_what_is_not_yet_written_is_written_at_the_end(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_what_is_not_yet_written_is_written_at_the_end(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 1)
         await under.written(1)
         under.record(1, 300)
-
-    under = run(tmp_path / "j.db", test)
     assert under.ids() == numbered(300)
     assert under.counts.dropped == {}
 
 
-def test_a_killed_writer_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_a_killed_writer_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 10)
         await under.written(10)
         for turn in range(3):
@@ -178,14 +156,12 @@ def test_a_killed_writer_loses_nothing_and_writes_nothing_twice(tmp_path: Path) 
             await asyncio.sleep(0.05 * turn)  # at another point of the way each time
             os.kill(under.writer(), signal.SIGKILL)
             await under.written(begin + 400)
-
-    under = run(tmp_path / "j.db", test)
     assert under.ids() == numbered(1210)
     assert under.counts.dropped == {}
 
 
-def test_a_locked_database_delays_records_and_nothing_else(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_a_locked_database_delays_records_and_nothing_else(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 10)
         await under.written(10)
         lock = sqlite3.connect(under.path, isolation_level=None)
@@ -196,12 +172,11 @@ def test_a_locked_database_delays_records_and_nothing_else(tmp_path: Path) -> No
         lock.execute("ROLLBACK")
         lock.close()
         await under.written(500)
+    assert under.ids() == numbered(500)
 
-    assert run(tmp_path / "j.db", test).ids() == numbered(500)
 
-
-def test_a_full_disk_delays_records(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_a_full_disk_delays_records(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 10)
         await under.written(10)
         writer = under.writer()
@@ -214,24 +189,21 @@ def test_a_full_disk_delays_records(tmp_path: Path) -> None:
         resource.prlimit(writer, resource.RLIMIT_FSIZE, unlimited)
         await under.written(500)
         assert under.writer() == writer
+    assert under.ids() == numbered(500)
 
-    assert run(tmp_path / "j.db", test).ids() == numbered(500)
 
-
-def test_records_beyond_the_bound_are_dropped_and_counted(
+async def test_records_beyond_the_bound_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder_module, "MOST_UNWRITTEN_BYTES", 20_000)
-
-    async def test(under: Under) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 1000)
         dropped = under.counts.dropped["full"]
         assert 0 < dropped < 1000
         await under.written(1000 - dropped)
         under.record(1000, 1001)
         await under.written(1001 - dropped)
-
-    ids = run(tmp_path / "j.db", test).ids()
+    ids = under.ids()
     assert (ids[0], ids[-1]) == ("ev_0", "ev_1000")
 
 
@@ -358,11 +330,12 @@ def test_what_waits_is_written_before_anything_is_pruned(
     assert store.steps == steps
 
 
-def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:
+async def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:
     class Unsendable(str):
         """A text that no message can hold."""
 
-    async def test(under: Under) -> None:
+    async with recording(tmp_path / "j.db") as under:
+
         async def evaluate(item: Item) -> Outcome:
             return Outcome(Judgement("passed", 1, 1, message=Unsendable("x")), 1.0)
 
@@ -371,12 +344,11 @@ def test_a_record_that_cannot_be_sent_costs_no_reward(tmp_path: Path) -> None:
         assert under.counts.dropped == {"invalid": 1}
         under.record(0, 5)
         await under.written(5)
+    assert under.ids() == numbered(5)
 
-    assert run(tmp_path / "j.db", test).ids() == numbered(5)
 
-
-def test_old_records_go_while_new_ones_come(tmp_path: Path) -> None:
-    async def test(under: Under) -> None:
+async def test_old_records_go_while_new_ones_come(tmp_path: Path) -> None:
+    async with recording(tmp_path / "j.db", age_seconds=1.0, command=PRUNING) as under:
         under.record(0, 100)
         await under.written(100)
         number = 100
@@ -388,23 +360,20 @@ def test_old_records_go_while_new_ones_come(tmp_path: Path) -> None:
             if "ev_0" not in ids and ids[-1:] == [f"ev_{number - 1}"]:
                 break
 
-    run(tmp_path / "j.db", test, age_seconds=1.0, command=PRUNING)
 
-
-def test_a_database_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
+async def test_a_database_that_cannot_be_opened_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").touch()
 
-    async def test(under: Under) -> None:
+    async with recording(tmp_path / "folder" / "j.db") as under:
         under.record(0, 5)
         await asyncio.sleep(1)
         assert under.recorder.unwritten == 5
         (tmp_path / "folder").unlink()
         await under.written(5)
+    assert under.ids() == numbered(5)
 
-    assert run(tmp_path / "folder" / "j.db", test).ids() == numbered(5)
 
-
-def test_any_failure_of_the_start_is_logged_and_tried_again(
+async def test_any_failure_of_the_start_is_logged_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     start, failures = Child.start, [ValueError("unexpected kwargs")]
@@ -416,9 +385,8 @@ def test_any_failure_of_the_start_is_logged_and_tried_again(
 
     monkeypatch.setattr(Child, "start", failing)
 
-    async def test(under: Under) -> None:
+    async with recording(tmp_path / "j.db") as under:
         under.record(0, 5)
         await under.written(5)
-
-    assert run(tmp_path / "j.db", test).ids() == numbered(5)
+    assert under.ids() == numbered(5)
     assert "unexpected kwargs" in caplog.text

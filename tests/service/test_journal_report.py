@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from journals import Evaluated, written
 
 from proctor_service.errors import DeadlinePassed
@@ -20,13 +20,10 @@ from proctor_service.journal.pages.report import report_html
 from proctor_service.journal.reading import Reader
 from proctor_service.judge.submission import Judgement
 
+pytestmark = pytest.mark.usefixtures("no_settings")
+
 HOSTILE = '</h1><script>alert(1)</script>\' onclick="x" \u202e\x00\ud800{{ 7 * 7 }}'
 VOID = ("meta", "br", "link", "input")
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 class Page(HTMLParser):

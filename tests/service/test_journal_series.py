@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_store import FAILED, PASSED, Under, item, opened
+from journal_store import FAILED, PASSED, Under, item
 
 from proctor_service.errors import SandboxLost
 from proctor_service.evaluate import Item, Origin, Outcome
@@ -21,12 +19,6 @@ from proctor_service.judge.submission import Judgement
 BEGUN = 1_700_000_000.0
 LOST = Outcome(failure=SandboxLost("gone"))
 HALF = Outcome(Judgement("failed"), 0.5)
-
-
-@pytest.fixture
-def under(tmp_path: Path) -> Iterator[Under]:
-    with opened(tmp_path / "journal.db") as found:
-        yield found
 
 
 def evaluated(

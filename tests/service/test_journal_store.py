@@ -7,7 +7,6 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from journal_store import FAILED, GRADER, HOSTILE, LIMITS, PASSED, Under, item, opened
+from journal_store import FAILED, GRADER, HOSTILE, LIMITS, PASSED, Under, item
 from sqlalchemy import event
 
 from proctor_client.wire import StdioCase, StdioGrader
@@ -31,12 +30,6 @@ from proctor_service.journal.store import Store
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.rollout.trajectory import Plan, Task, Trajectory
 from proctor_service.scheduling.json_encoding import encode
-
-
-@pytest.fixture
-def under(tmp_path: Path) -> Iterator[Under]:
-    with opened(tmp_path / "folder" / "journal.db") as found:
-        yield found
 
 
 def test_the_migrations_make_the_tables_of_the_schema(under: Under) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
-from command_line import forget_settings, proctor
+from command_line import proctor
 from pydantic import SecretStr
 
 import proctor_service.sandbox.backends
@@ -24,6 +24,8 @@ from proctor_service.errors import StartError
 from proctor_service.sandbox.interface import Check
 from proctor_service.sandbox.linux.trial import STEPS
 from proctor_service.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 COMPONENTS = Path(__file__).resolve().parents[2] / "deploy" / "components"
 EIGHT = sum(1 << bit for bit in BITS.values())
@@ -47,11 +49,6 @@ SOUND = PodFacts(
 )
 """The pod of the components user-namespaces and seccomp-profile."""
 CGROUPS = [Check("memory_cgroup", True, "cgroup v2"), Check("pids_cgroup", True, "cgroup v2")]
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_settings(monkeypatch)
 
 
 def missing(checks: Iterable[PodCheck]) -> dict[str, PodCheck]:

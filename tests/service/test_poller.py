@@ -5,52 +5,46 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from event_loop import run, settle, until
+from event_loop import settle, until
 
 from proctor_service.sandbox.linux.poller import Poller
 
 
-def test_of_two_readable_descriptors_the_one_that_is_removed_first_is_not_read() -> None:
-    async def scene() -> None:
-        poller = Poller()
-        calls: list[int] = []
-        pipes = [os.pipe() for _ in range(2)]
+async def test_of_two_readable_descriptors_the_one_that_is_removed_first_is_not_read() -> None:
+    poller = Poller()
+    calls: list[int] = []
+    pipes = [os.pipe() for _ in range(2)]
 
-        def read(number: int) -> None:
-            calls.append(number)
-            for reading, _ in pipes:
-                poller.remove(reading)
+    def read(number: int) -> None:
+        calls.append(number)
+        for reading, _ in pipes:
+            poller.remove(reading)
 
-        poller.open()
-        for number, (reading, writing) in enumerate(pipes):
-            os.write(writing, b"x")
-            poller.add(reading, partial(read, number))
-        await until(lambda: bool(calls))
-        await settle()
-        assert len(calls) == 1
-        poller.close()
-        poller.close()
-        for pipe in pipes:
-            poller.remove(pipe[0])
-            os.close(pipe[0])
-            os.close(pipe[1])
-
-    run(scene)
+    poller.open()
+    for number, (reading, writing) in enumerate(pipes):
+        os.write(writing, b"x")
+        poller.add(reading, partial(read, number))
+    await until(lambda: bool(calls))
+    await settle()
+    assert len(calls) == 1
+    poller.close()
+    poller.close()
+    for pipe in pipes:
+        poller.remove(pipe[0])
+        os.close(pipe[0])
+        os.close(pipe[1])
 
 
-def test_a_descriptor_is_read_until_it_is_empty() -> None:
-    async def scene() -> None:
-        poller = Poller()
-        found = bytearray()
-        reading, writing = os.pipe()
-        poller.open()
-        poller.add(reading, lambda: found.extend(os.read(reading, 2)))
-        os.write(writing, b"abcdef")
-        await until(lambda: len(found) == 6)
-        assert found == b"abcdef"
-        poller.remove(reading)
-        poller.close()
-        os.close(reading)
-        os.close(writing)
-
-    run(scene)
+async def test_a_descriptor_is_read_until_it_is_empty() -> None:
+    poller = Poller()
+    found = bytearray()
+    reading, writing = os.pipe()
+    poller.open()
+    poller.add(reading, lambda: found.extend(os.read(reading, 2)))
+    os.write(writing, b"abcdef")
+    await until(lambda: len(found) == 6)
+    assert found == b"abcdef"
+    poller.remove(reading)
+    poller.close()
+    os.close(reading)
+    os.close(writing)

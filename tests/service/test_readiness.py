@@ -31,46 +31,37 @@ class Sandboxes:
 
 
 @pytest.mark.parametrize("failure", [SandboxUnavailable("no"), NoSandboxInTime("late"), OSError()])
-def test_it_is_ready_once_a_first_sandbox_worked(failure: Exception) -> None:
-    async def test() -> None:
-        readiness = Readiness(Sandboxes(failure, failure))
-        assert readiness.why_not
-        opening = asyncio.create_task(readiness.open())
-        await asyncio.sleep(0)
-        assert readiness.why_not
-        await opening
-        assert not readiness.why_not
-        await readiness.close()
-
-    asyncio.run(test())
+async def test_it_is_ready_once_a_first_sandbox_worked(failure: Exception) -> None:
+    readiness = Readiness(Sandboxes(failure, failure))
+    assert readiness.why_not
+    opening = asyncio.create_task(readiness.open())
+    await asyncio.sleep(0)
+    assert readiness.why_not
+    await opening
+    assert not readiness.why_not
+    await readiness.close()
 
 
-def test_after_a_failure_it_is_not_ready_until_one_works_again() -> None:
-    async def test() -> None:
-        sandboxes = Sandboxes()
-        readiness = Readiness(sandboxes)
-        await readiness.open()
-        sandboxes.failures = [SandboxUnavailable("forkservers die")] * 2
-        readiness.failed("lost")
-        assert readiness.why_not == "lost"
-        await until(lambda: readiness.why_not == "forkservers die")
-        await until(lambda: not readiness.why_not)
-        await readiness.close()
-
-    asyncio.run(test())
+async def test_after_a_failure_it_is_not_ready_until_one_works_again() -> None:
+    sandboxes = Sandboxes()
+    readiness = Readiness(sandboxes)
+    await readiness.open()
+    sandboxes.failures = [SandboxUnavailable("forkservers die")] * 2
+    readiness.failed("lost")
+    assert readiness.why_not == "lost"
+    await until(lambda: readiness.why_not == "forkservers die")
+    await until(lambda: not readiness.why_not)
+    await readiness.close()
 
 
-def test_who_is_full_or_slow_is_not_broken() -> None:
-    async def test() -> None:
-        sandboxes = Sandboxes()
-        readiness = Readiness(sandboxes)
-        await readiness.open()
-        sandboxes.failures = [NoSandboxInTime("all are in use")] * STEPS
-        readiness.failed("lost")
-        await until(lambda: not readiness.why_not)
-        await readiness.close()
-
-    asyncio.run(test())
+async def test_who_is_full_or_slow_is_not_broken() -> None:
+    sandboxes = Sandboxes()
+    readiness = Readiness(sandboxes)
+    await readiness.open()
+    sandboxes.failures = [NoSandboxInTime("all are in use")] * STEPS
+    readiness.failed("lost")
+    await until(lambda: not readiness.why_not)
+    await readiness.close()
 
 
 @pytest.mark.slow

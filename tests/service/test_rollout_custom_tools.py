@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from rollout_requests import request
 from rollout_world import World, calls, submits, tools, well
 
@@ -30,12 +29,6 @@ AGENT = {"kind": "tools", "tools": ["submit_solution"], "custom_tools": [FIND]}
 
 def agent(**fields: Any) -> ToolsAgent:
     return tools("submit_solution", custom_tools=[CustomTool.model_validate(FIND)], **fields)
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service() as running:
-        yield running
 
 
 def test_a_call_runs_the_command_with_its_arguments_on_stdin() -> None:

@@ -108,18 +108,14 @@ def test_a_sandbox_is_ordered_for_the_trajectory_and_outlives_its_deadline() -> 
     assert order.ttl_seconds > 100
 
 
-def test_what_is_asked_of_it_reaches_the_registry() -> None:
+async def test_what_is_asked_of_it_reaches_the_registry() -> None:
     ledger = IdempotencyStore()
-
-    async def use() -> None:
-        place = await opened(ledger)
-        await place.exec(Command(("true",)))
-        await place.read_file("a", 9)
-        await place.write_file("a", b"1")
-        await place.snapshot()
-        await place.stop()
-
-    asyncio.run(use())
+    place = await opened(ledger)
+    await place.exec(Command(("true",)))
+    await place.read_file("a", 9)
+    await place.write_file("a", b"1")
+    await place.snapshot()
+    await place.stop()
     assert ledger.asked == [
         ("exec", "me", "sb_1", Command(("true",))),
         ("read_file", "me", "sb_1", "a", 9),
@@ -129,15 +125,11 @@ def test_what_is_asked_of_it_reaches_the_registry() -> None:
     ]
 
 
-def test_where_there_is_no_room_it_waits() -> None:
+async def test_where_there_is_no_room_it_waits() -> None:
     ledger = IdempotencyStore([QuotaExceeded("full"), Busy("full")])
-
-    async def use() -> None:
-        place = await opened(ledger)
-        ledger.fails = [Busy("full"), Busy("full")]
-        await place.exec(Command(("true",)))
-
-    asyncio.run(use())
+    place = await opened(ledger)
+    ledger.fails = [Busy("full"), Busy("full")]
+    await place.exec(Command(("true",)))
     assert len(ledger.orders) == 3
     assert len(ledger.asked) == 3
 

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from event_loop import FAR, Clock, run, settle
+from event_loop import FAR, Clock, settle
 
 from proctor_client.wire import Priority
 from proctor_service.errors import BatchTooLarge, Busy, Cancelled
@@ -61,85 +61,67 @@ class Crowd:
         return Counter(name[0] for name in self.order[:count])
 
 
-def test_time_is_shared_by_weight() -> None:
-    async def test() -> None:
-        crowd = Crowd(weights={"a": 3.0, "*": 0.5, "c": 1.0})
-        async with crowd.queue.admit("z", "j", FAR):
-            for tenant in "abc":
-                await crowd.add(200, tenant)
-        await asyncio.gather(*crowd.tasks)
-        first = crowd.among_first(180)
-        assert 116 <= first["a"] <= 124
-        assert 36 <= first["c"] <= 44
-        assert 16 <= first["b"] <= 24
-
-    run(test)
+async def test_time_is_shared_by_weight() -> None:
+    crowd = Crowd(weights={"a": 3.0, "*": 0.5, "c": 1.0})
+    async with crowd.queue.admit("z", "j", FAR):
+        for tenant in "abc":
+            await crowd.add(200, tenant)
+    await asyncio.gather(*crowd.tasks)
+    first = crowd.among_first(180)
+    assert 116 <= first["a"] <= 124
+    assert 36 <= first["c"] <= 44
+    assert 16 <= first["b"] <= 24
 
 
-def test_an_evaluation_goes_before_training_and_does_not_starve_it() -> None:
-    async def test() -> None:
-        crowd = Crowd()
-        async with crowd.queue.admit("z", "j", FAR):
-            await crowd.add(100, "t", "train")
-            await crowd.add(100, "t", "eval", "evaluation")
-        await asyncio.gather(*crowd.tasks)
-        first = Counter(name.split("/")[2] for name in crowd.order[:100])
-        assert 88 <= first["evaluation"] <= 91
-        assert crowd.order[1:9].count("t/eval/evaluation") >= 7
-
-    run(test)
+async def test_an_evaluation_goes_before_training_and_does_not_starve_it() -> None:
+    crowd = Crowd()
+    async with crowd.queue.admit("z", "j", FAR):
+        await crowd.add(100, "t", "train")
+        await crowd.add(100, "t", "eval", "evaluation")
+    await asyncio.gather(*crowd.tasks)
+    first = Counter(name.split("/")[2] for name in crowd.order[:100])
+    assert 88 <= first["evaluation"] <= 91
+    assert crowd.order[1:9].count("t/eval/evaluation") >= 7
 
 
-def test_a_tenant_gains_nothing_by_calling_all_an_evaluation() -> None:
-    async def test() -> None:
-        crowd = Crowd()
-        async with crowd.queue.admit("z", "j", FAR):
-            await crowd.add(100, "a", priority="evaluation")
-            await crowd.add(100, "b")
-        await asyncio.gather(*crowd.tasks)
-        assert 48 <= crowd.among_first(100)["b"] <= 52
-
-    run(test)
+async def test_a_tenant_gains_nothing_by_calling_all_an_evaluation() -> None:
+    crowd = Crowd()
+    async with crowd.queue.admit("z", "j", FAR):
+        await crowd.add(100, "a", priority="evaluation")
+        await crowd.add(100, "b")
+    await asyncio.gather(*crowd.tasks)
+    assert 48 <= crowd.among_first(100)["b"] <= 52
 
 
-def test_a_tenant_has_no_more_slots_than_its_quota_and_leaves_none_unused() -> None:
-    async def test() -> None:
-        crowd = Crowd(6, quotas={"a": 2, "*": 3})
-        await crowd.add(50, "a")
-        await crowd.add(50, "b")
-        await crowd.add(50, "c")
-        await asyncio.gather(*crowd.tasks)
-        assert crowd.most_at_once["a"] == 2
-        assert crowd.most_at_once["b"] == crowd.most_at_once["c"] == 3
-        assert (crowd.queue.busy, crowd.queue.queued) == (0, 0)
-
-    run(test)
+async def test_a_tenant_has_no_more_slots_than_its_quota_and_leaves_none_unused() -> None:
+    crowd = Crowd(6, quotas={"a": 2, "*": 3})
+    await crowd.add(50, "a")
+    await crowd.add(50, "b")
+    await crowd.add(50, "c")
+    await asyncio.gather(*crowd.tasks)
+    assert crowd.most_at_once["a"] == 2
+    assert crowd.most_at_once["b"] == crowd.most_at_once["c"] == 3
+    assert (crowd.queue.busy, crowd.queue.queued) == (0, 0)
 
 
-def test_who_waits_for_a_quota_is_let_go_when_the_service_drains() -> None:
-    async def test() -> None:
-        crowd = Crowd(4, quotas={"*": 1})
-        async with crowd.queue.admit("a", "j", FAR):
-            await crowd.add(100, "a")
-            await crowd.queue.drain()
-            ends = await asyncio.gather(*crowd.tasks, return_exceptions=True)
-        assert all(isinstance(end, Cancelled) for end in ends)
-        assert crowd.queue.queued == 0
-
-    run(test)
+async def test_who_waits_for_a_quota_is_let_go_when_the_service_drains() -> None:
+    crowd = Crowd(4, quotas={"*": 1})
+    async with crowd.queue.admit("a", "j", FAR):
+        await crowd.add(100, "a")
+        await crowd.queue.drain()
+        ends = await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    assert all(isinstance(end, Cancelled) for end in ends)
+    assert crowd.queue.queued == 0
 
 
-def test_a_cancelled_winner_hands_on_its_ticket_and_its_place_in_the_quota() -> None:
-    async def test() -> None:
-        crowd = Crowd(4, quotas={"*": 1})
-        async with crowd.queue.admit("a", "j", FAR):
-            await crowd.add(3, "a")
-        crowd.tasks[0].cancel()
-        await asyncio.gather(*crowd.tasks[1:])
-        assert len(crowd.order) == 2
-        assert crowd.most_at_once["a"] == 1
-
-    run(test)
+async def test_a_cancelled_winner_hands_on_its_ticket_and_its_place_in_the_quota() -> None:
+    crowd = Crowd(4, quotas={"*": 1})
+    async with crowd.queue.admit("a", "j", FAR):
+        await crowd.add(3, "a")
+    crowd.tasks[0].cancel()
+    await asyncio.gather(*crowd.tasks[1:])
+    assert len(crowd.order) == 2
+    assert crowd.most_at_once["a"] == 1
 
 
 # ---------------------------------------------------------------- places
@@ -197,31 +179,28 @@ def test_when_to_come_back_goes_by_how_fast_places_come_free_while_it_is_full() 
 # ---------------------------------------------------------------- deadlines
 
 
-def test_what_cannot_begin_in_time_is_refused_at_once() -> None:
-    async def test() -> None:
-        crowd = Crowd()
-        queue, clock = crowd.queue, crowd.clock
+async def test_what_cannot_begin_in_time_is_refused_at_once() -> None:
+    crowd = Crowd()
+    queue, clock = crowd.queue, crowd.clock
 
-        def late(deadline: float, job: str = "j", priority: Priority = "training") -> bool:
-            try:
-                queue.check_deadline(("t", job), priority, clock() + deadline)
-            except Busy:
-                return True
-            return False
+    def late(deadline: float, job: str = "j", priority: Priority = "training") -> bool:
+        try:
+            queue.check_deadline(("t", job), priority, clock() + deadline)
+        except Busy:
+            return True
+        return False
 
-        assert not late(0.001)  # nothing is known yet
-        await crowd.add(400, "t")
-        assert not late(0.001)
-        await crowd.served(10)  # in ten seconds: too few of them to go by
-        assert not late(0.001)
-        await crowd.served(30)
-        assert late(300.0)
-        assert not late(300.0, job="other")
-        assert not late(300.0, priority="evaluation")
-        assert not late(500.0)
-        for task in crowd.tasks:
-            task.cancel()
-        await asyncio.gather(*crowd.tasks, return_exceptions=True)
-        assert not late(0.001)
-
-    run(test)
+    assert not late(0.001)  # nothing is known yet
+    await crowd.add(400, "t")
+    assert not late(0.001)
+    await crowd.served(10)  # in ten seconds: too few of them to go by
+    assert not late(0.001)
+    await crowd.served(30)
+    assert late(300.0)
+    assert not late(300.0, job="other")
+    assert not late(300.0, priority="evaluation")
+    assert not late(500.0)
+    for task in crowd.tasks:
+        task.cancel()
+    await asyncio.gather(*crowd.tasks, return_exceptions=True)
+    assert not late(0.001)

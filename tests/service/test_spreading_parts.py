@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from event_loop import FAR, Clock, run, settle
+from event_loop import FAR, Clock, settle
 
 from proctor_client.wire import AssertsGrader, CallsGrader, ExecGrader, RewardRequest
 from proctor_service.api.body import parse_body
@@ -73,120 +73,102 @@ def works(taken: list[Handed]) -> list[str]:
     return [str(each.work) for each in taken]
 
 
-def test_a_peer_gets_portable_items_in_order_and_their_results_arrive() -> None:
-    async def test() -> None:
-        room = Room()
-        await room.add("first", "a", "b")
-        await room.add("fixed", portable=False)
-        await room.add("c")
-        queue, handover = room.queue, room.queue.handover
-        assert (handover.portable, handover.first()) == (3, "a")
-        taken = room.take(2)
-        assert works(taken) == ["a", "b"]
-        assert (handover.away, handover.portable, queue.queued, queue.busy) == (2, 1, 2, 1)
-        assert handover.finish(taken[0], "judged")
-        assert not handover.finish(taken[0], "judged again")
-        assert handover.finish(taken[1], InvalidTask("broken"))
-        await settle()
-        assert room.got["a"] == "judged"
-        assert isinstance(room.got["b"], InvalidTask)
-        assert (handover.away, room.ended) == (0, ["a", "b"])
-        await room.end()
-        assert room.got["fixed"] == room.got["c"] == "here"
-        assert (queue.busy, queue.queued) == (0, 0)
-
-    run(test)
+async def test_a_peer_gets_portable_items_in_order_and_their_results_arrive() -> None:
+    room = Room()
+    await room.add("first", "a", "b")
+    await room.add("fixed", portable=False)
+    await room.add("c")
+    queue, handover = room.queue, room.queue.handover
+    assert (handover.portable, handover.first()) == (3, "a")
+    taken = room.take(2)
+    assert works(taken) == ["a", "b"]
+    assert (handover.away, handover.portable, queue.queued, queue.busy) == (2, 1, 2, 1)
+    assert handover.finish(taken[0], "judged")
+    assert not handover.finish(taken[0], "judged again")
+    assert handover.finish(taken[1], InvalidTask("broken"))
+    await settle()
+    assert room.got["a"] == "judged"
+    assert isinstance(room.got["b"], InvalidTask)
+    assert (handover.away, room.ended) == (0, ["a", "b"])
+    await room.end()
+    assert room.got["fixed"] == room.got["c"] == "here"
+    assert (queue.busy, queue.queued) == (0, 0)
 
 
-def test_what_is_taken_back_is_first_and_goes_to_no_other_peer() -> None:
-    async def test() -> None:
-        room = Room()
-        await room.add("first", "a", "b", "c")
-        handover = room.queue.handover
-        tried, untried = room.take(2)
-        assert handover.take_back(untried, tried=False)
-        assert handover.take_back(tried)
-        assert not handover.take_back(tried)
-        assert not handover.finish(tried, "too late")
-        assert (handover.away, room.ended) == (0, [])
-        assert works(room.take()) == ["b", "c"]
-        await room.add("d")
-        room.leave.set()
-        await room.tasks["a"]
-        assert list(room.got) == ["first", "a", "d"]
-        for task in room.tasks.values():
-            task.cancel()
-        await room.end()
-        assert handover.away == 0
-
-    run(test)
+async def test_what_is_taken_back_is_first_and_goes_to_no_other_peer() -> None:
+    room = Room()
+    await room.add("first", "a", "b", "c")
+    handover = room.queue.handover
+    tried, untried = room.take(2)
+    assert handover.take_back(untried, tried=False)
+    assert handover.take_back(tried)
+    assert not handover.take_back(tried)
+    assert not handover.finish(tried, "too late")
+    assert (handover.away, room.ended) == (0, [])
+    assert works(room.take()) == ["b", "c"]
+    await room.add("d")
+    room.leave.set()
+    await room.tasks["a"]
+    assert list(room.got) == ["first", "a", "d"]
+    for task in room.tasks.values():
+        task.cancel()
+    await room.end()
+    assert handover.away == 0
 
 
-def test_items_at_peers_are_cancelled_and_come_too_late_as_any_others() -> None:
-    async def test() -> None:
-        room = Room()
-        room.clock.now = asyncio.get_running_loop().time()
-        await room.add("first", "cancelled")
-        await room.add("late", deadline=room.clock.now + 0.05)
-        handover = room.queue.handover
-        taken = room.take()
-        room.tasks["cancelled"].cancel()
-        await room.tasks["late"]
-        await settle()
-        assert isinstance(room.got["late"], DeadlinePassed)
-        assert (sorted(room.ended), handover.away) == (["cancelled", "late"], 0)
-        assert not any(handover.take_back(each) for each in taken)
-        await room.end()
-        assert room.queue.queued == room.queue.busy == 0
-
-    run(test)
+async def test_items_at_peers_are_cancelled_and_come_too_late_as_any_others() -> None:
+    room = Room()
+    room.clock.now = asyncio.get_running_loop().time()
+    await room.add("first", "cancelled")
+    await room.add("late", deadline=room.clock.now + 0.05)
+    handover = room.queue.handover
+    taken = room.take()
+    room.tasks["cancelled"].cancel()
+    await room.tasks["late"]
+    await settle()
+    assert isinstance(room.got["late"], DeadlinePassed)
+    assert (sorted(room.ended), handover.away) == (["cancelled", "late"], 0)
+    assert not any(handover.take_back(each) for each in taken)
+    await room.end()
+    assert room.queue.queued == room.queue.busy == 0
 
 
-def test_a_tenants_slots_bound_what_peers_get() -> None:
-    async def test() -> None:
-        room = Room(quota=3)
-        await room.add(*"abcdef", tenant="quota")
-        taken = room.take()
-        assert works(taken) == ["b", "c"], "with the one that runs here"
-        assert room.take() == []
-        room.queue.handover.finish(taken[0], "judged")
-        await settle()
-        assert works(room.take()) == ["d"]
-        for task in room.tasks.values():
-            task.cancel()
-        await room.end()
-
-    run(test)
+async def test_a_tenants_slots_bound_what_peers_get() -> None:
+    room = Room(quota=3)
+    await room.add(*"abcdef", tenant="quota")
+    taken = room.take()
+    assert works(taken) == ["b", "c"], "with the one that runs here"
+    assert room.take() == []
+    room.queue.handover.finish(taken[0], "judged")
+    await settle()
+    assert works(room.take()) == ["d"]
+    for task in room.tasks.values():
+        task.cancel()
+    await room.end()
 
 
-def test_tenants_take_turns_at_peers() -> None:
-    async def test() -> None:
-        room = Room()
-        await room.add("first", *(f"a{n}" for n in range(20)), tenant="a")
-        await room.add(*(f"b{n}" for n in range(20)), tenant="b")
-        turns = "".join(works(room.take(5))[0][0] for _ in range(8))
-        assert turns in ("abababab", "babababa")
-        for task in room.tasks.values():
-            task.cancel()
-        await room.end()
-
-    run(test)
+async def test_tenants_take_turns_at_peers() -> None:
+    room = Room()
+    await room.add("first", *(f"a{n}" for n in range(20)), tenant="a")
+    await room.add(*(f"b{n}" for n in range(20)), tenant="b")
+    turns = "".join(works(room.take(5))[0][0] for _ in range(8))
+    assert turns in ("abababab", "babababa")
+    for task in room.tasks.values():
+        task.cancel()
+    await room.end()
 
 
-def test_a_drain_leaves_what_peers_have() -> None:
-    async def test() -> None:
-        room = Room()
-        await room.add("first", "a", "b")
-        [taken] = room.take(1)
-        await room.queue.drain()
-        await settle()
-        assert isinstance(room.got["b"], Cancelled)
-        room.queue.handover.finish(taken, "judged")
-        await settle()
-        assert room.got["a"] == "judged"
-        await room.end()
-
-    run(test)
+async def test_a_drain_leaves_what_peers_have() -> None:
+    room = Room()
+    await room.add("first", "a", "b")
+    [taken] = room.take(1)
+    await room.queue.drain()
+    await settle()
+    assert isinstance(room.got["b"], Cancelled)
+    room.queue.handover.finish(taken, "judged")
+    await settle()
+    assert room.got["a"] == "judged"
+    await room.end()
 
 
 # ---------------------------------------------------------------- a peer's part
@@ -233,7 +215,7 @@ def item(source: str = "x = 1", tags: tuple[str, ...] = (), **fields: Any) -> It
 ODD: list[Any] = ["\ud800", "\u2028", 1, 1.0, True, None, 10**400, float("inf"), {"\udfff": []}]
 
 
-def test_a_slice_says_all_that_the_judge_will_see() -> None:
+async def test_a_slice_says_all_that_the_judge_will_see() -> None:
     calls = CallsGrader.model_validate(
         {"kind": "calls", "entry_point": "f", "cases": [{"args": ODD, "expected": ODD}]}
     )
@@ -243,42 +225,34 @@ def test_a_slice_says_all_that_the_judge_will_see() -> None:
         item("b", grader=asserts, files={"x/y": "\udfff"}, tags=("one",)),
         item("  c\n", language="bash", limits=Limits(9.0, 8.0, 70, 6, 5, 4)),
     ]
-
-    async def test() -> None:
-        slices = RewardSlices({"t": "secret"}, clock=lambda: 50.0)
-        packed = await slices.pack(items)
-        assert packed.count == 3
-        assert packed.headers["authorization"] == "Bearer secret"
-        assert b"secret" not in packed.body
-        asked = await parse_body(RewardRequest, packed.body)
-        assert (asked.job, asked.priority, asked.deadline_seconds) == ("j", "evaluation", 150.0)
-        assert (asked.cache, asked.extract) == (False, "none")
-        for each, wanted in zip(asked.submissions, items, strict=True):
-            submission = wanted.submission
-            assert isinstance(submission, Submission)
-            assert each.completion == submission.source
-            assert repr(each.grader or asked.grader) == repr(submission.grader)
-            limits = each.limits or asked.limits
-            assert limits is not None
-            assert limits.model_dump() == {
-                name: getattr(submission.limits, name) for name in type(limits).model_fields
-            }
-            assert (each.scoring, each.language) == (submission.scoring, submission.language)
-            assert each.files == submission.files
-
-    run(test)
+    slices = RewardSlices({"t": "secret"}, clock=lambda: 50.0)
+    packed = await slices.pack(items)
+    assert packed.count == 3
+    assert packed.headers["authorization"] == "Bearer secret"
+    assert b"secret" not in packed.body
+    asked = await parse_body(RewardRequest, packed.body)
+    assert (asked.job, asked.priority, asked.deadline_seconds) == ("j", "evaluation", 150.0)
+    assert (asked.cache, asked.extract) == (False, "none")
+    for each, wanted in zip(asked.submissions, items, strict=True):
+        submission = wanted.submission
+        assert isinstance(submission, Submission)
+        assert each.completion == submission.source
+        assert repr(each.grader or asked.grader) == repr(submission.grader)
+        limits = each.limits or asked.limits
+        assert limits is not None
+        assert limits.model_dump() == {
+            name: getattr(submission.limits, name) for name in type(limits).model_fields
+        }
+        assert (each.scoring, each.language) == (submission.scoring, submission.language)
+        assert each.files == submission.files
 
 
-def test_a_submission_that_is_too_large_stays() -> None:
+async def test_a_submission_that_is_too_large_stays() -> None:
     large = AssertsGrader(kind="asserts", tests=["#" * 1024] * (LARGEST_ITEM_BYTES // 1000))
-
-    async def test() -> None:
-        slices = RewardSlices({})
-        assert (await slices.pack([item(grader=large)])).count == 0
-        assert (await slices.pack([item(), item("y" * LARGEST_ITEM_BYTES), item()])).count == 1
-        assert (await slices.pack([item("y" * 900_000 + str(n)) for n in range(9)])).count == 4
-
-    run(test)
+    slices = RewardSlices({})
+    assert (await slices.pack([item(grader=large)])).count == 0
+    assert (await slices.pack([item(), item("y" * LARGEST_ITEM_BYTES), item()])).count == 1
+    assert (await slices.pack([item("y" * 900_000 + str(n)) for n in range(9)])).count == 4
 
 
 def result(**fields: Any) -> dict[str, Any]:

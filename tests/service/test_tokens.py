@@ -60,12 +60,6 @@ def service() -> Iterator[Service]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def client(service: Service) -> Iterator[httpx.Client]:
-    with service.client() as opened:
-        yield opened
-
-
 def refused(answer: httpx.Response) -> bool:
     """True for a refusal, and for a page that is the form to log in."""
     path = answer.request.url.path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from captured_logs import log_lines
 from fleet import fleet
 from harness import Service, exec_request, free_ports, running_service
 from opentelemetry.sdk.trace import TracerProvider
@@ -22,7 +22,6 @@ from pydantic import SecretStr
 from proctor_client import Client
 from proctor_service.errors import JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.observability.logs import configure_logging
 from proctor_service.observability.tracing import current_ids
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings import Settings
@@ -114,20 +113,13 @@ def test_no_span_holds_a_secret_a_text_or_a_path(service: Service, collector: Re
 
 
 def test_the_logs_name_the_trace(collector: Receiver, capsys: pytest.CaptureFixture[str]) -> None:
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    try:
-        configure_logging("info", "json", current_ids)
-        with (
-            running_service(Settings(otlp_endpoint=collector.url)) as quick,
-            quick.client() as client,
-        ):
-            parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-            client.post("/reward", json=exec_request("x"), headers={"traceparent": parent})
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    with (
+        log_lines(capsys, "info", current_ids) as lines,
+        running_service(Settings(otlp_endpoint=collector.url)) as quick,
+        quick.client() as client,
+    ):
+        client.post("/reward", json=exec_request("x"), headers={"traceparent": parent})
     [judged] = [line for line in lines if line["message"] == "judged"]
     assert judged["trace_id"] == "0af7651916cd43dd8448eb211c80319c"
     [opened] = [line for line in lines if line["message"] == "open"]

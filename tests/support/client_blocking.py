@@ -7,15 +7,12 @@ import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, get_args
-
-import pytest
+from typing import Any, Literal, TypeAlias
 
 from proctor_client import AsyncClient, AsyncSession, Client, Session
 from proctor_client.testing import FakeProctor
 
 Kind: TypeAlias = Literal["threads", "loops"]
-both_kinds = pytest.mark.parametrize("kind", get_args(Kind))
 
 
 class Blocking:

@@ -16,6 +16,12 @@ def proctor(*arguments: str | Path) -> Result:
     return CliRunner().invoke(build(), [str(each) for each in arguments], prog_name="proctor")
 
 
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no setting of whoever runs the tests."""
+    forget_settings(monkeypatch)
+
+
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves no setting of whoever runs the tests."""
     for name in [name for name in os.environ if name.startswith("PROCTOR_")]:

@@ -1,14 +1,6 @@
-"""What tests of the compatible routes share: judges and backends that fail, and clients' requests."""
+"""A judge that fails, for tests of the compatible routes."""
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-import httpx
-from harness import Service
 
 from proctor_service.errors import Failure, SandboxUnavailable
 from proctor_service.judge.submission import Judgement, Submission
@@ -30,26 +22,3 @@ class Failing:
             self.left -= 1
             raise type(self._failure)(self._failure.message)
         return Judgement("passed", passed=1, total=1)
-
-
-@contextmanager
-def asking(service: Service, path: str, body: Any, **options: Any) -> Iterator[Asked]:
-    """Sends a request in a thread of its own, and goes on."""
-    with service.client(**options) as client, asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        future = loop.run_in_executor(None, lambda: client.post(path, json=body))
-        yield Asked(loop, future)
-
-
-class Asked:
-    """A request under way."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[httpx.Response]
-    ) -> None:
-        self._loop = loop
-        self._future = future
-
-    def answer(self) -> httpx.Response:
-        """Waits for the answer."""
-        return self._loop.run_until_complete(self._future)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import selectors
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import pytest
 from waits import WAIT_SECONDS
 
+T = TypeVar("T")
+P = ParamSpec("P")
 FAR = 1e9
 """A deadline that no test reaches."""
 
@@ -53,14 +59,38 @@ class _SkippingSelector(selectors.DefaultSelector):
         return found
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test in a loop of its own, for a bounded time."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test in a loop of its own, for a bounded time; a conftest.py imports this."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def bounded() -> None:
         async with asyncio.timeout(WAIT_SECONDS):
-            await test()
+            await pyfuncitem.obj(**arguments)
 
     asyncio.run(bounded())
+    return True
+
+
+def given_first(
+    run: Callable[[Callable[[T], Coroutine[Any, Any, None]]], None],
+) -> Callable[[Callable[Concatenate[T, P], Coroutine[Any, Any, None]]], Callable[P, None]]:
+    """Make a decorator of async tests from a function that runs one with its first argument."""
+
+    def decorated(
+        test: Callable[Concatenate[T, P], Coroutine[Any, Any, None]],
+    ) -> Callable[P, None]:
+        def ran(*arguments: P.args, **fields: P.kwargs) -> None:
+            run(lambda first: test(first, *arguments, **fields))
+
+        functools.update_wrapper(ran, test)
+        _, *others = inspect.signature(test).parameters.values()
+        vars(ran)["__signature__"] = inspect.Signature(others)  # what pytest looks at
+        return ran
+
+    return decorated
 
 
 async def settle() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -101,6 +102,11 @@ class Service:
             return function()
 
         return asyncio.run_coroutine_threadsafe(called(), self.loop).result(WAIT_SECONDS)
+
+    def drain(self) -> None:
+        """Begins the drain, as the signal does, and waits until it has begun."""
+        self.call(lambda: self.server.handle_exit(signal.SIGTERM, None))
+        self.until(lambda: self.parts.queue.draining)
 
     def until(self, condition: Callable[[], bool], *, pause_seconds: float = 0) -> None:
         """Waits until the condition holds, looking at every turn of the service's loop.

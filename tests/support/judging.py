@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from harness import Service
@@ -41,6 +42,14 @@ def verdicts(service: Service, grader: dict[str, Any], *completions: str, **more
     for result in results:
         assert result["reward"] == (1.0 if result["verdict"] == "passed" else 0.0)
     return [result["verdict"] for result in results]
+
+
+def check_rows(service: Service, rows: Sequence[tuple[str, dict[str, Any], str]]) -> None:
+    """Judge each row's source by its grader, all in one request; each has the verdict of its row."""
+    items = [{"completion": source, "grader": grader} for source, grader, _ in rows]
+    for (source, grader, verdict), result in zip(rows, judge(service, *items), strict=True):
+        assert result["verdict"] == verdict, (source, grader, result)
+        assert result["reward"] == (1.0 if verdict == "passed" else 0.0)
 
 
 def stdio(*cases: tuple[str, str], **more: Any) -> dict[str, Any]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 from harness import Service, running_service
 from scripted_sandboxes import FakeBackend, ScriptedSandbox
-from waits import WAIT_SECONDS
 
 from proctor_client import wire
 from proctor_service.judge.submission import Judgement, Submission
@@ -108,16 +107,6 @@ def problem(answer: httpx.Response, status: int, reason: str) -> wire.Problem:
     found = wire.ProblemBody.model_validate_json(answer.content).error
     assert found.reason == reason
     return found
-
-
-@asynccontextmanager
-async def asking(service: Service, method: str, url: str, **options: Any) -> AsyncIterator[None]:
-    """A request under way; at the end its client hangs up."""
-    async with httpx.AsyncClient(base_url=service.url, trust_env=False, timeout=240) as client:
-        request = asyncio.create_task(client.request(method, url, timeout=WAIT_SECONDS, **options))
-        yield
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
 
 
 def grade(hotel: ServerUnderTest, sandbox: str, **body: Any) -> dict[str, Any]:

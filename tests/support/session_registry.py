@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from event_loop import SkippingLoop, until
+from event_loop import SkippingLoop, given_first, until
 from scripted_sandboxes import ROOMY, FakeBackend
 from waits import WAIT_SECONDS
 
@@ -66,3 +67,10 @@ def run(
 
     with asyncio.Runner(loop_factory=SkippingLoop) as runner:
         runner.run(whole())
+
+
+def in_house(
+    bounds: Bounds = BOUNDS, slots: int = 100, max_queued: int = 1000
+) -> Callable[..., Any]:
+    """Make a decorator that runs an async test as `run` does."""
+    return given_first(partial(run, bounds=bounds, slots=slots, max_queued=max_queued))

@@ -5,24 +5,17 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from waits import WAIT_SECONDS
 
 from proctor_client import Client, ProctorError
 from proctor_client.testing import FakeProctor
-from proctor_service.settings import Settings
 from proctor_trainers import demo_train
 from proctor_trainers.demo_train import Step, plot, summary, train
 from proctor_trainers.tiny_policy import STYLES, TASKS, Sample, TinyPolicy
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pickle
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
@@ -348,12 +348,6 @@ def test_the_form_without_a_client_says_so(fake: FakeProctor) -> None:
 
 
 # ---------------------------------------------------------------- the real service
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 GOOD = "```python\ndef f(n):\n    return n\n```"

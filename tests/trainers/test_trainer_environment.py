@@ -36,12 +36,6 @@ ROW = {"prompt": "Double it.", "tests": ["assert f(2) == 4"]}
 RIGHT, WRONG = "def f(n):\n    return 2 * n\n", "def f(n):\n    return n\n"
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
-
-
 @pytest.fixture
 def factory(service: Service) -> Iterator[EnvironmentFactory]:
     with environment_factory(service.url, tools=TOOLS, retry_seconds=0, tags=["mine"]) as made:
@@ -428,12 +422,8 @@ def test_a_factory_gives_the_tools_that_were_asked_for(service: Service) -> None
         environment_factory(service.url, ttl_seconds=-1)
 
 
-def test_a_trl_that_does_not_mask_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "trl-1.14.0.dist-info").mkdir()
-    (tmp_path / "trl-1.14.0.dist-info" / "METADATA").write_text("Name: trl\nVersion: 1.14.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+@pytest.mark.usefixtures("old_trl")
+def test_a_trl_that_does_not_mask_is_refused() -> None:
     with pytest.raises(MissingExtra, match=r"TRL 1\.15 or later"):
         environment_factory()
 

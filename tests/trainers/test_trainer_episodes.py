@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import running_service
+from harness import Service, running_service
 
 from proctor_client import Client
 from proctor_client.datasets.ground_truth import task_from_row
@@ -65,8 +65,8 @@ METHOD = "class Solution:\n    def double(self, n):\n        return 2 * n\n"
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with running_service(judge=None) as service, Client(service.url, max_attempts=1) as opened:
+def client(service: Service) -> Iterator[Client]:
+    with Client(service.url, max_attempts=1) as opened:
         yield opened
 
 

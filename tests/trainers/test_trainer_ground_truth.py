@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import running_service
+from harness import Service
 
 from proctor_client.datasets.columns import BadTask
 from proctor_client.datasets.ground_truth import grader_of, task_from_ground_truth
-from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.rewards import Settings as RewardSettings
@@ -51,12 +50,9 @@ FORMS: list[tuple[Any, str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def batcher() -> Iterator[RewardBatcher]:
+def batcher(service: Service) -> Iterator[RewardBatcher]:
     settings = RewardSettings(task=task_from_ground_truth, say=None)
-    with (
-        running_service(Settings(), judge=None) as running,
-        client_for(running.url) as client,
-    ):
+    with client_for(service.url) as client:
         yield RewardBatcher(client=client, settings=settings)
 
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from adapter_calls import DOWN, cases
-from harness import Service, running_service
+from harness import Service
 from waits import WAIT_SECONDS
 
 from proctor_client.testing import FakeProctor
-from proctor_service.settings import Settings
 from proctor_trainers.batching import RewardBatcher
 from proctor_trainers.nemo_gym import app
 
@@ -50,12 +48,6 @@ def post(batcher: RewardBatcher, *bodies: dict[str, Any]) -> list[httpx.Response
         return asyncio.run(run())
     finally:
         batcher.close()
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.slow

@@ -12,10 +12,9 @@ import pickle
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -36,7 +35,6 @@ from proctor_client import (
 )
 from proctor_client.datasets.columns import BadTask, MissingColumns
 from proctor_client.testing import FakeProctor
-from proctor_service.settings import Settings
 from proctor_trainers.addresses import client_for
 from proctor_trainers.completions import siblings, text_of
 from proctor_trainers.rewards import RewardsUnavailable
@@ -361,14 +359,6 @@ def test_above_a_share_that_was_set_it_raises(fake: FakeProctor) -> None:
 # ---------------------------------------------------------------- trainers that take None for 0.0
 
 
-@pytest.fixture
-def old_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a package's version goes."""
-    (tmp_path / "trl-1.14.0.dist-info").mkdir()
-    (tmp_path / "trl-1.14.0.dist-info" / "METADATA").write_text("Name: trl\nVersion: 1.14.0\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-
 @pytest.mark.usefixtures("old_trl")
 def test_before_trl_1_15_the_siblings_stand_in(fake: FakeProctor) -> None:
     completions = ["pass", "lost", "fail", "half", "lost", "pass", "pass", "fail"]
@@ -613,12 +603,6 @@ def test_the_async_one_does_the_same(fake: FakeProctor) -> None:
 
 
 # ---------------------------------------------------------------- the real service
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 @pytest.mark.slow

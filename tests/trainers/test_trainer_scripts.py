@@ -7,14 +7,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Service, running_service
+from harness import Service
 from waits import WAIT_SECONDS
-
-from proctor_service.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ("trl", "unsloth")
@@ -25,12 +22,6 @@ import proctor_trainers.trl, proctor_trainers.unsloth, proctor_trainers.demo
 import proctor_trainers.grpo, proctor_trainers.problems, proctor_trainers.trl.__main__
 print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    with running_service(Settings(), judge=None) as running:
-        yield running
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
