@@ -29,8 +29,8 @@ import measuring
 import simulated
 
 from proctor_client import AsyncClient, Client, wire
-from proctor_service.cli.console import service_version
 from proctor_service.cli.temporary import Running, temporary_service
+from proctor_service.cli.version import service_version
 
 BATCH = 1000
 WINDOWS = "16,32,64,96,128,256,512,2000,5000"
