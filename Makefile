@@ -12,7 +12,8 @@ NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 # Folders of tests/ that `make test` leaves to targets of their own, each `make test-NAME`.
-SUITES := agents aviato benchmarks console deploy faults handles images languages replicas versions
+SUITES := agents attacks aviato benchmarks compat console deploy faults handles images journal languages \
+	replicas versions
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench deploy/sbom.py
 DIST ?= dist
@@ -65,20 +66,23 @@ test: $(VENV)/.tools ## run the tests of the core, which need nothing but what p
 test-all: test $(SUITES:%=test-%) test-trl test-art test-unsloth test-harbor test-adapters ## run everything, feature by feature; needs `make test-programs`
 
 test-programs: ## install the programs that suites need, from Debian and npm; as root
-	$(PYTHON) tests/support/programs.py install
+	$(PYTHON) tests/support/needed_programs.py install
 
 # Each suite says which programs it needs and does not find.
 $(SUITES:%=test-%): test-%: $(VENV)/.tools
 	$(BIN)/python -m pytest --show-capture=stdout -n $(JOBS) --dist loadfile tests/$*
 
 test-agents: ## rollouts with tools, and gradings of sandboxes that agents have tampered with
+test-attacks: ## hostile programs and agents, as root and as an ordinary user
 test-aviato: ## Aviato's backend, with a stand-in for its gateway
 test-benchmarks: ## the benchmarks measure and draw all that they say
+test-compat: ## the routes of other services, with real sandboxes
 test-console: ## the pages under /console in a browser
 test-deploy: $(VENV)/.deploy ## the image, the manifests and the alerts; as root
 test-faults: ## replicas behind nginx with Redis and PostgreSQL, and what happens to them
 test-handles: ## test code at the levels `values` and `shared`, and its analysis
 test-images: ## environments, images and Harbor's tasks
+test-journal: ## the journal, its commands and replays
 test-languages: ## programs and tests in every language
 test-replicas: ## judge processes, and batches over several replicas
 test-versions: ## older interpreters, versions of pytest, clients and journals

@@ -19,7 +19,10 @@ sys.dont_write_bytecode = False
 _TESTS = Path(__file__).parent
 sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
 
-from fast_selection import SLOW_FOLDERS  # noqa: E402  found by the path above
+from event_loop import pytest_pyfunc_call  # noqa: E402  found by the path above
+from fast_selection import SLOW_FOLDERS  # noqa: E402
+
+__all__ = ["pytest_pyfunc_call"]
 
 # Ctrl-C in Thread.start() breaks a lock of the new thread, which CPython reports when that ends.
 _THREAD_BROKEN_OFF = (

@@ -23,7 +23,7 @@ _SELECTED = (
     "tests/contract/test_contract_sandbox.py",
     "tests/contract/test_contract_stateful.py",
     "tests/contract/test_contract_ordinary_user.py",
-    "tests/hostile/test_hostile_corpus.py",
+    "tests/attacks/test_hostile_programs.py",
     "-k",
     "not two_hundred",  # so many sandboxes take too long on its one core
 )

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 from client_blocking import Kind, a_client
 from client_loopback import Loopback
-from event_loop import pytest_pyfunc_call
 
 from proctor_client.testing import FakeProctor
-
-__all__ = ["pytest_pyfunc_call"]
 
 
 @pytest.fixture(params=["threads", "loops"])

@@ -16,8 +16,8 @@ from console_forms import COOKIE, visitor
 from console_journal import OTHER_JOB, conversation, rollout, special, training_run
 from harness import Service, running_service
 from journals import written
+from needed_programs import refusal
 from playwright.sync_api import Browser, expect
-from programs import refusal
 from pydantic import SecretStr
 
 from proctor_service.settings import Settings

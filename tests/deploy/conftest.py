@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from programs import refusal
+from needed_programs import refusal
 
 from deploy.images import Builder, Image, building
 

@@ -25,9 +25,8 @@ from deploy.pods import IDS, Running, running
 from deploy.test_deploy_pods import TOKENS, pod
 from hostile import outside
 from hostile.attacks import attack_by_reward, attack_in_sandboxes
-from hostile.programs import own_programs
+from hostile.programs import own_programs, shared_programs
 from hostile.services import Started, until
-from hostile.test_hostile_corpus import corpus
 
 _PORT = 8080
 # Ranges of ids that no test gives its pods otherwise, and no image its sandboxes.
@@ -138,7 +137,7 @@ def _processes_of(uids: range) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("programs", [corpus, own_programs])
+@pytest.mark.parametrize("programs", [shared_programs, own_programs])
 def test_every_program_is_contained(programs: Any, image: Image) -> None:
     attacks = programs()
     with prod_pod(image) as (found, service):

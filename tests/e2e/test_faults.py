@@ -7,20 +7,29 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Service
+from harness import Service, running_service
 from waits import WAIT_SECONDS
 
 from proctor_service.sandbox.linux import procfs
 from proctor_service.sandbox.local import LocalBackend
+from proctor_service.settings import Settings
 
 GRADER = {"kind": "asserts", "tests": ["assert f(2) == 4", "assert f(3) == 9"]}
 SQUARE = "def f(x):\n    return x * x  # "
 SLOW_SQUARE = "import time\ntime.sleep(0.05)\n" + SQUARE
 WRONG = "def f(x):\n    return x  # "
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Run a service beside no other one, so that its processes and mounts can be counted."""
+    with running_service(Settings(workers=0), judge=None) as running:
+        yield running
 
 
 def submissions(source: str, count: int) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from programs import PLACES
+from needed_programs import PLACES
 
 from fault_rig.programs import free_port, wait_until
 

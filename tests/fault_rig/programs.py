@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from programs import PLACES
+from needed_programs import PLACES
 from waits import WAIT_SECONDS
 
 PAUSE_SECONDS = 0.02

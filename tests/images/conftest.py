@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import refusal
+from needed_programs import refusal
 from real_service import client, judge, places, service
 
 __all__ = ["client", "judge", "places", "service"]

@@ -1,4 +1,4 @@
-"""Every program of the corpus in sandboxes of a container image, as its root: it stays inside.
+"""Every program of the shared_programs in sandboxes of a container image, as its root: it stays inside.
 
 Its own files are its own: what it writes to the system folders of its sandbox is gone with it.
 """
@@ -15,7 +15,7 @@ import pytest
 from container_images import debian_image
 
 from hostile.attacks import attack_by_reward, attack_in_sandboxes, attacked_service
-from hostile.test_hostile_corpus import corpus
+from hostile.programs import shared_programs
 
 # They read and write files of the image, which root of the image may.
 OWN = {"host_read-001", "host_write-001"}
@@ -35,5 +35,5 @@ def test_every_program_is_contained(
         file.write_text(f"[environments.app]\nimage = {json.dumps(f'oci:{layout}:app')}\n")
         with attacked_service(ordinary=ordinary, environments=file) as service:
             for attack in (attack_by_reward, attack_in_sandboxes):
-                found = attack(service, corpus(), "app")
+                found = attack(service, shared_programs(), "app")
                 assert found.keys() <= OWN, found

@@ -188,7 +188,7 @@ def test_as_root(built: BuiltEnvironment) -> None:
 def test_as_an_ordinary_user(image: str) -> None:
     said = as_ordinary_user(f"""
         import pathlib, tempfile
-        from e2e.test_images import ask_all
+        from images.test_images import ask_all
         from proctor_service.sandbox.environments import Store
         from proctor_service.settings.environments import Environment
         with tempfile.TemporaryDirectory() as folder:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from command_line import no_settings
-from event_loop import pytest_pyfunc_call
 from harness import Service, running_service
-from journal_store import Under, opened
+from journal_store import under
 from sandbox_server import ServerUnderTest, serving
-from values_runtime import Pairs
 
-__all__ = ["no_settings", "pytest_pyfunc_call"]
+__all__ = ["no_settings", "under"]
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +47,3 @@ def hotel(shared_server: ServerUnderTest) -> Iterator[ServerUnderTest]:
 def sandbox(hotel: ServerUnderTest) -> str:
     found: str = hotel.create()["id"]
     return found
-
-
-@pytest.fixture
-def under(tmp_path: Path) -> Iterator[Under]:
-    """Open a journal, the folder of which is not there yet."""
-    with opened(tmp_path / "journal" / "journal.db") as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def pairs() -> Iterator[Pairs]:
-    both = Pairs()
-    yield both
-    both.close()

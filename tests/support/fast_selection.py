@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 SUITES = frozenset(
-    {"agents", "aviato", "aviato_newest", "benchmarks", "cgroup2", "console", "deploy", "faults"}
-    | {"handles", "images", "languages", "replicas", "versions"}
+    {"agents", "attacks", "aviato", "aviato_newest", "benchmarks", "cgroup2", "compat", "console"}
+    | {"deploy", "faults", "handles", "images", "journal", "languages", "replicas", "versions"}
     | {"trainers_adapters", "trainers_art", "trainers_harbor", "trainers_trl", "trainers_unsloth"}
 )
 """Folders that `make test` leaves to other targets; the same as in pyproject.toml."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Connection
 
 from proctor_client.wire import AssertsGrader
@@ -99,3 +100,10 @@ def item(number: int, **changed: Any) -> Item:
         origin=origin,
     )
     return replace(base, **changed)
+
+
+@pytest.fixture
+def under(tmp_path: Path) -> Iterator[Under]:
+    """Open a journal, the folder of which is not there yet."""
+    with opened(tmp_path / "journal" / "journal.db") as found:
+        yield found

@@ -1,7 +1,7 @@
 """Programs that suites of tests need, and the packages of Debian and npm that have them.
 
-    python3 tests/support/programs.py            name what this machine lacks, by suite
-    python3 tests/support/programs.py install    install it; as root
+    python3 tests/support/needed_programs.py            name what this machine lacks, by suite
+    python3 tests/support/needed_programs.py install    install it; as root
 
 Standard library only: `make test-programs` runs this before anything is installed.
 """

@@ -1,0 +1,5 @@
+"""Services under attack, and a sandbox in them."""
+
+from hostile.fixtures import room, service
+
+__all__ = ["room", "service"]
