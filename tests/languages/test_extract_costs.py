@@ -1,0 +1,36 @@
+"""The work of the extraction grows with the length of the blocks, whatever is in them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proctor_service.judge.extract import FENCE_NAMES, MAX_PARSED_CHARACTERS, extract
+
+HOSTILE = [
+    "print ", "p ", "puts a", "class ", "static ", "static a", "extends ", "Main ", "def ", "# a\n",
+    "--\n", "A a ",
+    "a(", "a()", "a(b()", "x=(", "x=(()", "x: (a", "const x: ", "const x: a=>", "f<", "f<a,", "fun a<",
+    "fun a.",
+    "class a ", "class ", "typedef ", "typedef a ", "impl ", "impl a", "struct a ", "} a ", "def ",
+    "function ",
+    "func (", "func (a)", "let a", "let a|", "val a", "val a=>", "/*", "*/", "//", "--[[", '"', '\\"', "'",
+    "'\\'",
+    "`", "#", "a", "a.", ".a", "->a", "$", " ", "\n", " \n", "a\n", "a ", "a=", "a (", "a <- ", "if (a) ",
+    "(", "((",
+    "(\n", "{\n", "}\n", "=>\n", "if :", "= a: a ", "A ", "A *a ", "a{\n", "$(",
+    ")", "a) ", "a()()", "a(()", "a( ", "setClass(", "record a(", "@", "# define ", "namespace ", "type a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("language", sorted(FENCE_NAMES.keys() - {"python"}))
+def test_hostile_blocks_take_linear_time(language: str) -> None:
+    for piece in HOSTILE:
+        block = (piece * MAX_PARSED_CHARACTERS)[: MAX_PARSED_CHARACTERS - 400]
+        text = f"```{language}\nx\n```\n```{language}\nx {block}\n```\n"
+        begun = time.process_time()
+        extract(text, "auto", language)
+        extract(f"f = function(n) {{}};\n{block}\n}}\n```\n", "fence", language)
+        extract(f"{block}\n}}", "auto", language)
+        assert time.process_time() - begun < 0.5, piece
