@@ -61,7 +61,7 @@ test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few wit
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow or smoke"
 
 test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs; about 8 min
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-all: test $(SUITES:%=test-%) test-trl test-art test-unsloth test-harbor test-adapters ## run everything, feature by feature; needs `make test-programs`
 

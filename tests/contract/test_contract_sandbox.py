@@ -103,7 +103,7 @@ async def test_memory_of_all_processes_counts_together(place: Place) -> None:
         "import os, time\nfor _ in range(8):\n"
         "    if not os.fork():\n        b = bytearray(80 << 20); time.sleep(60)\ntime.sleep(60)"
     )
-    finished = await place.script(source, wall_seconds=30)
+    finished = await place.script(source, wall_seconds=5)
     assert finished.ended.ending == "memory_limit"
 
 

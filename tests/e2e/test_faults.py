@@ -25,13 +25,6 @@ SLOW_SQUARE = "import time\ntime.sleep(0.05)\n" + SQUARE
 WRONG = "def f(x):\n    return x  # "
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Service]:
-    """Run a service beside no other one, so that its processes and mounts can be counted."""
-    with running_service(Settings(workers=0), judge=None) as running:
-        yield running
-
-
 def submissions(source: str, count: int) -> list[dict[str, Any]]:
     return [{"completion": f"{source}{index}", "grader": GRADER} for index in range(count)]
 
@@ -45,13 +38,37 @@ def judge(service: Service, items: list[dict[str, Any]], **fields: Any) -> list[
         return results
 
 
-def holdings() -> dict[str, int]:
-    """What this process holds of what a sandbox is made of; other services may run beside it."""
-    cgroups = {
-        name
+def services_cgroups() -> frozenset[str]:
+    """Return the paths of the cgroups of this process's services."""
+    return frozenset(
+        f"{parent}/{name}"
         for parent, directories, _ in os.walk("/sys/fs/cgroup")  # ignores those that vanish
         for name in directories
-        if f"/proctor-{os.getpid()}-" in parent and name.startswith("slot-")
+        if name.startswith(f"proctor-{os.getpid()}-")
+    )
+
+
+@pytest.fixture(scope="module")
+def others() -> frozenset[str]:
+    """Return the cgroups of services that run beside the one under test."""
+    return services_cgroups()
+
+
+@pytest.fixture(scope="module")
+def service(others: frozenset[str]) -> Iterator[Service]:
+    """Run a service of which sandboxes, processes and cgroups are counted."""
+    with running_service(Settings(workers=0), judge=None) as running:
+        yield running
+
+
+def holdings(others: frozenset[str]) -> dict[str, int]:
+    """What this process holds of what a sandbox is made of, without the cgroups of other services."""
+    cgroups = {
+        name
+        for group in services_cgroups() - others
+        for _, directories, _ in os.walk(group)
+        for name in directories
+        if name.startswith("slot-")
     }
     return {
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
@@ -61,25 +78,25 @@ def holdings() -> dict[str, int]:
     }
 
 
-def idle_holdings(backend: LocalBackend, slots: int) -> dict[str, int]:
+def idle_holdings(backend: LocalBackend, slots: int, others: frozenset[str]) -> dict[str, int]:
     """The holdings once the pool has just its slots: those for a load peak close some time later."""
     gc.collect()
     deadline = _Patience()
-    while backend.census() != {"ready": slots} or holdings()["cgroups"] > slots:
-        deadline.spend(f"not idle: {backend.census()}, {holdings()}")
-    return holdings()
+    while backend.census() != {"ready": slots} or holdings(others)["cgroups"] > slots:
+        deadline.spend(f"not idle: {backend.census()}, {holdings(others)}")
+    return holdings(others)
 
 
-def test_rewards_in_a_row_leave_nothing(service: Service) -> None:
+def test_rewards_in_a_row_leave_nothing(service: Service, others: frozenset[str]) -> None:
     backend = service.parts.backend
     assert isinstance(backend, LocalBackend)
     slots = sum(backend.census().values())
     judge(service, submissions(SQUARE, 200))
-    before = idle_holdings(backend, slots)
+    before = idle_holdings(backend, slots, others)
     for _ in range(5):
         results = judge(service, submissions(SQUARE, 200))
         assert all(result["reward"] == 1.0 for result in results)
-    after = idle_holdings(backend, slots)
+    after = idle_holdings(backend, slots, others)
     assert after["descriptors"] <= before["descriptors"] + 2  # a connection that is kept alive
     assert after["mounts"] == before["mounts"]
     assert after["cgroups"] == before["cgroups"]

@@ -335,6 +335,7 @@ def test_a_part_that_fails_to_close_keeps_no_other_open_and_is_told(
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
+            "PROCTOR_GRACE_SECONDS": "1",
             "PROCTOR_JOURNAL": f"sqlite:///{tmp_path}/journal.db",
         },
         capture_output=True,

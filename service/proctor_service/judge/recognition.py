@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from proctor_service.judge.syntax import syntax_tree
+
 MAX_PARSED_CHARACTERS = 16 * 1024
 
 MAX_LINE = 1000
@@ -197,7 +199,7 @@ def parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text)
+            return syntax_tree(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 

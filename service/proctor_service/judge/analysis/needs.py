@@ -15,6 +15,7 @@ from proctor_service.judge.analysis.names import RUNNING, is_standard
 from proctor_service.judge.analysis.scopes import Definition
 from proctor_service.judge.analysis.suite import Suite, arguments_of, containing, is_name
 from proctor_service.judge.analysis.values import Objects
+from proctor_service.judge.syntax import syntax_tree
 
 _words = str.split
 _COMPARING = frozenset(
@@ -108,7 +109,7 @@ _REPLACEABLE = {"sys.stdout", "sys.stdin"} | {
 def why_shared(suite: Suite, objects: Objects) -> str | None:
     """Return the reason for which tests must run in the submission's process, or None."""
     labels = ["setup", *(f"tests.{index}" for index in range(len(suite.tests)))]
-    implied = [ast.parse(statement) for statement in objects.names.imports]
+    implied = [syntax_tree(statement) for statement in objects.names.imports]
     modules = _Modules([*suite.trees, *implied])
     parts = _Parts(suite, objects, modules)
     wrapping = _wrapping_calls(suite)
@@ -434,7 +435,7 @@ def _is_without_names(texts: Sequence[ast.expr]) -> bool:
         if not (isinstance(each, ast.Constant) and isinstance(each.value, str)):
             return False
         try:
-            nodes = list(ast.walk(ast.parse(each.value)))
+            nodes = list(ast.walk(syntax_tree(each.value)))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue  # running it raises an error
         names = {node.id for node in nodes if isinstance(node, ast.Name)}

@@ -35,6 +35,7 @@ from proctor_service.judge.analysis.formulas import (
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
 from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.syntax import syntax_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class _Planner:
         self._source = SourceText(())
         self._defined_in: dict[int, SourceText] = {}
         for statement in names.imports:
-            self._import(ast.parse(statement).body[0], note=False)
+            self._import(syntax_tree(statement).body[0], note=False)
 
     def planned(self) -> PlannedTest:
         """Return the conditions and calls since the last time."""

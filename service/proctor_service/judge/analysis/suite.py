@@ -15,6 +15,7 @@ from typing import Any
 
 from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
+from proctor_service.judge.syntax import syntax_tree
 
 _MAX_TEST_BYTES = 1 << 20
 _MAX_DEPTH = 200
@@ -111,7 +112,7 @@ def parse(text: str, name: str) -> ast.Module:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
             warnings.simplefilter("ignore", DeprecationWarning)
-            return ast.parse(text)
+            return syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InvalidTask(f"{name} is not Python: {error}") from None
 
