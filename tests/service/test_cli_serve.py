@@ -296,6 +296,7 @@ import os, signal, sys
 from harness import NoBackend
 import proctor_service.app
 from proctor_service.__main__ import main
+from proctor_service.api import health
 from proctor_service.errors import StartError
 from proctor_service.journal.recorder import Recorder
 
@@ -314,6 +315,7 @@ async def told(recorder):
     print("the journal is closed", flush=True)
 
 Recorder.close = told
+health._FIRST_PROBE_SECONDS = 0.1  # no sandbox answers here
 sys.argv = ["proctor", "serve", "--port", "0"]
 proctor_service.app._backend = lambda settings, environments: Unclosable()
 main()
