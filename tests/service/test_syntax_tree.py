@@ -33,7 +33,10 @@ def test_threads_that_interrupt_each_other_parse_the_same_tree() -> None:
 
 
 def test_an_interrupted_parse_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes = [SystemError("AST constructor recursion depth mismatch"), ast.Module([], [])]
+    outcomes: list[SystemError | ast.Module] = [
+        SystemError("AST constructor recursion depth mismatch"),
+        ast.Module([], []),
+    ]
 
     def parse(text: str) -> ast.Module:
         outcome = outcomes.pop(0)
