@@ -32,23 +32,6 @@ def test_threads_that_interrupt_each_other_parse_the_same_tree() -> None:
     assert {ast.dump(tree) for tree in trees} == {expected}
 
 
-def test_an_interrupted_parse_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcomes: list[SystemError | ast.Module] = [
-        SystemError("AST constructor recursion depth mismatch"),
-        ast.Module([], []),
-    ]
-
-    def parse(text: str) -> ast.Module:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, SystemError):
-            raise outcome
-        return outcome
-
-    monkeypatch.setattr(ast, "parse", parse)
-    assert syntax_tree("") is not None
-    assert outcomes == []
-
-
 @pytest.mark.parametrize("text", ["x = = 1", "x = '\0'"])
 def test_a_text_that_is_not_python_is_refused(text: str) -> None:
     with pytest.raises((SyntaxError, ValueError)):

@@ -12,7 +12,6 @@ import ast
 import builtins
 import re
 import sys
-import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -197,9 +196,7 @@ def parsed(text: str) -> ast.Module | None:
     if len(text) > MAX_PARSED_CHARACTERS:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return syntax_tree(text)
+        return syntax_tree(text)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
 

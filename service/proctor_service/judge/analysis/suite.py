@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -109,10 +108,7 @@ def parse(text: str, name: str) -> ast.Module:
     if _nesting(text) > _MAX_DEPTH:
         raise InvalidTask(f"{name} is nested too deep")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return syntax_tree(text)
+        return syntax_tree(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise InvalidTask(f"{name} is not Python: {error}") from None
 
