@@ -133,6 +133,7 @@ class Trainer:
         """A batch in one answer, or in lines: every other time."""
         submissions = [each.submission for each in batch]
         options: Any = {"deadline_seconds": DEADLINE_SECONDS, "cache": False, "job": "train"}
+        options["step"] = number  # or small batches that wait together would be one request
         if number % 2:
             return await self.client.reward(submissions, **options)
         stream = self.client.reward_stream(submissions, **options)
