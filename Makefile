@@ -57,10 +57,10 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 	rm -rf $(DIST)
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
-test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some; about 1 min
+test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow or smoke"
 
-test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs; about 8 min
+test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test-all: test $(SUITES:%=test-%) test-trl test-art test-unsloth test-harbor test-adapters ## run everything, feature by feature; needs `make test-programs`
