@@ -60,7 +60,7 @@ def test_an_agents_loop(service: Service, kind: Kind) -> None:
     files = {"solution.py": "def double(n):\n    return n + 2\n", "tests/check.py": test}
     with a_client(kind, service.url) as client:
         with client.sandbox(tags=["agent"], files=files) as sandbox:
-            check = ["bash", "-c", "PYTHONPATH=. python tests/check.py"]
+            check = ["bash", "-c", "PYTHONPATH=. python3 tests/check.py"]
             seen = sandbox.exec(check, timeout_seconds=30)
             assert (seen.exit_code, seen.ending) == (1, "exited")
             assert "AssertionError: 7" in seen.stderr

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import json
+import subprocess
 import warnings
 from typing import Any
 
 import pytest
 from harness import Service
 from shared_data import shared_data
+
+from proctor_service.sandbox.environments import default_python
+from proctor_service.settings import Settings
 
 Row = dict[str, Any]
 
@@ -121,8 +125,19 @@ def graded(entry: Row, code: str) -> Row:
     return {"id": entry["id"], "completion": code, "grader": entry["grader"]}
 
 
-def test_no_abuse_of_test_code_is_rewarded(service: Service) -> None:
+def abuses(library: str) -> list[Row]:
+    """The abuses of test code that need numpy, or those that do not."""
+    if library == "numpy":
+        python = default_python(Settings())
+        if subprocess.run([python, "-c", "import numpy"], stderr=subprocess.DEVNULL).returncode:
+            pytest.skip(f"no numpy for {python}: make test-programs has it for Debian's")
     entries = rows("hacks_objects.jsonl")
+    return [each for each in entries if ("numpy" in json.dumps(each)) == (library == "numpy")]
+
+
+@pytest.mark.parametrize("library", ["no library", "numpy"])
+def test_no_abuse_of_test_code_is_rewarded(service: Service, library: str) -> None:
+    entries = abuses(library)
     results = judge(service, [graded(entry, entry["completion"]) for entry in entries])
     for entry, result in zip(entries, results, strict=True):
         assert not result["reward"], entry["id"]
@@ -131,8 +146,9 @@ def test_no_abuse_of_test_code_is_rewarded(service: Service) -> None:
         assert (result["error"] is None) or entry["must"] == "invalid_task", entry["id"]
 
 
-def test_right_solutions_for_abused_tests_pass(service: Service) -> None:
-    entries = [entry for entry in rows("hacks_objects.jsonl") if "reference" in entry]
+@pytest.mark.parametrize("library", ["no library", "numpy"])
+def test_right_solutions_for_abused_tests_pass(service: Service, library: str) -> None:
+    entries = [entry for entry in abuses(library) if "reference" in entry]
     results = judge(service, [graded(entry, entry["reference"]) for entry in entries])
     assert [(r["id"], r["message"]) for r in results if r["reward"] != 1.0] == []
 

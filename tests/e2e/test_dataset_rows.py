@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from harness import Service
+from needed_programs import lacking
 from typer.testing import CliRunner
 
 from proctor_client.datasets.forms import MAKERS, Format
@@ -93,6 +94,7 @@ WRONG_VERDICTS: dict[Format, str] = {
     "humanevalx": "early_exit",
     "mbxp": "early_exit",
 }
+PROGRAMS: dict[Format, tuple[str, ...]] = {"humanevalx": ("g++",), "mbxp": ("node",)}
 # Of each form: a row, a right completion and a wrong one.
 ROWS: dict[Format, tuple[dict[str, Any], str, str]] = {
     "mbpp": (MBPP | {"test_list": ["assert twice(3) == 6"]}, PROMPT + BODY, WRONG),
@@ -226,6 +228,8 @@ def test_each_form_has_a_row_here() -> None:
 def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
     service: Service, tmp_path: Path, form: Format
 ) -> None:
+    if (reason := lacking(*PROGRAMS.get(form, ()))) is not None:
+        pytest.skip(reason)
     row, right, wrong = ROWS[form]
     data, completions = tmp_path / "data.jsonl", tmp_path / "completions.jsonl"
     data.write_text(json.dumps(row))

@@ -12,6 +12,7 @@ import pytest
 from broken_runners import TEXT, WORD, broken_inside, broken_service
 from harness import Service, running_service
 from judging import ask, calls, one, stdio
+from needed_programs import lacking
 from shared_judging import shared_judge
 
 from proctor_client.wire import ExecGrader
@@ -47,6 +48,7 @@ BREAKS = {
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
+NEEDS_C = pytest.mark.skipif(lacking("gcc") is not None, reason=str(lacking("gcc")))
 
 
 def is_our_error(
@@ -117,6 +119,7 @@ def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) 
                 judge(SOURCE, "assert f(1) == 2")
 
 
+@NEEDS_C
 @pytest.mark.parametrize("function", ["place", "_exit_code_of", "_made_since"])
 def test_a_compiler_s_runner_that_fails_is_our_error(
     function: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -127,6 +130,7 @@ def test_a_compiler_s_runner_that_fails_is_our_error(
         is_our_error(service, caplog, grader=stdio(("", "")), item=item)
 
 
+@NEEDS_C
 def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler(
     service: Service,
 ) -> None:

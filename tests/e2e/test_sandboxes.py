@@ -288,11 +288,20 @@ def test_grading_changes_nothing_in_the_sandbox(room: Room) -> None:
     assert room.shell("ls -la --time-style=full-iso . /tmp $HOME").stdout == before
 
 
+COUNTS = """
+def moves(turns):
+    first = open('count').read()
+    for _ in range(turns): pass
+    return int(open('count').read()) - int(first)
+"""
+
+
 def test_what_the_agent_left_running_does_not_reach_its_grading(room: Room) -> None:
-    room.shell("(while :; do echo 'def double(n): return 2 * n' > solution.py; done) &")
-    room.shell("echo 'def double(n): return 7' > solution.py; pkill sh; pkill -f while; true")
-    room.python("import os, pathlib\npathlib.Path('solution.py').write_text('double = abs')")
-    assert room.grade(ASSERTS).reward == 0.0
+    room.shell("n=0; (while :; do n=$((n + 1)); echo $n > new; mv new count; done) > log 2>&1 &")
+    room.shell("until [ -e count ]; do :; done")
+    room.shell("cat > solution.py", stdin=COUNTS)
+    assert room.grade({"kind": "asserts", "tests": ["assert moves(300_000) == 0"]}).reward == 1.0
+    assert room.python(f"{COUNTS}\nwhile not moves(100_000): pass\nprint('on')").stdout == "on\n"
 
 
 # ---------------------------------------------------------------- the end

@@ -53,6 +53,15 @@ _IMAGES = (
     Program("umoci", "umoci"),
 )
 _REDIS = Program("redis-server", "redis-server")
+USED_WHERE_THERE = (
+    Program("curl", "curl"),
+    Program("g++", "g++"),
+    Program("gcc", "gcc"),
+    Program("linux/unistd.h", "linux-libc-dev", file="/usr/include/linux/unistd.h"),
+    Program("node", "nodejs"),
+    Program("numpy", "python3-numpy", file="/usr/lib/python3/dist-packages/numpy"),
+)
+"""What a few tests of `make test` are skipped without."""
 NEEDED: dict[str, tuple[Program, ...]] = {
     "console": (Program("chromium", "chromium"),),
     "deploy": (
@@ -103,6 +112,14 @@ def missing(suites: Iterable[str]) -> list[Program]:
     return [program for program in wanted.values() if not program.is_here()]
 
 
+def lacking(*names: str) -> str | None:
+    """Return why a test that uses these programs is skipped; None: they are here."""
+    programs = [each for each in USED_WHERE_THERE if each.name in names and not each.is_here()]
+    if not programs:
+        return None
+    return f"no {' and no '.join(each.name for each in programs)} here: make test-programs"
+
+
 def refusal(suite: str) -> str | None:
     """Return what to tell a user who runs a suite whose programs are not here; None: they are."""
     names = [program.name for program in missing([suite])]
@@ -132,7 +149,7 @@ def install(programs: Iterable[Program]) -> None:
 def main() -> int:
     """Name or install what is missing; return the exit status."""
     if sys.argv[1:] == ["install"]:
-        install(missing(NEEDED))
+        install([each for each in USED_WHERE_THERE if not each.is_here()] + missing(NEEDED))
         left = missing(NEEDED)
         for program in left:
             print(f"still missing: {program.name}", file=sys.stderr)
