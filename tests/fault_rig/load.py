@@ -180,7 +180,7 @@ class Trainer:
             try:
                 return await call()
             except ProctorError as error:
-                self.score.failed_calls[f"{type(error).__name__}: {error.reason}"] += 1
+                self.score.failed_calls[f"{type(error).__name__}: {error}"] += 1
                 return None
 
 

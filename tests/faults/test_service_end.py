@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -45,6 +48,29 @@ def test_a_stop_signal_ends_the_service_while_an_analysis_goes_on(
         assert answer.json()["results"][0]["error"]["reason"] == "deadline"
         service.stop()  # raises if it does not end
         assert "closed" in service.logged
+
+
+def test_who_is_connected_is_answered() -> None:
+    """A proxy may send a request to another replica only if this one refused the connection."""
+    clients = 16
+    with ServiceProcess() as service, ThreadPoolExecutor(clients) as threads:
+        port = urlsplit(service.url).port
+        assert port is not None
+        knocking = [threads.submit(_answers_until_refused, port) for _ in range(clients)]
+        service.stop()
+        assert all(b"HTTP/1.1 " in answer for each in knocking for answer in each.result())
+
+
+def _answers_until_refused(port: int) -> list[bytes]:
+    answers = []
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+        except ConnectionRefusedError:
+            return answers
+        with connection:
+            connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answers.append(connection.recv(4096))
 
 
 def test_the_status_and_the_last_words_of_a_process_stay() -> None:

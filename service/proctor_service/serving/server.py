@@ -14,6 +14,7 @@ from proctor_service.api.heads import MOST_UNFINISHED, HeadQueue, HttpProtocol, 
 from proctor_service.errors import StartError
 from proctor_service.sandbox.open_files import allowed_open_files
 from proctor_service.serving.lifecycle import ANSWERING_SECONDS, AppState
+from proctor_service.serving.listening import ignore_new_connections
 from proctor_service.settings import OWN_OPEN_FILES, SANDBOX_OPEN_FILES, Settings
 from proctor_service.settings.threads import leave_threads
 from proctor_service.workers.backend import WorkersBackend
@@ -88,8 +89,8 @@ class Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 connection.transport.abort()
         elif self.started:
-            for server in self.servers:
-                server.close()
+            listeners = [each for server in self.servers for each in server.sockets]
+            ignore_new_connections(listener.fileno() for listener in listeners)
             # Clients that have just connected still get the 503, and may try another replica.
             await asyncio.sleep(LAST_REQUESTS_SECONDS)
         await super().shutdown(sockets)
