@@ -62,7 +62,7 @@ def test_who_is_connected_is_answered() -> None:
 
 
 def _answers_until_refused(port: int) -> list[bytes]:
-    answers = []
+    answers: list[bytes] = []
     while True:
         try:
             connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
