@@ -4,6 +4,7 @@ PYTHON ?= python3
 GPU_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+UV := $(BIN)/uv
 TRL := .venv-trl
 ART := .venv-art
 UNSLOTH := .venv-unsloth
@@ -22,6 +23,11 @@ BUILDAH ?= buildah
 SMOKE ?= 1
 # Processes of one suite; CI runs two suites at a time, with one process each.
 JOBS ?= 2
+# uv, which is installed with the service, makes all environments but .venv itself: it unpacks a package
+# such as torch once for all of them. It takes packages from where pip does.
+ifdef PIP_FIND_LINKS
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+endif
 # Commands start from compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,7 +45,7 @@ $(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml t
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.service requirements-dev.txt
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-dev.txt
+	$(UV) pip install --python $(BIN)/python -c constraints.txt -r requirements-dev.txt
 	touch $@
 
 install: $(VENV)/.service ## make .venv with the service, the client and the command line
@@ -87,10 +93,9 @@ test-languages: ## programs and tests in every language
 test-replicas: ## judge processes, and batches over several replicas
 test-versions: ## older interpreters, versions of pytest, clients and journals
 
-$(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml
-	test -x $(TRL)/bin/python || $(PYTHON) -m venv $(TRL)
-	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt torch
-	$(TRL)/bin/python -m pip install --disable-pip-version-check -c constraints-trl.txt \
+$(TRL)/.trainer: constraints-trl.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
+	test -x $(TRL)/bin/python || $(UV) venv --python $(PYTHON) $(TRL)
+	$(UV) pip install --python $(TRL)/bin/python -c constraints-trl.txt \
 		-e client -e 'trainers[trl,wandb]' pytest
 	touch $@
 
@@ -103,9 +108,9 @@ install-harbor: $(HARBOR)/.harbor
 test-trl: $(VENV)/.service $(TRL)/.trainer ## train with TRL on a CPU, in .venv-trl
 	$(TRL)/bin/python -m pytest tests/trainers_trl
 
-$(ART)/.trainer: constraints-art.txt client/pyproject.toml trainers/pyproject.toml
-	test -x $(ART)/bin/python || $(PYTHON) -m venv $(ART)
-	$(ART)/bin/python -m pip install --disable-pip-version-check -c constraints-art.txt \
+$(ART)/.trainer: constraints-art.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
+	test -x $(ART)/bin/python || $(UV) venv --python $(PYTHON) $(ART)
+	$(UV) pip install --python $(ART)/bin/python -c constraints-art.txt \
 		-e client -e 'trainers[art,wandb]' pytest
 	touch $@
 
@@ -113,9 +118,9 @@ test-art: $(VENV)/.service $(ART)/.trainer ## train with ART without a GPU, in .
 	$(ART)/bin/python -m pytest tests/trainers_art
 
 # Without what it says it needs: on a CPU that would be several GB of CUDA packages.
-$(UNSLOTH)/.trainer: constraints-unsloth.txt client/pyproject.toml trainers/pyproject.toml
-	test -x $(UNSLOTH)/bin/python || $(PYTHON) -m venv $(UNSLOTH)
-	$(UNSLOTH)/bin/python -m pip install --disable-pip-version-check --no-deps \
+$(UNSLOTH)/.trainer: constraints-unsloth.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
+	test -x $(UNSLOTH)/bin/python || $(UV) venv --python $(PYTHON) $(UNSLOTH)
+	$(UV) pip install --python $(UNSLOTH)/bin/python --no-deps \
 		-r constraints-unsloth.txt -e client -e trainers
 	touch $@
 
@@ -128,8 +133,8 @@ test-unsloth-gpu: $(VENV)/.service ## train with Unsloth on a GPU, with GPU_PYTH
 $(HARBOR)/.harbor: constraints-harbor.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
 	@$(HARBOR_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12))' || \
 		{ echo "Harbor needs Python 3.12; say which with HARBOR_PYTHON=…"; exit 1; }
-	test -x $(HARBOR)/bin/python || $(HARBOR_PYTHON) -m venv $(HARBOR)
-	$(HARBOR)/bin/python -m pip install --disable-pip-version-check -c constraints-harbor.txt \
+	test -x $(HARBOR)/bin/python || $(UV) venv --python $(HARBOR_PYTHON) $(HARBOR)
+	$(UV) pip install --python $(HARBOR)/bin/python -c constraints-harbor.txt \
 		-e client -e 'trainers[harbor]' pytest
 	touch $@
 
@@ -137,9 +142,9 @@ test-harbor: $(VENV)/.service $(HARBOR)/.harbor ## Harbor with sandboxes of a se
 	$(HARBOR)/bin/python -m pytest tests/trainers_harbor
 
 # Without what the frameworks say they need: their rewards import a small part of it.
-$(ADAPTERS:%=.venv-adapter-%/.trainer): .venv-adapter-%/.trainer: tests/trainers_adapters/requirements/%.txt client/pyproject.toml trainers/pyproject.toml
-	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --disable-pip-version-check --no-deps -r $< -e client -e trainers
+$(ADAPTERS:%=.venv-adapter-%/.trainer): .venv-adapter-%/.trainer: tests/trainers_adapters/requirements/%.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
+	test -x $(@D)/bin/python || $(UV) venv --python $(PYTHON) $(@D)
+	$(UV) pip install --python $(@D)/bin/python --no-deps -r $< -e client -e trainers
 	touch $@
 
 install-adapters: $(ADAPTERS:%=.venv-adapter-%/.trainer) ## make the environments of test-adapters
@@ -150,14 +155,14 @@ $(ADAPTERS:%=test-adapter-%): test-adapter-%: $(VENV)/.service .venv-adapter-%/.
 test-adapters: $(ADAPTERS:%=test-adapter-%) ## rewards in other frameworks, each in an environment of its own
 
 # Each time with the newest SDK, and the newest of what only the SDK needs; all else is pinned.
-test-aviato-newest: ## Aviato's backend with the newest SDK and with wandb, in .venv-aviato-newest
-	test -x $(NEWEST)/bin/python || $(PYTHON) -m venv $(NEWEST)
+test-aviato-newest: $(VENV)/.service ## Aviato's backend with the newest SDK and with wandb, in .venv-aviato-newest
+	test -x $(NEWEST)/bin/python || $(UV) venv --python $(PYTHON) $(NEWEST)
 	grep -vE '^(cryptography|cwsandbox|googleapis-common-protos|grpcio|protobuf|wandb)==' constraints.txt \
 		> $(NEWEST)/constraints.txt
-	$(NEWEST)/bin/python -m pip install --disable-pip-version-check -c $(NEWEST)/constraints.txt \
+	$(UV) pip install --python $(NEWEST)/bin/python -c $(NEWEST)/constraints.txt \
 		-e client -e service -r requirements-aviato-newest.txt
-	$(NEWEST)/bin/python -m pip install --disable-pip-version-check -c $(NEWEST)/constraints.txt \
-		--upgrade --upgrade-strategy eager 'cwsandbox[wandb]'
+	$(UV) pip install --python $(NEWEST)/bin/python -c $(NEWEST)/constraints.txt \
+		--upgrade 'cwsandbox[wandb]'
 	$(NEWEST)/bin/python -m pytest tests/aviato_newest tests/aviato
 
 lint: $(VENV)/.tools ## ruff, and mypy in strict mode
@@ -185,7 +190,7 @@ test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what
 	$(BIN)/python tests/cgroup2/boot.py $(ARGS)
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
+	$(UV) pip install --python $(BIN)/python -c constraints.txt -r requirements-deploy.txt
 	touch $@
 
 image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which

@@ -291,7 +291,7 @@ def test_pruning_reads_no_table_to_its_end(under: Under) -> None:
 
     def note(_: object, __: object, statement: str, values: Any, *___: object) -> None:
         if statement.startswith(("SELECT", "DELETE")):
-            statements.append((statement, values))
+            statements.append((statement, values[0] if isinstance(values, list) else values))
 
     event.listen(under.store._engine, "before_cursor_execute", note)
     assert under.store.prune_oldest(0.1)
