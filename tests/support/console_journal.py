@@ -171,10 +171,27 @@ def hostile_evaluations(number: int, text: str, tenant: str) -> list[Evaluated]:
     return [failed, replace(lost, more=sandbox)]
 
 
-def hostile_rollout(number: int, text: str, tenant: str) -> Record:
-    """A rollout all of whose texts are this one."""
+def hostile_rollout(number: int, texts: Sequence[str], tenant: str) -> Record:
+    """A rollout all of whose texts are these: its names are the first one."""
+    named = texts[0]
+    return rollout(
+        f"ro_{number:032x}",
+        [message for text in texts for message in _hostile_messages(text)],
+        tenant=tenant,
+        job=named,
+        task=named,
+        tags=(named,),
+        tools=[
+            {"type": each, "function": {"name": each, "description": each, "parameters": {}}}
+            for each in texts
+        ],
+        failure=named,
+    )
+
+
+def _hostile_messages(text: str) -> list[dict[str, Any]]:
     call = {"id": text, "type": text, "function": {"name": text, "arguments": text}}
-    messages = [
+    return [
         {"role": "system", "content": text},
         {"role": "user", "content": [{"type": "text", "text": text}, {"type": text, text: text}]},
         {
@@ -194,14 +211,3 @@ def hostile_rollout(number: int, text: str, tenant: str) -> Record:
         {"role": "assistant", "content": {text: [text]}, "tool_calls": text},
         {"message": text},
     ]
-    tools = [{"type": text, "function": {"name": text, "description": text, "parameters": {}}}]
-    return rollout(
-        f"ro_{number:032x}",
-        messages,
-        tenant=tenant,
-        job=text,
-        task=text,
-        tags=(text,),
-        tools=tools,
-        failure=text,
-    )
