@@ -118,9 +118,10 @@ test-art: $(VENV)/.service $(ART)/.trainer ## train with ART without a GPU, in .
 	$(ART)/bin/python -m pytest tests/trainers_art
 
 # Without what it says it needs: on a CPU that would be several GB of CUDA packages.
+# Compiled here: a compiler warning about one of its packages would be an error of the tests.
 $(UNSLOTH)/.trainer: constraints-unsloth.txt client/pyproject.toml trainers/pyproject.toml | $(VENV)/.service
 	test -x $(UNSLOTH)/bin/python || $(UV) venv --python $(PYTHON) $(UNSLOTH)
-	$(UV) pip install --python $(UNSLOTH)/bin/python --no-deps \
+	$(UV) pip install --python $(UNSLOTH)/bin/python --no-deps --compile-bytecode \
 		-r constraints-unsloth.txt -e client -e trainers
 	touch $@
 

@@ -133,6 +133,11 @@ def test_an_evaluation_shows_hostile_texts_as_texts(window: Window, name: str) -
     assert page.locator("mark").count() == 1
     if name in MARKUP:
         assert page.locator("mark").inner_text().strip() == MARKUP[name].strip()
+
+
+@pytest.mark.parametrize("name", NAMES[::4])
+def test_an_evaluation_judged_again_shows_hostile_texts_as_texts(window: Window, name: str) -> None:
+    page = window.open(f"/console/evaluations/ev_{2 * NAMES.index(name):032x}")
     window.submit("Judge again")
     check(page)
     holds(page, name, 8)
