@@ -63,8 +63,8 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 	rm -rf $(DIST)
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
-test-fast: $(VENV)/.tools ## run the tests without real sandboxes, and a few with some
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not slow or smoke"
+test-fast: $(VENV)/.tools ## run the tests that start nothing, and a few with real sandboxes
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not (slow or service) or smoke"
 
 test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

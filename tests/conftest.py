@@ -20,7 +20,7 @@ _TESTS = Path(__file__).parent
 sys.path[:0] = [str(_TESTS / "support"), str(_TESTS)]
 
 from event_loop import pytest_pyfunc_call  # noqa: E402  found by the path above
-from fast_selection import SLOW_FOLDERS  # noqa: E402
+from fast_selection import SERVICES, SLOW_FOLDERS, STARTERS  # noqa: E402
 
 __all__ = ["pytest_pyfunc_call"]
 
@@ -46,6 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(_TESTS).parts[0] in SLOW_FOLDERS:
             item.add_marker("slow")
+        names = vars(item.module).keys() if isinstance(item, pytest.Function) else ()
+        if STARTERS & set(names) or SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("service")
         if "interruptible" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.filterwarnings(_THREAD_BROKEN_OFF))
 

@@ -13,6 +13,7 @@ from proctor_service.judge.syntax import syntax_tree
 TEXT = "x = " + " + ".join(f"f({n}, [1, (2, {{3: 4}})])" for n in range(100))
 
 
+@pytest.mark.slow
 def test_threads_that_interrupt_each_other_parse_the_same_tree() -> None:
     """A callback of the collector lets other threads go on in the middle of a parse."""
 
