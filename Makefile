@@ -23,8 +23,8 @@ BUILDAH ?= buildah
 SMOKE ?= 1
 # Processes of one suite; CI runs two suites at a time, with one process each.
 JOBS ?= 2
-# uv, which is installed with the service, makes all environments but .venv itself: it unpacks a package
-# such as torch once for all of them. It takes packages from where pip does.
+# uv, which is installed with the service, makes the environments of trainers: it unpacks a package such as
+# torch once for all of them. It reads variables and files of its own (UV_DEFAULT_INDEX, …) and not pip.conf.
 ifdef PIP_FIND_LINKS
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 endif
@@ -45,7 +45,7 @@ $(VENV)/.service: constraints.txt client/pyproject.toml service/pyproject.toml t
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.service requirements-dev.txt
-	$(UV) pip install --python $(BIN)/python -c constraints.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-dev.txt
 	touch $@
 
 install: $(VENV)/.service ## make .venv with the service, the client and the command line
@@ -63,7 +63,7 @@ dist: $(VENV)/.service ## build wheels of the client, the service and the traine
 	rm -rf $(DIST)
 	$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir $(DIST) ./client ./service ./trainers
 
-test-fast: $(VENV)/.tools ## run the tests that start nothing, and a few with real sandboxes
+test-fast: $(VENV)/.tools ## run the tests that start no service, and a few with real sandboxes
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not (slow or service) or smoke"
 
 test: $(VENV)/.tools ## run the tests of the core, which need nothing but what pip installs
@@ -191,7 +191,7 @@ test-cgroup2: $(VENV)/.tools ## tests of cgroup v2 in user-mode Linux; says what
 	$(BIN)/python tests/cgroup2/boot.py $(ARGS)
 
 $(VENV)/.deploy: $(VENV)/.tools requirements-deploy.txt
-	$(UV) pip install --python $(BIN)/python -c constraints.txt -r requirements-deploy.txt
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -r requirements-deploy.txt
 	touch $@
 
 image: ## build the container image with buildah or docker; IMAGE, BASE_IMAGE, EXTRAS and SLIM=1 say which

@@ -103,7 +103,7 @@ def test_a_budget_that_is_used_up_is_a_429_and_no_verdict(gateway: StandIn) -> N
         workers=0,
         aviato_budget_sandboxes=2,
         aviato_instance="budget",
-        aviato_start_seconds=5,
+        aviato_start_seconds=15,
     )
     with running_service(settings, judge=None) as service, service.client() as client:
         made = [client.post("/sandboxes", json={}) for _ in range(2)]

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from harness import Service
-from needed_programs import lacking
+from optional_programs import skip_without
 from typer.testing import CliRunner
 
 from proctor_client.datasets.forms import MAKERS, Format
@@ -228,8 +228,7 @@ def test_each_form_has_a_row_here() -> None:
 def test_reference_and_right_completion_pass_and_a_wrong_one_fails(
     service: Service, tmp_path: Path, form: Format
 ) -> None:
-    if (reason := lacking(*PROGRAMS.get(form, ()))) is not None:
-        pytest.skip(reason)
+    skip_without(*PROGRAMS.get(form, ()))
     row, right, wrong = ROWS[form]
     data, completions = tmp_path / "data.jsonl", tmp_path / "completions.jsonl"
     data.write_text(json.dumps(row))

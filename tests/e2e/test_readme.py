@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from harness import Service
-from needed_programs import lacking
+from optional_programs import skip_without
 from waits import WAIT_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +67,8 @@ def documents() -> list[str]:
 
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.place)
 def test_example(example: Example, service: Service, tmp_path: Path) -> None:
-    if "curl" in example.text and (reason := lacking("curl")) is not None:
-        pytest.skip(reason)
+    if "curl" in example.text:
+        skip_without("curl")
     command = tmp_path / "bin" / "proctor"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m proctor_service "$@"\n')

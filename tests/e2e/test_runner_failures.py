@@ -12,7 +12,7 @@ import pytest
 from broken_runners import TEXT, WORD, broken_inside, broken_service
 from harness import Service, running_service
 from judging import ask, calls, one, stdio
-from needed_programs import lacking
+from optional_programs import skip_without
 from shared_judging import shared_judge
 
 from proctor_client.wire import ExecGrader
@@ -48,7 +48,6 @@ BREAKS = {
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
 }  # fmt: skip
 ALWAYS = ("_options", "make_reporter", "speak_of")
-NEEDS_C = pytest.mark.skipif(lacking("gcc") is not None, reason=str(lacking("gcc")))
 
 
 def is_our_error(
@@ -119,21 +118,21 @@ def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) 
                 judge(SOURCE, "assert f(1) == 2")
 
 
-@NEEDS_C
 @pytest.mark.parametrize("function", ["place", "_exit_code_of", "_made_since"])
 def test_a_compiler_s_runner_that_fails_is_our_error(
     function: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    skip_without("gcc")
     always = function != "place"
     with broken_service(tmp_path, "guest/command", function, always=always) as service:
         item = {"completion": f"int main(void) {{ return 0; }} // {WORD}", "language": "c"}
         is_our_error(service, caplog, grader=stdio(("", "")), item=item)
 
 
-@NEEDS_C
 def test_a_limit_of_processes_is_meant_for_the_program_and_not_for_its_compiler(
     service: Service,
 ) -> None:
+    skip_without("gcc")
     item = {"completion": "int main(void) { return 0; }", "language": "c"}
     limits = {"limits": {"processes": 1}}
     [result] = ask(service, {**item, **limits}, grader=stdio(("", "")))

@@ -300,7 +300,7 @@ def test_what_the_agent_left_running_does_not_reach_its_grading(room: Room) -> N
     room.shell("n=0; (while :; do n=$((n + 1)); echo $n > new; mv new count; done) > log 2>&1 &")
     room.shell("until [ -e count ]; do :; done")
     room.shell("cat > solution.py", stdin=COUNTS)
-    assert room.grade({"kind": "asserts", "tests": ["assert moves(300_000) == 0"]}).reward == 1.0
+    assert room.grade({"kind": "asserts", "tests": ["assert moves(3_000_000) == 0"]}).reward == 1.0
     assert room.python(f"{COUNTS}\nwhile not moves(100_000): pass\nprint('on')").stdout == "on\n"
 
 

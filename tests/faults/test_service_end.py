@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from urllib.parse import urlsplit
 
 import httpx
@@ -56,12 +57,17 @@ def test_who_is_connected_is_answered() -> None:
     with ServiceProcess() as service, ThreadPoolExecutor(clients) as threads:
         port = urlsplit(service.url).port
         assert port is not None
-        knocking = [threads.submit(_answers_until_refused, port) for _ in range(clients)]
+        all_answered = Barrier(clients + 1)
+        knocking = [
+            threads.submit(_answers_until_refused, port, all_answered) for _ in range(clients)
+        ]
+        all_answered.wait(WAIT_SECONDS)
         service.stop()
         assert all(b"HTTP/1.1 " in answer for each in knocking for answer in each.result())
 
 
-def _answers_until_refused(port: int) -> list[bytes]:
+def _answers_until_refused(port: int, all_answered: Barrier) -> list[bytes]:
+    """Answers to requests on connections of their own; the first one of each client is awaited."""
     answers: list[bytes] = []
     while True:
         try:
@@ -71,6 +77,8 @@ def _answers_until_refused(port: int) -> list[bytes]:
         with connection:
             connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             answers.append(connection.recv(4096))
+        if len(answers) == 1:
+            all_answered.wait(WAIT_SECONDS)
 
 
 def test_the_status_and_the_last_words_of_a_process_stay() -> None:

@@ -1,4 +1,4 @@
-"""`make test-fast` leaves out tests that start something by rule, but for a handful."""
+"""`make test-fast` leaves out tests that start a service or sandboxes by rule, but for a handful."""
 
 from __future__ import annotations
 

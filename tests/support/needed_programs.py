@@ -53,15 +53,12 @@ _IMAGES = (
     Program("umoci", "umoci"),
 )
 _REDIS = Program("redis-server", "redis-server")
-USED_WHERE_THERE = (
+_USED_WHERE_THERE = (
     Program("curl", "curl"),
-    Program("g++", "g++"),
-    Program("gcc", "gcc"),
     Program("linux/unistd.h", "linux-libc-dev", file="/usr/include/linux/unistd.h"),
-    Program("node", "nodejs"),
     Program("numpy", "python3-numpy", file="/usr/lib/python3/dist-packages/numpy"),
 )
-"""What a few tests of `make test` are skipped without."""
+"""What no suite needs, and a few tests of `make test` are skipped without."""
 NEEDED: dict[str, tuple[Program, ...]] = {
     "console": (Program("chromium", "chromium"),),
     "deploy": (
@@ -106,23 +103,19 @@ NEEDED: dict[str, tuple[Program, ...]] = {
 """The programs of each suite that needs more than what pip installs."""
 
 
-def missing(suites: Iterable[str]) -> list[Program]:
-    """Return the programs of some suites that are not here."""
-    wanted = {program.name: program for suite in suites for program in NEEDED[suite]}
-    return [program for program in wanted.values() if not program.is_here()]
+def missing(programs: Iterable[Program]) -> list[Program]:
+    """Return those of the programs that are not here, each once."""
+    return [each for each in dict.fromkeys(programs) if not each.is_here()]
 
 
-def lacking(*names: str) -> str | None:
-    """Return why a test that uses these programs is skipped; None: they are here."""
-    programs = [each for each in USED_WHERE_THERE if each.name in names and not each.is_here()]
-    if not programs:
-        return None
-    return f"no {' and no '.join(each.name for each in programs)} here: make test-programs"
+def all_programs() -> list[Program]:
+    """Return the programs of all suites and tests."""
+    return [*_USED_WHERE_THERE, *(each for programs in NEEDED.values() for each in programs)]
 
 
 def refusal(suite: str) -> str | None:
     """Return what to tell a user who runs a suite whose programs are not here; None: they are."""
-    names = [program.name for program in missing([suite])]
+    names = [program.name for program in missing(NEEDED[suite])]
     if not names:
         return None
     return (
@@ -149,8 +142,8 @@ def install(programs: Iterable[Program]) -> None:
 def main() -> int:
     """Name or install what is missing; return the exit status."""
     if sys.argv[1:] == ["install"]:
-        install([each for each in USED_WHERE_THERE if not each.is_here()] + missing(NEEDED))
-        left = missing(NEEDED)
+        install(missing(all_programs()))
+        left = missing(all_programs())
         for program in left:
             print(f"still missing: {program.name}", file=sys.stderr)
         return int(bool(left))
