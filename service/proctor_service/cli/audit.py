@@ -171,7 +171,7 @@ def _show(
     out.print(table)
     for kind, title in TITLES.items():
         found = [(plain(t.id, 60), plain(each.detail)) for t, each in reports if each.kind == kind]
-        if kind not in ("no_reference", "asks_objects"):
+        if kind != "no_reference":
             columns = Column("problem", no_wrap=True), Column("what", overflow="fold")
             print_list(out, title[0].upper() + title[1:], columns, found, most)
 

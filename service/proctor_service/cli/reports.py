@@ -14,7 +14,7 @@ from proctor_client.datasets.tasks import Task
 from proctor_service.cli.checks import EMPTY
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.levels import Analysis, Level, analyse
+from proctor_service.judge.analysis.levels import Analysis, analyse
 
 Kind = Literal[
     "broken_tests",
@@ -25,7 +25,6 @@ Kind = Literal[
     "slow",
     "no_reference",
     "shared_process",
-    "asks_objects",
 ]
 TITLES: dict[Kind, str] = {
     "broken_tests": "tests that are broken by themselves",
@@ -36,10 +35,9 @@ TITLES: dict[Kind, str] = {
     "slow": "slow references",
     "no_reference": "problems without a reference",
     "shared_process": "tests that share the submission's process",
-    "asks_objects": "tests that take an object's word for its length, items or truth",
 }
-HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process", "asks_objects"})
-LEVELS: tuple[Level, ...] = ("calls", "values", "shared")
+HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process"})
+LEVELS: tuple[wire.Level, ...] = ("separated", "in_process")
 _INVALID = "invalid_task"
 _SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
 
@@ -105,10 +103,8 @@ class Examined:
 
     def _of_analysis(self) -> Iterator[ProblemReport]:
         analysis = self.analysis
-        if analysis is not None and analysis.level == "shared":
+        if analysis is not None and analysis.level == "in_process":
             yield ProblemReport("shared_process", analysis.reason)
-        if analysis is not None and analysis.rewritten and analysis.rewritten.asks_objects:
-            yield ProblemReport("asks_objects", "an object that contradicts itself may pass them")
 
     def _of_reference(self) -> list[ProblemReport]:
         runs = [run for run in self.reference if run.error is None]

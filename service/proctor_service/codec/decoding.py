@@ -42,6 +42,8 @@ class Decoder:
     ) -> None:
         self.kept: list[Any] = []
         self.wants_numpy = resolve_handle is not None
+        # True: narrow numbers and empty arrays of numpy take part in no narrow arithmetic.
+        self.widens = False
         self.seconds_each = _PLAIN_SECONDS if resolve_handle is None else _HANDLE_SECONDS
         # By number: the expanded size, None while the container is open.
         self._sizes: list[int | None] = []

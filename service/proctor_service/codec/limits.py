@@ -11,8 +11,8 @@ container; a reference to a container that is still open (a cycle) counts as one
 from __future__ import annotations
 
 PART_BYTES = 32
-# Two million parts, or 64 MB of text.
-MAX_EXPANDED_BYTES = 64 * 1024 * 1024
+# Four million parts, or 128 MB of text.
+MAX_EXPANDED_BYTES = 128 * 1024 * 1024
 # A decoder accepts more than an encoder sends, because their counts may differ slightly.
 MAX_DECODED_BYTES = MAX_EXPANDED_BYTES + MAX_EXPANDED_BYTES // 4
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import wide_numpy
 from .introspection import content_of as _of
 from .introspection import loaded
 from .limits import PART_BYTES, Malformed, Opaque
@@ -161,7 +162,7 @@ def _to_scalar(decoder: Any, wire: list[Any]) -> Any:
         found = kind.type(content) if kind.kind in "SU" else numpy.array(content, dtype=kind)[()]
         if not isinstance(found, numpy.generic):
             raise Malformed("not a scalar")
-        return found
+        return wide_numpy.scalar(numpy, found) if decoder.widens else found
     form, _, text = wire[1:]
     numpy, content = numpy_for(decoder), _content(decoder, text)
     if numpy is None:
@@ -199,6 +200,7 @@ def _to_array(decoder: Any, wire: list[Any]) -> Any:
         value = flat.reshape(shape, order=order).copy(order=order)
     else:
         value = numpy.zeros(shape, dtype=kind, order=order)
+        value = wide_numpy.empty_array(numpy, value) if decoder.widens else value
     decoder.remember(value, 2 * _len(content))
     return value
 

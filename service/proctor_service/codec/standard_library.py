@@ -124,6 +124,21 @@ _ENCODERS: dict[tuple[str, str], Callable[[Any, Any], Any]] = {
     ("pathlib", "PurePosixPath"): _path("PurePosixPath"),
     ("pathlib", "PosixPath"): _path("PosixPath"),
     ("array", "array"): _array,
+    ("collections", "ChainMap"): lambda encoder, value: encoder.numbered(
+        value, ["chain"], _of(value).maps
+    ),
+    ("types", "MappingProxyType"): lambda encoder, value: encoder.numbered(
+        value, ["proxy"], [{**value}]
+    ),
+    ("re", "Pattern"): lambda encoder, value: [
+        "pattern",
+        encoder.visit(_of(value).pattern),
+        _of(value).flags,
+    ],
+    ("builtins", "memoryview"): lambda encoder, value: [
+        "view",
+        encoder.visit(_of(value).tobytes()),
+    ],
 }
 
 
@@ -199,7 +214,48 @@ def _to_array(decoder: Any, wire: list[Any]) -> Any:
     return value
 
 
+def _to_parts(make: Callable[[list[Any]], Any]) -> Callable[[Any, list[Any]], Any]:
+    """Return the decoder of a rare container that is made from its decoded parts."""
+
+    def decode(decoder: Any, wire: list[Any]) -> Any:
+        found: list[Any] = []
+        number = decoder.remember(None)
+        decoder.visit_all(iter(wire[1:]), found)
+        decoder.kept[number] = made = make(found)
+        return made
+
+    return decode
+
+
+def _to_chain(parts: list[Any]) -> Any:
+    if not all(isinstance(part, dict) for part in parts):
+        raise Malformed("not mappings")
+    return _find("collections", "ChainMap")(*parts)
+
+
+def _to_proxy(parts: list[Any]) -> Any:
+    (mapping,) = parts
+    return _find("types", "MappingProxyType")(mapping)
+
+
+def _to_pattern(decoder: Any, wire: list[Any]) -> Any:
+    text, flags = wire[1:]
+    pattern = decoder.visit(text)
+    if _type(pattern) not in (_str, bytes) or _type(flags) is not _int:
+        raise Malformed("not a pattern")
+    return re.compile(pattern, flags)
+
+
+def _to_view(decoder: Any, wire: list[Any]) -> Any:
+    (content,) = wire[1:]
+    return memoryview(decoder.visit(content))
+
+
 DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "chain": _to_parts(_to_chain),
+    "proxy": _to_parts(_to_proxy),
+    "pattern": _to_pattern,
+    "view": _to_view,
     "decimal": _to_decimal,
     "fraction": _to_fraction,
     "date": _to_day("date"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import Any
 
@@ -20,10 +19,10 @@ def run_calls(channel: Channel, job: dict[str, Any]) -> None:
 def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     """Send `["loaded"]`, the result of each call, and `["done"]`; fewer if the program exits.
 
-    A call is `[target, arguments, keywords]`. A call `[target]` keeps the object that its target
-    names: the number of this call is the target of later calls.
+    The calls come one at a time, each after the result of the one before. A call is `[target, arguments,
+    keywords]`. A call `[target]` keeps the object that its target names: the number of this call is the
+    target of later calls.
     """
-    decoded = [[values.decode(part) for part in call[1:]] for call in job["calls"]]
     try:
         namespace = load_job(channel, job)
     except Left:
@@ -33,61 +32,69 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
             exec(statement, namespace)
         except BaseException:
             continue  # tests that need this import fail by themselves
-    # Lines between which no code of the submission runs are sent together, since each message costs
-    # the service one event loop turn.
+    # Sent together with the first result: each message costs the service one event loop turn.
     unsent = values.dumps(["loaded"])
-    last = len(decoded) - 1
-    plain_arrays = bool(job.get("plain_arrays"))
     kept: dict[int, Any] = {}
-    for index, given in enumerate(decoded):
-        try:
-            callee = _callee(job["calls"][index][0], namespace, kept)
-            if given:
-                result = callee(*given[0], **given[1])
-            else:
-                kept[index], result = callee, None
-            encoder = values.Encoder()
-            encoder.plain_arrays = plain_arrays
-            encoder.ordered_sets = False
-            line = values.dumps(["value", index, encoder.encode(result)])
-        except SystemExit as error:
-            channel.send(unsent + values.dumps(["exit", index, exit_code(error)]))
-            return
-        except (values.ValueTooLarge, values.ValueTooDeep) as error:
-            line = values.dumps(["raised", index, "ValueError", str(error), "", []])
-        except BaseException as error:
-            line = values.dumps(["raised", index, *explain(error)])
-        unsent += line
-        if index < last:
+    for index in range(job["count"]):
+        if index:
             channel.send(unsent)
             unsent = b""
+        call = channel.receive()
+        if call is None:
+            return
+        line, goes_on = _answer(
+            index, values.loads(call), namespace, kept, bool(job.get("plain_arrays"))
+        )
+        unsent += line
+        if not goes_on:
+            channel.send(unsent)
+            return
     flush_all()
     channel.send(unsent + values.dumps(["done"]))
 
 
-def _callee(name: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> Any:
-    """Return the object to call.
+def _answer(
+    index: int, call: Any, namespace: dict[str, Any], kept: dict[int, Any], plain_arrays: bool
+) -> tuple[bytes, bool]:
+    """Return the line that answers a call, and False if the program ended itself."""
+    target, *given = call
+    try:
+        args, kwargs = [values.decode(part) for part in given] if given else ((), {})
+        callee = callee_of(target, namespace, kept)
+        if given:
+            result = callee(*args, **kwargs)
+        else:
+            kept[index], result = callee, None
+        encoder = values.Encoder()
+        encoder.plain_arrays = plain_arrays
+        encoder.ordered_sets = False
+        return values.dumps(["value", index, encoder.encode(result)]), True
+    except SystemExit as error:
+        return values.dumps(["exit", index, exit_code(error)]), False
+    except (values.ValueTooLarge, values.ValueTooDeep) as error:
+        return values.dumps(["raised", index, "ValueError", str(error), "", []]), True
+    except Exception as error:
+        return values.dumps(["raised", index, *explain(error)]), True
+    except BaseException as error:
+        return values.dumps(["ended", index, explain(error)[0]]), False
 
-    `name` is the name of a function, `""` for the last function that the program defines,
-    `[class, arguments, keywords, method]` for a method of a new object, or the number of a kept
-    object.
+
+def callee_of(target: Any, namespace: dict[str, Any], kept: dict[int, Any]) -> Any:
+    """Return the object to call. Raises NameError where the program does not define it.
+
+    `target` is the name of a function, `""` for the last function that the program defines, `[class,
+    arguments, keywords, method]` for a method of a new object, or the number of a kept object.
     """
-    if type(name) is int:
-        if name not in kept:
-            raise NameError("the object could not be made")
-        return kept[name]
-    if type(name) is list:
-        cls, args, kwargs, method = name
-        made = _callee(cls, namespace, kept)(*values.decode(args), **values.decode(kwargs))
+    if type(target) is list:
+        cls, args, kwargs, method = target
+        made = callee_of(cls, namespace, kept)(*values.decode(args), **values.decode(kwargs))
         return getattr(made, method)
-    if name == "":
+    if target == "":
         return last_function(namespace)
-    if name not in namespace:
-        builtin = getattr(sys.modules["builtins"], name, None)
-        if builtin is None:
-            raise NameError(f"name {name!r} is not defined")
-        return builtin
-    return namespace[name]
+    known: dict[Any, Any] = kept if type(target) is int else namespace
+    if target not in known:
+        raise NameError(f"name {target!r} is not defined")
+    return known[target]
 
 
 def last_function(namespace: dict[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 python, calls   load the submission, then call its functions     function_calls.run_calls
 python, script  run the submission to its end                    script.run_script
 python, tested  run the submission, then its tests               script.run_tested
-python, serve   load the submission, then serve the tests        submission_server.serve
+python, serve   load the submission, then answer the tests       submission_side.serve
 tests           run test code; the submission runs elsewhere     test_runner.judge_tests
 command         run another program                              command.run_command
 compile         run a compiler                                   command.compile_program
@@ -25,9 +25,9 @@ from typing import Any
 from ..codec import values
 from . import command, function_calls, script, work_files
 from .channel import Channel
-from .rpc import submission_server, test_runner
 from .same_process import main as shared_run
 from .same_process import pytest_run
+from .separated import submission_side, test_runner
 from .session import file_operations
 from .session import main as session
 
@@ -88,10 +88,10 @@ def rehearse() -> bytes:
     source = "def f(x):\n    return x\n"
     calls = [["f", ["l", ["l", number, "a", 0.5, True]], ["d"]] for number in range(3)]
     calls.append(["f", ["l"], ["d"]])
-    line = values.dumps({"kind": "python", "mode": "calls", "source": source, "calls": calls})
+    job = {"kind": "python", "mode": "calls", "source": source, "count": len(calls)}
     judge, ours = socket.socketpair()
     with judge, ours:
-        judge.sendall(line)
+        judge.sendall(b"".join(map(values.dumps, (job, *calls))))
         channel = Channel(ours.fileno())
         job = values.loads(channel.receive() or b"")
         job.pop("kind")
@@ -119,7 +119,7 @@ def _serve(channel: Channel, job: dict[str, Any]) -> None:
     except script.Left:
         script.leave(0)
     channel.send(values.dumps(["loaded"]))
-    submission_server.serve(channel, namespace)
+    submission_side.serve(channel, namespace, job["records"])
     script.leave(0)
 
 

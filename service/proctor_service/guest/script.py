@@ -84,13 +84,16 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     """Run the top level of a job's program and return its globals. Raises Left or Unfit.
 
     In mode `script` the program is `__main__`. In other modes the program is the module `solution`,
-    so its main block is skipped.
+    so its main block is skipped. The job's `setup` runs before it, in the same globals.
     """
     work_files.write_file(_NAME[1:], work_files.to_bytes(job["source"]))
-    channel.send(BEGAN)
     as_script = job.get("mode") == "script"
-    name = "__main__" if as_script else "solution"
-    return load(partial(_send, channel), job["source"], name, tests_behind=as_script).__dict__
+    module = _new_module("__main__" if as_script else "solution")
+    _run_setup(channel, job.get("setup") or "", module.__dict__)
+    channel.send(BEGAN)
+    say = partial(_send, channel)
+    execute(say, job["source"], module.__file__ or "", module.__dict__, tests_behind=as_script)
+    return module.__dict__
 
 
 def load(
@@ -101,14 +104,31 @@ def load(
     `tests_behind`: tests may be appended to the program. If the program forked, a child that
     returns here ends like a script.
     """
+    module = _new_module(name)
+    path = module.__file__ or ""
+    execute(say, source, path, module.__dict__, tests_behind=tests_behind)
+    return module
+
+
+def _new_module(name: str) -> types.ModuleType:
+    """Return the module of a program that is about to run."""
     module = types.ModuleType(name)
-    namespace = module.__dict__
-    path = namespace["__file__"] = os.getcwd() + _NAME
-    namespace["__builtins__"] = sys.modules["builtins"]
+    module.__file__ = os.getcwd() + _NAME
+    module.__dict__["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
-    execute(say, source, path, namespace, tests_behind=tests_behind)
     return module
+
+
+def _run_setup(channel: Channel, setup: str, namespace: dict[str, Any]) -> None:
+    """Run what the tests put before the program; its failure is the tests'."""
+    if not setup:
+        return
+    try:
+        exec(compile(setup, "<setup>", "exec", dont_inherit=True), namespace)
+    except BaseException as error:
+        _send(channel, "unusable", f"setup: {type(error).__name__}: {describe(error)}")
+        leave(1)
 
 
 def execute(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 
 from proctor_client.wire import (
@@ -23,7 +23,7 @@ from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.graders import (
     asserts_calls,
-    asserts_values,
+    asserts_test_sandbox,
     calls,
     harbor,
     in_process,
@@ -43,8 +43,8 @@ _LARGE_CHARACTERS = 1 << 15
 _MOST_LARGE = 2  # large suites that are analysed at once: threads remain for the other ones
 
 
-_Key = tuple[tuple[str, ...], str, str | None, str | None, bool]
-"""What an analysis depends on: tests, setup, entry point, integrity, and `calls`."""
+_Key = tuple[tuple[str, ...], str, str | None, str | None]
+"""What an analysis depends on: tests, setup, entry point, and integrity."""
 
 
 class Judge:
@@ -104,37 +104,37 @@ class Judge:
         Raises InvalidTask when tests or setup are broken by themselves.
         """
         analysis = await self._analysed(grader)
+        if analysis.level == "in_process":
+            judgement = await in_process.judge_shared(submission, grader, backend, analysis)
+            return replace(judgement, level=analysis.level)
+        apart: Judgement | None = None
         if analysis.plan is not None:
-            try:
-                judgement = await asserts_calls.judge(submission, grader, backend, analysis.plan)
-                return replace(judgement, level="calls")
-            except NotDecidable:
-                analysis = await self._analysed(grader, calls=False)
-        if analysis.rewritten is not None:
-            tests = analysis.rewritten
-            judgement = await asserts_values.judge(submission, grader, backend, tests)
-        else:
-            judgement = await in_process.judge_shared(submission, grader, backend, analysis.tests)
-        return replace(judgement, level=analysis.level)
+            with contextlib.suppress(NotDecidable):
+                apart = await asserts_calls.judge(
+                    submission, grader, backend, analysis.plan, analysis.setup[0]
+                )
+        if apart is None:
+            apart = await asserts_test_sandbox.judge(submission, grader, backend, analysis)
+        return replace(apart, level=analysis.level)
 
-    async def _analysed(self, grader: AssertsGrader, *, calls: bool = True) -> Analysis:
+    async def _analysed(self, grader: AssertsGrader) -> Analysis:
         """Return the result of `analyse`, remembered: the submissions of a group share their tests.
 
         A thread analyses, for seconds perhaps, and goes on for the others if one is cancelled.
         """
-        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity, calls)
+        key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity)
         known = self._analyses.get(key)
         if known is None:
-            known = asyncio.ensure_future(self._analyse(grader, _length(key), calls=calls))
+            known = asyncio.ensure_future(self._analyse(grader, _length(key)))
             self._analyses[key] = known
             self._characters += _length(key)
             known.add_done_callback(lambda done: self._remember(key, done))
         self._analyses.move_to_end(key)
         return known.result() if known.done() else await asyncio.shield(known)
 
-    async def _analyse(self, grader: AssertsGrader, length: int, *, calls: bool) -> Analysis:
-        async with self._large if length > _LARGE_CHARACTERS else nullcontext():
-            return await asyncio.to_thread(analyse, grader, calls=calls)
+    async def _analyse(self, grader: AssertsGrader, length: int) -> Analysis:
+        async with self._large if length > _LARGE_CHARACTERS else contextlib.nullcontext():
+            return await asyncio.to_thread(analyse, grader)
 
     def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
         """Forget an analysis that failed, and the oldest ones above the bound."""

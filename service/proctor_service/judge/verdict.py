@@ -96,6 +96,8 @@ def _take(said: Said, frame: Any, calls: int) -> None:
             said.answers.append(_raised(rest))
         case ["exit", int(index), int(code)] if said.loaded and index == len(said.answers) < calls:
             said.stopped = _left(code)
+        case ["ended", int(index), str(name)] if said.loaded and index == len(said.answers) < calls:
+            said.stopped = Raised("runtime_error", f"the program ended itself: {name[:200]}")
         case _:
             said.forged = True
 

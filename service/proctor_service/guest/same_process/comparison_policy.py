@@ -20,8 +20,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from ..origins import Origins
-from ..rpc.object_operations import OPERATORS
 from . import instrumenting
+from .operators import OPERATORS
 
 _AGAINST = {"Lt": operator.gt, "LtE": operator.gt, "Gt": operator.lt, "GtE": operator.lt}
 _SAYS_EQUAL = {"Eq": True, "In": True, "NotEq": False, "NotIn": False}

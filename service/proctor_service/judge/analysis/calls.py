@@ -118,13 +118,11 @@ class Calls:
             meaning = self.scope.get(node.id)
             if isinstance(meaning, Alias):
                 return meaning.target
-            plain = node.id in self.names.submission and node.id not in self.names.classes
+            plain = node.id in self.names.submission and node.id not in self.names.fresh
             return [node.id] if plain and meaning is None else None
         match node:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=name)) as made, attr=method) if (
-                name in self.names.classes
-                and name not in self.scope
-                and not method.startswith("__")
+                name in self.names.fresh and name not in self.scope and not method.startswith("__")
             ):
                 args, kwargs = self._arguments(made, {})
                 return [name, args, kwargs, method]

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.codec.tables import fill_set
-from proctor_service.guest.rpc.object_operations import OPERATORS
 from proctor_service.judge.analysis.calls import (
     Calls,
     Helper,
@@ -32,6 +31,7 @@ from proctor_service.judge.analysis.literals import (
     parts_of,
     why_costly,
 )
+from proctor_service.judge.analysis.operators import OPERATORS
 
 COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),

@@ -1,27 +1,24 @@
 """The level at which a suite is judged, decided from the tests alone.
 
-calls    one sandbox: calls of the submission; the service compares the results
-values   two sandboxes: test code runs in a test sandbox, and only data crosses
-shared   one sandbox: test code runs in the submission's process, as in plain Python
+separated    tests and expected values never enter the submission's sandbox: calls go in, data come back
+in_process   the tests run in the submission's process, as plain Python runs them
+
+A separated suite is judged by a plan of calls, which the service compares itself, or by a test sandbox, in
+which the test code runs; these differ in speed alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
-from proctor_client.wire import AssertsGrader
+from proctor_client.wire import AssertsGrader, Integrity
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.answers import TooIntricate
+from proctor_service.judge.analysis.flow import records_of
+from proctor_service.judge.analysis.functions import FunctionsOnly
 from proctor_service.judge.analysis.literals import NotPlannable
-from proctor_service.judge.analysis.names import Names, resolve
-from proctor_service.judge.analysis.needs import why_shared
+from proctor_service.judge.analysis.names import Names, names_of, setup_before
 from proctor_service.judge.analysis.plan import Plan, plan_calls
-from proctor_service.judge.analysis.rewrite import NotRewritable, calls_carry_literals, rewrite
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
-from proctor_service.judge.analysis.values import Objects
-
-Level = Literal["calls", "values", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,89 +32,62 @@ class TestSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
-    """A suite for the test sandbox.
-
-    `literal_calls`: the submission receives only constants. `asks_objects`: some tests ask an
-    object of the submission for its length, items or truth.
-    """
-
-    setup: str
-    tests: tuple[TestSource, ...]
-    names: tuple[str, ...]
-    imports: tuple[str, ...]
-    literal_calls: bool
-    asks_objects: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Analysis:
-    """Level of a suite. `plan` is set at the level `calls`, `rewritten` at `values`.
+    """Level of a suite, and the reason for it.
 
-    `reason` says why the tests need this level.
+    `setup`: what runs before the submission, and behind it. `names`: of a separated suite. `plan`: of a
+    separated suite of calls and conditions. `constant_calls`: the submission is handed only data that are
+    written out in the tests.
     """
 
-    level: Level
+    level: Integrity
     reason: str
+    setup: tuple[str, str]
     tests: tuple[TestSource, ...]
+    names: Names = field(default=Names(frozenset()))
+    records: frozenset[str] = frozenset()
     plan: Plan | None = None
-    rewritten: Rewritten | None = None
+    constant_calls: bool = False
 
 
-class _NeedsSharing(Exception):
-    """The tests need the submission's process; the message is the reason."""
+def analyse(grader: AssertsGrader) -> Analysis:
+    """Decide the level of a grader's tests.
 
-
-def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
-    """Decide the level of a grader's tests; with `calls` false, skip the level `calls`.
-
-    Raises InvalidTask for tests that do not parse, or that need the submission's process although
+    Raises InvalidTask for tests that do not parse, or that must run in the submission's process although
     the grader asks for `separated`.
     """
     suite = parse_suite(grader)
     tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
+    submission = names_of(suite)
+    before = setup_before(suite, submission)
+    behind = "" if before == suite.setup_text else _behind(suite.setup_text, before)
+    setup = (before, behind)
     if grader.integrity == "in_process":
-        return Analysis("shared", "the grader asks for it", tests)
+        return Analysis("in_process", "the grader asks for it", setup, tests)
+    records = frozenset() if behind else records_of(suite.setup)
     try:
-        return _separated(suite, tests, calls)
-    except _NeedsSharing as error:
-        reason = str(error)
+        functions = FunctionsOnly(suite, submission, records)
+        reason = functions.reason
+        if reason is None:
+            names = Names(submission, functions.fresh)
+            plan, why = _plan(suite, names)
+            constant_calls = functions.calls_carry_constants()
+            return Analysis("separated", why, setup, tests, names, records, plan, constant_calls)
     except RecursionError:
         reason = "the tests are nested too deeply to be analysed"
-    except TooIntricate:
-        reason = "the variables of the tests depend on each other too intricately to be analysed"
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
-    return Analysis("shared", reason, tests)
+    return Analysis("in_process", reason, setup, tests)
 
 
-def _separated(suite: Suite, tests: tuple[TestSource, ...], calls: bool) -> Analysis:
-    """Return the level `calls` or `values`. Raises _NeedsSharing."""
-    names = resolve(suite)
+def _behind(setup: str, before: str) -> str:
+    """Return the setup without its beginning, on the same lines."""
+    return "\n" * before.count("\n") + setup[len(before) :]
+
+
+def _plan(suite: Suite, names: Names) -> tuple[Plan | None, str]:
+    """Return a plan of calls, or None, and why."""
     try:
-        plan = plan_calls(suite, names)
-        more = "a result that only numpy or an interpreter beside the tests can compare"
+        return plan_calls(suite, names), "calls of functions, and conditions on what they return"
     except NotPlannable as error:
-        plan, more = None, str(error)
-    if plan is not None and calls:
-        return Analysis("calls", "calls and conditions on their results", tests, plan)
-    objects = Objects(suite, names)
-    # Two sandboxes always suffice for a suite of calls, for any results.
-    reason = None if plan is not None else why_shared(suite, objects)
-    if reason is not None:
-        raise _NeedsSharing(reason)
-    try:
-        return _with_values(suite, names, objects, tests, more)
-    except NotRewritable as error:
-        raise _NeedsSharing(f"the tests cannot be written out again: {error}") from None
-
-
-def _with_values(
-    suite: Suite, names: Names, objects: Objects, tests: tuple[TestSource, ...], more: str
-) -> Analysis:
-    literal_calls = calls_carry_literals(suite, objects)
-    (setup, *texts), asks = rewrite(suite, objects)
-    sources = tuple(TestSource(text, test.run) for text, test in zip(texts, tests, strict=True))
-    submission = tuple(sorted(names.submission))
-    rewritten = Rewritten(setup, sources, submission, names.imports, literal_calls, asks)
-    return Analysis("values", f"more than calls and conditions: {more}", tests, None, rewritten)
+        return None, f"calls of functions, and more than conditions on what they return: {error}"

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from proctor_service.guest.rpc.object_operations import OPERATORS
+from proctor_service.judge.analysis.operators import OPERATORS
 
 _MOST_ITEMS = 100_000
 _MOST_CHARACTERS = 1 << 20

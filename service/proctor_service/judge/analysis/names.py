@@ -1,8 +1,8 @@
-"""Resolution of names in test code: find the submission's names, and the classes among them.
+"""Resolution of names in test code: which names are the submission's.
 
-Only the tests and `entry_point` decide. If test code reads a name without binding the name at
-module level, and the name is not a built-in, the name belongs to the submission. The exception is
-a few modules of the standard library that tests use without an import.
+Only the tests, the setup and `entry_point` decide. A name that test code reads and neither defines nor
+imports is a built-in, or else the submission's, whatever library has the same name. The entry point is
+the submission's in any case.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import bisect
 import builtins
 import collections
 import datetime
-import decimal
-import fractions
 import functools
 import heapq
 import itertools
@@ -24,54 +22,30 @@ import symtable
 import sys
 import typing
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.suite import Suite, containing
+from proctor_service.judge.analysis.suite import Suite
 
-_words = str.split
-_ALWAYS = frozenset(_words("__name__ __file__ __doc__ __builtins__ __annotations__ __module__"))
-_BUILTINS = frozenset(dir(builtins))
-# Modules that tests use without an import, because the solution imports the module. The list omits
-# modules with names that solutions often give to their own functions and objects.
-_MODULES = {
-    **{
-        name: name
-        for name in _words(
-            "math cmath re random itertools collections json os sys time functools operator heapq "
-            "bisect typing decimal fractions statistics datetime copy asyncio unittest numpy"
-        )
-    },
-    "np": "numpy",
-}
-RUNNING = frozenset(["eval", "exec", "compile"])
-"""Built-in functions that run a text as code."""
-_TYPING = frozenset(
-    _words("Any Callable Dict Iterable Iterator List Optional Sequence Set Tuple Union")
+_ALWAYS = frozenset(
+    ["__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__module__"]
 )
-_DATA_CLASSES: dict[str, tuple[str, type]] = {
-    "Counter": ("collections", collections.Counter),
-    "defaultdict": ("collections", collections.defaultdict),
-    "deque": ("collections", collections.deque),
-    "OrderedDict": ("collections", collections.OrderedDict),
-    "Decimal": ("decimal", decimal.Decimal),
-    "Fraction": ("fractions", fractions.Fraction),
-}
+_BUILTINS = frozenset(dir(builtins))
+_STAR_MODULES = (
+    *(typing, math, collections, itertools, functools, heapq, bisect, string, operator, datetime),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The submission's names, the classes among these names, and imports implied by the tests."""
+    """The submission's names in a suite, and the classes of which tests make an object for one call.
+
+    `fresh`: `Solution` in `Solution().f(1)`.
+    """
 
     submission: frozenset[str]
-    classes: frozenset[str]
-    imports: tuple[str, ...]
-
-
-_STAR_MODULES = (
-    *(typing, math, collections, itertools, functools, heapq, bisect, string, operator, datetime),
-)
+    fresh: frozenset[str] = frozenset()
 
 
 def star_names(module: str) -> frozenset[str] | None:
@@ -83,33 +57,41 @@ def star_names(module: str) -> frozenset[str] | None:
     return None
 
 
-def resolve(suite: Suite) -> Names:
-    """Resolve the global names of a suite."""
-    loaded, bound = _globals_of(suite)
-    free = {name for name in loaded - bound - _ALWAYS if name not in _BUILTINS}
+def names_of(suite: Suite) -> frozenset[str]:
+    """Return the submission's names. Raises InvalidTask for text that parses but does not compile."""
+    loaded, bound = _globals_of(suite.texts)
+    for nodes in suite.nodes:
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                bound |= star_names(node.module or "") or frozenset()
     entry = entry_name(suite.entry_point)
-    uses = _uses_of(suite, free | {entry})
-    imports = []
-    for name in sorted(free - {entry}):
-        statement = _implied_import(name, uses.get(name, _Uses()))
-        if statement is not None:
-            imports.append(statement)
-            free.discard(name)
-    if entry:
-        free.add(entry)
-    free |= _overridden_builtins(suite, free, entry)
-    classes = {name for name in free if _is_class(name, uses.get(name, _Uses()))}
-    return Names(frozenset(free), frozenset(classes), tuple(imports))
+    return frozenset(loaded - bound - _ALWAYS - _BUILTINS).union([entry] if entry else [])
+
+
+def setup_before(suite: Suite, submission: frozenset[str]) -> str:
+    """Return the setup if it needs no name of the submission, else its first statements that need none.
+
+    It runs before the submission, in its globals. What a statement of the rest binds is not there yet.
+    """
+    if not suite.setup_text.strip():
+        return ""
+    lines = suite.setup_text.splitlines(keepends=True)
+    for statement in suite.setup.body:
+        read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        if read & submission:
+            return "".join(lines[: first_line(statement) - 1])
+    return suite.setup_text
+
+
+def first_line(statement: ast.stmt) -> int:
+    """Return the number of a statement's first line, that of its first decorator if there is one."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(each.lineno for each in decorators)])
 
 
 def entry_name(entry_point: str | None) -> str:
     """Return the global name in an entry point, as `Solution` in `Solution().f`; "" if missing."""
     return (entry_point or "").partition(".")[0].removesuffix("()")
-
-
-def entry_is_class(entry_point: str | None) -> bool:
-    """Tell whether an entry point is a class name: true for `Stack`, false for `Solution().f`."""
-    return bool(entry_point) and "." not in entry_point and looks_like_class(entry_point)  # type: ignore[operator,arg-type]
 
 
 def looks_like_class(name: str) -> bool:
@@ -118,21 +100,16 @@ def looks_like_class(name: str) -> bool:
     return stripped[:1].isupper() and (len(stripped) == 1 or not stripped.isupper())
 
 
-@dataclass(slots=True)
-class _Uses:
-    """Uses of a name in tests: calls compared with data, all calls, subscripts, other uses."""
-
-    compared_calls: int = 0
-    calls: int = 0
-    subscripts: int = 0
-    other: int = 0
-    attributes: set[str] = field(default_factory=set)
+def is_standard(module: str) -> bool:
+    """Tell whether a module is in the standard library, or is numpy, pytest or `__future__`."""
+    top = module.partition(".")[0]
+    return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")
 
 
-def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
+def _globals_of(texts: Iterable[str]) -> tuple[set[str], set[str]]:
     loaded: set[str] = set()
     bound: set[str] = set()
-    for text in suite.texts:
+    for text in texts:
         for table in _tables(_symbols_of(text)):
             top = table.get_type() == "module"
             for symbol in table.get_symbols():
@@ -141,10 +118,6 @@ def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
                     loaded.add(symbol.get_name())
                 if at_module and (symbol.is_assigned() or symbol.is_imported()):
                     bound.add(symbol.get_name())
-    for nodes in suite.nodes:
-        for node in nodes:
-            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                bound |= star_names(node.module or "") or frozenset()
     return loaded, bound
 
 
@@ -161,118 +134,3 @@ def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
     yield table
     for child in table.get_children():
         yield from _tables(child)
-
-
-def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
-    uses = {name: _Uses() for name in wanted}
-    named = containing(suite, _is_no_builtin)
-    holders: dict[str, str] = {}  # variables that hold the result of a name's call
-    for nodes in suite.nodes:
-        for node in nodes:
-            if isinstance(node, ast.Assign) and _called_name(node.value) in _DATA_CLASSES:
-                holders.update(
-                    (target.id, _called_name(node.value))
-                    for target in node.targets
-                    if isinstance(target, ast.Name)
-                )
-            elif isinstance(node, ast.Name):
-                if node.id in uses and isinstance(node.ctx, ast.Load):
-                    uses[node.id].other += 1
-            elif isinstance(node, ast.Call):
-                _note(uses, node.func, "calls")
-            elif isinstance(node, ast.Subscript):
-                _note(uses, node.value, "subscripts")
-            elif isinstance(node, ast.Attribute):
-                found = _note(uses, node.value, "")
-                held = node.value.id if isinstance(node.value, ast.Name) else ""
-                found = found or uses.get(holders.get(held, _called_name(node.value)))
-                if found is not None:
-                    found.attributes.add(node.attr)
-            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-                for call in _compared_with_data([node.left, *node.comparators], named):
-                    _note(uses, call.func, "compared_calls", taken=0)
-    return uses
-
-
-def _called_name(node: ast.expr) -> str:
-    """Return `f` for the call `f(..)`, otherwise ""."""
-    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-
-
-def _note(uses: dict[str, _Uses], node: ast.expr, what: str, taken: int = 1) -> _Uses | None:
-    """Count a specific use of a name, and subtract `taken` from the count of other uses."""
-    found = uses.get(node.id) if isinstance(node, ast.Name) else None
-    if found is not None:
-        found.other -= taken
-        if what:
-            setattr(found, what, getattr(found, what) + 1)
-    return found
-
-
-def _is_no_builtin(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id not in _BUILTINS
-
-
-def _compared_with_data(sides: Sequence[ast.expr], named: set[int]) -> Iterator[ast.Call]:
-    """Yield the calls whose other sides are data. `named`: the expressions with other names."""
-    with_names = sum(id(side) in named for side in sides)
-    for side in sides:
-        if isinstance(side, ast.Call) and with_names == (id(side) in named):
-            yield side
-
-
-def _implied_import(name: str, uses: _Uses) -> str | None:
-    """Return the import that test code implies for a name, or None."""
-    only_attributes = uses.attributes and not (uses.calls or uses.subscripts)
-    if name in _MODULES and only_attributes:
-        module = _MODULES[name]
-        return f"import {module}" if module == name else f"import {module} as {name}"
-    if name in _TYPING and uses.subscripts + uses.other and not (uses.calls or uses.attributes):
-        return f"from typing import {name}"
-    if name in _DATA_CLASSES:
-        module, cls = _DATA_CLASSES[name]
-        if uses.attributes <= set(dir(cls)):
-            return f"from {module} import {name}"
-    return None
-
-
-def _overridden_builtins(suite: Suite, free: set[str], entry: str) -> set[str]:
-    """Return the built-in name that a suite tests, as `sum` in `assert sum(10, 15) == 6`.
-
-    An entry point decides alone. Otherwise the tests must use no other name that could belong to
-    the submission, and the outermost calls of all asserts must use a single name.
-    """
-    if free or entry:
-        return {entry} & _BUILTINS
-    found: set[str] = set()
-    for test in suite.tests:
-        for node in test.tree.body:
-            found |= {call.func.id for call in _outermost_calls(node)}  # type: ignore[attr-defined]
-    return found if len(found) == 1 and found <= _BUILTINS - RUNNING else set()
-
-
-def _outermost_calls(node: ast.stmt) -> list[ast.Call]:
-    if not isinstance(node, ast.Assert):
-        return []
-    test = node.test
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test = test.operand
-    sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
-    calls = [
-        side for side in sides if isinstance(side, ast.Call) and isinstance(side.func, ast.Name)
-    ]
-    return [call for call in calls if call.args or call.keywords]
-
-
-def _is_class(name: str, uses: _Uses) -> bool:
-    """Tell whether a name is a class: capitalised, and not only used as `Name(..) == data`."""
-    if not looks_like_class(name):
-        return False
-    only_compared = uses.calls == uses.compared_calls and not (uses.attributes or uses.other)
-    return not (uses.calls and only_compared)
-
-
-def is_standard(module: str) -> bool:
-    """Tell whether a module is in the standard library, or is numpy, pytest or `__future__`."""
-    top = module.partition(".")[0]
-    return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")

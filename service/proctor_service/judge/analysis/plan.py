@@ -8,7 +8,6 @@ out of the sandbox. Tests with loops, exceptions or objects are judged at anothe
 from __future__ import annotations
 
 import ast
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +34,6 @@ from proctor_service.judge.analysis.formulas import (
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
 from proctor_service.judge.analysis.suite import Suite
-from proctor_service.judge.syntax import syntax_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,11 @@ class PlannedTest:
 class Plan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
-    `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`, or `[target]` to
-    make an object and keep its method (`function_calls.py`). The service sends this string to the
-    sandbox unchanged. A problem of `setup` is a problem of each test.
+    `calls`: a line for each, `[target, arguments, keywords]`, or `[target]` to make an object and keep
+    its method (`function_calls.py`). A problem of `setup` is a problem of each test.
     """
 
-    calls_json: str
-    count: int
+    calls: tuple[bytes, ...]
     setup: PlannedTest
     tests: tuple[PlannedTest, ...]
     imports: tuple[str, ...]
@@ -67,7 +63,7 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
     tests = []
     try:
         planner = _Planner(names, sum(map(len, suite.texts)))
-        planner.run(suite.setup.body, SourceText.of(suite.setup_text))
+        planner.run_setup(suite)
         setup = planner.planned()
         for test in suite.tests:
             planner.run(test.tree.body, SourceText.of(test.text))
@@ -78,9 +74,8 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
         raise NotPlannable(str(error)) from None
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
-    imports = (*names.imports, *planner.imports)
-    calls = planner.calls.made
-    return Plan(json.dumps(calls), len(calls), setup, tuple(tests), imports)
+    calls = tuple(values.dumps(call) for call in planner.calls.made)
+    return Plan(calls, setup, tuple(tests), tuple(planner.imports))
 
 
 class _Planner:
@@ -90,8 +85,15 @@ class _Planner:
         self._checks: list[Check] = []
         self._source = SourceText(())
         self._defined_in: dict[int, SourceText] = {}
-        for statement in names.imports:
-            self._import(syntax_tree(statement).body[0], note=False)
+
+    def run_setup(self, suite: Suite) -> None:
+        """Plan the setup. Of a class or a decorated function only the name is known."""
+        for statement in suite.setup.body:
+            is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
+            if isinstance(statement, ast.ClassDef) or (is_function and statement.decorator_list):  # type: ignore[attr-defined]
+                self.calls.bind(statement.name, Imported("", statement.name))  # type: ignore[attr-defined]
+            else:
+                self.run([statement], SourceText.of(suite.setup_text))
 
     def planned(self) -> PlannedTest:
         """Return the conditions and calls since the last time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,7 @@ class Suite:
 
 def parse_suite(grader: AssertsGrader) -> Suite:
     """Parse the tests of a grader. Raises InvalidTask with the name of the part at fault."""
-    entry_point = grader.entry_point
+    entry_point = grader.entry_point and unicodedata.normalize("NFKC", grader.entry_point)
     if entry_point is not None and not _ENTRY_POINT.match(entry_point):
         raise InvalidTask(f"entry_point: {entry_point[:100]!r} names no function")
     setup = parse(grader.setup, "setup")

@@ -1,4 +1,4 @@
-"""`asserts` at level `calls`: call the submission's functions, compare their results here.
+"""`asserts`, judged apart by a plan: call the submission's functions, compare their results here.
 
 The results are hostile data, compared with Python's operators. The size of the expected value bounds
 how much of a result is parsed: a far longer encoding can never be equal and stays unparsed. Other
@@ -17,7 +17,7 @@ from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
 from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
-from proctor_service.judge.run import parsed, python_message, run
+from proctor_service.judge.run import parsed, python_message, run_calls
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
@@ -41,15 +41,19 @@ _MOST_EXPANDED_TIMES = 32
 
 
 async def judge(
-    submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: Plan
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, plan: Plan, setup: str
 ) -> Judgement:
-    """Judge with one sandbox. Raises NotDecidable if this process cannot compare a result."""
-    job = python_message(submission, "calls", imports=plan.imports)
-    job = job[:-2] + b', "calls": ' + plan.calls_json.encode("ascii") + b"}\n"
-    finished = await run(backend, job, submission.limits, state=submission.state)
+    """Judge with one sandbox; the setup runs before the submission.
+
+    Raises NotDecidable if this process cannot compare a result.
+    """
+    job = python_message(
+        submission, "calls", imports=plan.imports, setup=setup, count=len(plan.calls)
+    )
+    finished = await run_calls(backend, job, submission.limits, plan.calls, submission.state)
 
     def judged() -> tuple[Said, list[tuple[str, Raised | None]]]:
-        said = understand(finished.lines, plan.count)
+        said = understand(finished.lines, len(plan.calls))
         return said, outcomes(plan, said, grader)
 
     said, tests = await parsed(finished, _MOST_BYTES_IN_THE_LOOP, judged)

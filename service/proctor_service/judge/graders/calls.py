@@ -14,7 +14,7 @@ from proctor_client.wire import MAX_FAILURES, Call, CallsGrader
 from proctor_service.codec import values
 from proctor_service.judge.graders.asserts_calls import shown
 from proctor_service.judge.json_answers import is_answer
-from proctor_service.judge.run import parsed, python_message, run
+from proctor_service.judge.run import parsed, python_message, run_calls
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
 from proctor_service.sandbox.interface import Sandboxes
@@ -27,11 +27,11 @@ _NOT_DESCRIBED = Raised("failed", "it returned another value")
 async def judge(submission: Submission, grader: CallsGrader, backend: Sandboxes) -> Judgement:
     """Judge with one sandbox; expected values stay in the service."""
     calls = [
-        [grader.entry_point, values.encode(case.args), values.encode(case.kwargs)]
+        values.dumps([grader.entry_point, values.encode(case.args), values.encode(case.kwargs)])
         for case in grader.cases
     ]
-    job = python_message(submission, "calls", calls=calls, imports=[], plain_arrays=True)
-    finished = await run(backend, job, submission.limits, state=submission.state)
+    job = python_message(submission, "calls", count=len(calls), plain_arrays=True)
+    finished = await run_calls(backend, job, submission.limits, calls, submission.state)
     said = await parsed(finished, _FEW_LINES_BYTES, partial(understand, finished.lines, len(calls)))
     if sum(len(answer) for answer in said.answers if isinstance(answer, bytes)) <= _FEW_BYTES:
         return conclude(finished, said, _tests(said, grader))

@@ -16,7 +16,7 @@ from functools import partial
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
 from proctor_service.codec.values import Malformed, loads_message
 from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.analysis.levels import TestSource
+from proctor_service.judge.analysis.levels import Analysis
 from proctor_service.judge.run import Run, message, parsed, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED, Raised, not_loaded
@@ -75,9 +75,10 @@ async def judge_pytest(
 
 
 async def judge_shared(
-    submission: Submission, grader: AssertsGrader, backend: Sandboxes, tests: Sequence[TestSource]
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, analysis: Analysis
 ) -> Judgement:
     """Judge by test statements. Raises InvalidTask for invalid tests or missing modules."""
+    tests = analysis.tests
     listed = [{"source": test.source, "run": test.run} for test in tests]
     finished, report = await _run(
         submission, backend, "shared", grader.reveal,

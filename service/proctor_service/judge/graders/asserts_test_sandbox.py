@@ -1,16 +1,16 @@
-"""`asserts` at level `values`: the submission in one sandbox, the test code in another.
+"""`asserts`, judged apart by a test sandbox: the submission in one sandbox, the test code in another.
 
     submission sandbox  ◀── relayed lines ──▶  test sandbox: setup and tests ──▶ reports to judge
 
-The two sandboxes talk by remote calls. Only data crosses; objects stay in their own sandbox, and
-the other sandbox holds handles (`guest/rpc/test_runner.py`). The submission sandbox never sees test
-code or expected values. The test sandbox isolates the trainer's own code.
+The two sandboxes talk by calls, and only data cross (`guest/separated/`). The submission's sandbox
+never sees test code or expected values. The test sandbox isolates the trainer's own code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from proctor_client.wire import AssertsGrader, Verdict
 from proctor_service.codec.values import Malformed, loads
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge import verdict as verdicts
-from proctor_service.judge.analysis.levels import Rewritten
+from proctor_service.judge.analysis.levels import Analysis
 from proctor_service.judge.run import (
     Run,
     begin,
@@ -47,7 +47,6 @@ class _Reports:
     setup_failed: str | None = None
     outcomes: dict[int, tuple[str, str, dict[str, Any]]] = field(default_factory=dict)
     broken: str | None = None
-    asked: int = 0
     relayed: bool = False
     done: bool = False
 
@@ -60,10 +59,8 @@ class _Reports:
                 self.broken = text
             case ["test", int(index), str(outcome), str(text), dict(more)]:
                 self.outcomes[index] = (outcome, text, more)
-            case ["done", dict(more)]:
+            case ["done"]:
                 self.done = True
-                asked = more.get("asked")
-                self.asked = asked if isinstance(asked, int) else 0
 
     def problem(self, index: int) -> Raised | None:
         """Return the problem of a failed test; None for a passed test."""
@@ -74,16 +71,18 @@ class _Reports:
 
 
 async def judge(
-    submission: Submission, grader: AssertsGrader, backend: Sandboxes, tests: Rewritten
+    submission: Submission, grader: AssertsGrader, backend: Sandboxes, analysis: Analysis
 ) -> Judgement:
     """Run the tests in their own sandbox.
 
-    Raises InvalidTask when the setup fails by itself or the tests never use the submission,
-    JudgeFailed when the test runner crashes, and Unfit.
+    Raises InvalidTask when the setup fails by itself, JudgeFailed when the test runner crashes, and Unfit.
     """
     limits = room_for(submission.limits, submission.state)
     async with backend.lease(limits) as submission_sandbox:
-        job = Job(python_message(submission, "serve"), submission.limits, takes_turns=True)
+        serve = python_message(
+            submission, "serve", setup=analysis.setup[0], records=sorted(analysis.records)
+        )
+        job = Job(serve, submission.limits, takes_turns=True)
         begin(submission_sandbox, job, submission.state)
         lines = await opening(submission_sandbox)
         heard = understand(lines[1:])
@@ -96,24 +95,25 @@ async def judge(
             judgement = verdicts.conclude(finished, heard, [])
             return replace(judgement, total=len(grader.tests))
         async with backend.lease(submission.limits) as test_sandbox:
-            tests_job = Job(_message(tests, grader), submission.limits, takes_turns=True)
+            tests_job = Job(_message(analysis, grader), submission.limits, takes_turns=True)
             reports = await _converse(submission_sandbox, test_sandbox, tests_job)
             tests_ended = await test_sandbox.ended()
         submission_sandbox.kill()
         finished = Run((), await submission_sandbox.ended(), submission_sandbox.id)
     _check_task(reports)
-    return _conclude(finished, tests_ended, reports, grader, tests)
+    return _conclude(finished, tests_ended, reports, grader, analysis)
 
 
-def _message(tests: Rewritten, grader: AssertsGrader) -> bytes:
+def _message(analysis: Analysis, grader: AssertsGrader) -> bytes:
     return message(
         "tests",
-        setup=tests.setup,
-        tests=[{"source": test.source, "run": test.run} for test in tests.tests],
-        names=tests.names,
-        imports=tests.imports,
+        setup=analysis.setup,
+        tests=[{"source": test.source, "run": test.run} for test in analysis.tests],
+        names=sorted(analysis.names.submission),
+        fresh=sorted(analysis.names.fresh),
+        records=sorted(analysis.records),
         reveal=grader.reveal,
-        literal_calls=tests.literal_calls,
+        constant_calls=analysis.constant_calls,
     )
 
 
@@ -155,14 +155,10 @@ def _check_task(reports: _Reports) -> None:
         raise JudgeFailed("the test runner broke down; the service's log has the traceback")
     if reports.setup_failed is not None:
         raise InvalidTask(f"setup: {reports.setup_failed[:1000]}")
-    if reports.done and not reports.asked:
-        texts = [text for outcome, text, _ in reports.outcomes.values() if outcome != "passed"]
-        why = f": {texts[0][:500]}" if texts else ""
-        raise InvalidTask(f"the tests ask the submission for nothing{why}")
 
 
 def _conclude(
-    finished: Run, tests_ended: Ended, reports: _Reports, grader: AssertsGrader, tests: Rewritten
+    finished: Run, tests_ended: Ended, reports: _Reports, grader: AssertsGrader, analysis: Analysis
 ) -> Judgement:
     counted = verdicts.count_tests(
         (test[:300] if grader.reveal else f"test {index}", reports.problem(index))
@@ -170,7 +166,7 @@ def _conclude(
     )
     verdict, text = _verdict(finished, tests_ended, reports, counted.first)
     # The submission may print its arguments, and these may reveal expected values.
-    shown = grader.reveal or tests.literal_calls
+    shown = grader.reveal or analysis.constant_calls
     output: dict[str, object] = {} if shown else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict,
@@ -178,7 +174,7 @@ def _conclude(
         total=counted.total,
         failures=counted.failures,
         message=text,
-        hack_signals=("early_exit",) if verdict == "early_exit" else (),
+        hack_signals=tuple(_signals(verdict, reports)),
         usage=finished.ended.usage + tests_ended.usage,
         **output,
     )
@@ -209,9 +205,16 @@ def _verdict(
     return first.verdict, first.summary
 
 
+def _signals(verdict: Verdict, reports: _Reports) -> Iterator[str]:
+    if verdict == "early_exit":
+        yield "early_exit"
+    if any(outcome == "refused" for outcome, *_ in reports.outcomes.values()):
+        yield "object_for_data"
+
+
 def _verdict_of(outcome: str, more: dict[str, Any]) -> Verdict:
-    if outcome == "raised" and more.get("exit"):
-        return "early_exit"
+    if outcome == "left":
+        return "early_exit" if more.get("exit") else "runtime_error"
     if outcome == "raised" and more.get("names"):
         return verdicts.of_exception(more["names"])
     return "runtime_error" if outcome == "raised" else "failed"

@@ -1,0 +1,48 @@
+"""Numbers and arrays of numpy that compare with Python's numbers without loss.
+
+numpy converts Python's number to the narrower type: `float16("inf") == 3628800` is true there. And an array
+without items, of shape (0, 1), equals any row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_OPERATIONS = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
+    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow"),
+)
+_OWN = ("abs", "neg", "pos")
+
+
+def scalar(numpy: Any, value: Any) -> Any:
+    """Return a narrow floating-point or complex number as one that calculates with all digits."""
+    kind = type(value)
+    wide = {"f": numpy.float64, "c": numpy.complex128}.get(value.dtype.kind)
+    if wide is None or value.dtype.itemsize >= numpy.dtype(wide).itemsize:
+        return value
+
+    def binary(name: str) -> Any:
+        return lambda self, other: getattr(wide(self), f"__{name}__")(other)
+
+    members = {f"__{name}__": binary(name) for name in _OPERATIONS if hasattr(wide, f"__{name}__")}
+    members.update({f"__{name}__": _unary(wide, name) for name in _OWN})
+    members["__hash__"] = kind.__hash__
+    return type(kind.__name__, (kind,), members)(value)
+
+
+def _unary(wide: Any, name: str) -> Any:
+    return lambda self: getattr(wide(self), f"__{name}__")()
+
+
+def empty_array(numpy: Any, value: Any) -> Any:
+    """Return an array without items as one that has no shape in common with several items."""
+
+    def apply(self: Any, ufunc: Any, method: str, *inputs: Any, **more: Any) -> Any:
+        if any(numpy.size(each) > 1 for each in inputs):
+            raise ValueError("operands have different shapes")
+        plain = [each.view(numpy.ndarray) if isinstance(each, made) else each for each in inputs]
+        return getattr(ufunc, method)(*plain, **more)
+
+    made: Any = type("ndarray", (numpy.ndarray,), {"__array_ufunc__": apply})
+    return value.view(made)

@@ -1,0 +1,244 @@
+"""What crosses between the two interpreters besides data: exceptions, iterators, awaitables, and names.
+
+An exception is ``["e", number, class names, text, arguments, places]``. It becomes an instance of the first
+of its classes that the receiver has in a library, or of a class by the same name that derives from it.
+Only ``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except for
+the text of an exception.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+import types
+from typing import Any
+
+from ...codec.introspection import class_members, class_mro, class_name
+from ...codec.limits import Malformed
+
+_type, _str = type, str
+_args = vars(BaseException)["args"].__get__
+_traceback = vars(BaseException)["__traceback__"].__get__
+_module_dict = vars(types.ModuleType)["__dict__"].__get__
+_modules = sys.modules
+_import_module = importlib.import_module
+_MOST_TEXT = 10_000
+_MOST_NAMES = 50
+_MOST_PLACES = 3
+_SOLUTION = "/solution.py"
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+# An exception of a test framework ends a test; the submission may not choose how.
+_NOT_OF = ("unittest", "_pytest", "pytest")
+TRACE, NUMBER = "__proctor_trace__", "__proctor_number__"
+"""Marks of an exception from the other side, in its ``__dict__``: places, and number if it has one."""
+
+
+def names_of(error: BaseException) -> list[str]:
+    """Return the full names of an exception's classes, most derived first."""
+    return [class_name(cls) for cls in class_mro(_type(error))][:_MOST_NAMES]
+
+
+def places_of(error: BaseException) -> list[list[Any]]:
+    """Return ``[line, function]`` of a failure's last frames in the submission, innermost last."""
+    places: list[list[Any]] = []
+    trace = _traceback(error)
+    while trace is not None and len(places) < 2000:
+        code = trace.tb_frame.f_code
+        if code.co_filename.endswith(_SOLUTION):
+            places.append([trace.tb_lineno, code.co_name[:80]])
+        trace = trace.tb_next
+    return places[-_MOST_PLACES:]
+
+
+def checked_places(places: Any) -> list[tuple[int, str]]:
+    """Return (line, function) of received places; invalid ones are dropped."""
+    found = []
+    for place in places[-_MOST_PLACES:] if type(places) is list else []:
+        if type(place) is list and [type(part) for part in place] == [int, str]:
+            found.append((min(max(place[0], 0), 100_000), place[1][:80]))
+    return found
+
+
+def describe_exception(error: BaseException, encoder: Any, number: int = 0) -> list[Any]:
+    """Return the wire form of an exception; ``number``: of the sender's object, 0 for a copy."""
+    try:
+        text = _str.__str__(_str(error))[:_MOST_TEXT]
+    except BaseException:
+        text = ""
+    args = _args(error)
+    arguments = encoder.visit(args if _type(args) is tuple else ())
+    return ["e", number, names_of(error), text, arguments, places_of(error)]
+
+
+def resolve_exception(wire: list[Any], decoder: Any) -> BaseException:
+    """Return the local exception for a wire form. Raises ``Malformed``."""
+    _, number, names, text, arguments, places = wire
+    args = decoder.visit(arguments)
+    if type(names) is not list or type(args) is not tuple or type(text) is not str:
+        raise Malformed("not an exception")
+    names = [name for name in names[:_MOST_NAMES] if type(name) is str]
+    found, base = next(
+        ((name, cls) for name, cls in ((each, _exception_class(each)) for each in names) if cls),
+        ("", Exception),
+    )
+    error: BaseException
+    if names and found == names[0]:
+        error = _made(base, args)
+    else:
+        name = (names[0].rpartition(".")[2] if names else "") or "Exception"
+        kind = type(name[:200], (base,), {"__module__": "solution", "__str__": lambda self: text})
+        error = base.__new__(kind, *args) if base is Exception else _made(kind, args)
+        vars(BaseException)["args"].__set__(error, args)
+    error.__dict__[TRACE] = checked_places(places)
+    if type(number) is int and number:
+        error.__dict__[NUMBER] = number
+    return error
+
+
+def _made(cls: Any, args: Any) -> Any:
+    try:
+        return cls(*args)
+    except Exception:
+        error = BaseException.__new__(cls)
+        vars(BaseException)["args"].__set__(error, args)
+        return error
+
+
+def _exception_class(name: str) -> Any:
+    """Return the exception class of a library that is loaded here, else None."""
+    module, _, last = name.rpartition(".")
+    if not module:
+        found: Any = vars(builtins).get(last)
+    elif module.partition(".")[0] in _NOT_OF or module in ("solution", "__main__"):
+        return None
+    else:
+        owner = _modules.get(module)
+        found = _module_dict(owner).get(last) if _type(owner) is types.ModuleType else None
+    is_class = isinstance(found, type) and issubclass(found, Exception)
+    return found if is_class and found not in (StopIteration, StopAsyncIteration) else None
+
+
+# ------------------------------------------------------------------- iterators and awaitables
+
+
+def kind_of(cls: type) -> str:
+    """Return what an object of a class is to the other side, else ""."""
+    if cls is types.CoroutineType or (
+        cls.__name__ in ("Future", "Task") and _has(cls, "__await__")
+    ):
+        return "awaitable"
+    if cls is types.AsyncGeneratorType:
+        return "async_iterator"
+    return "iterator" if _has(cls, "__next__") else ""
+
+
+def _has(cls: type, name: str) -> bool:
+    return any(name in class_members(base) for base in class_mro(cls))
+
+
+def stand_in(conversation: Any, kind: str, number: int) -> Any:
+    """Return a local generator or coroutine for an iterator or awaitable of the other side."""
+    makers: dict[str, Any] = {"awaitable": _awaitable, "async_iterator": _async_iterator}
+    return makers.get(kind, _iterator)(conversation, number)
+
+
+def _iterator(conversation: Any, number: int) -> Any:
+    try:
+        while True:
+            more, item = conversation.ask("next", number)
+            if not more:
+                return item
+            yield item
+    finally:
+        conversation.dropped.append(number)
+
+
+async def _async_iterator(conversation: Any, number: int) -> Any:
+    try:
+        while True:
+            more, item = conversation.ask("next", number)
+            if not more:
+                return
+            yield item
+    finally:
+        conversation.dropped.append(number)
+
+
+async def _awaitable(conversation: Any, number: int) -> Any:
+    try:
+        return conversation.ask("await", number)
+    finally:
+        conversation.dropped.append(number)
+
+
+class EventLoop:
+    """Event loop for a side's awaitables; it is kept, so that its tasks go on."""
+
+    def __init__(self) -> None:
+        self._loop: Any = None
+
+    def drive(self, awaitable: Any) -> Any:
+        """Run an awaitable to its end, even inside a running loop, and return the result."""
+        asyncio: Any = _import_module("asyncio")
+
+        async def main() -> Any:
+            return await awaitable
+
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        own = self._loop
+        loop = asyncio.new_event_loop() if own.is_running() else own
+        running = asyncio._get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            return loop.run_until_complete(main())
+        finally:
+            asyncio._set_running_loop(running)
+            if loop is not own:
+                loop.close()
+
+    def step(self, iterator: Any) -> Any:
+        """Return ``(True, item)``, or ``(False, result)`` after the last item."""
+        try:
+            if hasattr(type(iterator), "__anext__"):
+                return True, self.drive(type(iterator).__anext__(iterator))
+            return True, next(iterator)
+        except StopIteration as stop:
+            return False, stop.value
+        except StopAsyncIteration:
+            return False, None
+
+
+# ------------------------------------------------------------------- names
+
+
+def importable_name(value: Any) -> list[Any] | None:
+    """Return ``["n", module, name]`` for a function or class of a library, else None."""
+    kind = _type(value)
+    if kind in _FUNCTIONS:
+        owner = getattr(value, "__objclass__", None)
+        module = value.__module__ if owner is None else owner.__module__
+        name = value.__qualname__
+    elif any(base is type for base in class_mro(kind)):
+        module, _, name = (f"builtins.{class_name(value)}").rpartition(".")
+        module = module[len("builtins.") :] or "builtins"
+    else:
+        return None
+    if type(module) is not str or module == "__main__":
+        return None
+    found: Any = _modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return ["n", module, name] if found is value else None
+
+
+def find_importable(module: Any, name: Any) -> Any:
+    """Import what the tests named. Raises ``Malformed`` if it is missing here."""
+    try:
+        found = _import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise Malformed(f"there is no {module}.{name} here") from error
+    return found
