@@ -7,16 +7,14 @@ import datetime
 import decimal
 import fractions
 import inspect
-import pathlib
-import uuid
 from typing import Any
 
 _words = str.split
 _TYPES = (
-    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset, range, slice),
+    *(str, bytes, bytearray, int, float, complex, list, tuple, dict, set, frozenset),
     *(collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict),
     *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone),
-    *(decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePosixPath),
+    *(decimal.Decimal, fractions.Fraction),
 )
 _NUMPY_METHODS = _words(
     "all any argmax argmin argsort astype clip cumprod cumsum diagonal dot flatten item max mean min nonzero"

@@ -15,6 +15,7 @@ from proctor_service.judge.analysis.flow import (
     ANSWER,
     ERROR,
     FUNCTION,
+    MADE,
     OBJECT,
     RAISES,
     Flow,
@@ -27,8 +28,8 @@ from proctor_service.judge.analysis.suite import Suite, arguments_of
 _words = str.split
 _ERROR_FIELDS = frozenset(
     _words(
-        "value exception args type match errno strerror filename name obj start end object reason encoding pos"
-        " doc msg lineno colno code expected text offset"
+        "value exception args type match errno strerror filename name obj start end object reason encoding"
+        " pos doc msg lineno colno code expected text offset"
     )
 )
 _SINGLETONS = (None, True, False, ..., NotImplemented)
@@ -149,13 +150,20 @@ class FunctionsOnly:
         yield f"looks for .{node.attr}, which no data has"
 
     def _is_of_data(self, node: ast.Attribute) -> bool:
+        """Tell whether data have this field, or a method that can be used in this way."""
         if node.attr in data_attributes.FIELDS | data_attributes.SPECIAL:
             return True
-        # Data have no such field: an answer with one is an object.
-        compared = isinstance(
-            self._flow.parent.get(id(node)), ast.Compare | ast.BinOp | ast.Subscript
-        )
-        return node.attr in data_attributes.METHODS and not compared
+        call = self._flow.parent.get(id(node))
+        if node.attr not in data_attributes.METHODS or not isinstance(call, ast.Call):
+            return False
+        if call.func is not node:
+            return True  # a method as an argument: `map(f(1).get, keys)`
+        if node.attr in data_attributes.CHANGING and self._flow.of(node.value) & MADE:
+            return False
+        if node.attr in data_attributes.RETURNING_NONE:
+            return isinstance(self._flow.parent.get(id(call)), ast.Expr | ast.Lambda | ast.ListComp)
+        least = data_attributes.LEAST_ARGUMENTS.get(node.attr, 0)
+        return len(call.args) >= least or any(isinstance(each, ast.Starred) for each in call.args)
 
     def _of_call(self, node: ast.Call) -> Iterator[str]:
         func, marks = node.func, self._flow.of(node.func)
@@ -197,7 +205,8 @@ class FunctionsOnly:
         around = self._flow.parent[id(node)]
         if isinstance(around, ast.Compare):
             others = [each for each in (around.left, *around.comparators) if each is not node]
-            compared = not any(self._flow.of(each) & ANSWER for each in others)
+            compared = all(isinstance(op, ast.Eq | ast.NotEq) for op in around.ops)
+            compared = compared and not any(self._flow.of(each) & ANSWER for each in others)
         else:
             func = around.func if isinstance(around, ast.Call) else None
             compared = isinstance(func, ast.Attribute) and func.attr.startswith("assert")
