@@ -1,9 +1,9 @@
 """What crosses between the two interpreters besides data: exceptions, iterators, awaitables, and names.
 
-An exception is ``["e", number, class names, text, arguments, places]``. It becomes an instance of the first
-of its classes that the receiver has in a library, or of a class by the same name that derives from it.
-Only ``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except for
-the text of an exception.
+An exception is ``["e", number, class names, text, arguments, places, fields]``. It becomes an instance of
+the first of its classes that the receiver has in a library, or of a class by the same name that derives from
+it. Only ``type(x)`` and the descriptors of built-in types are used, so no code of the object runs, except for
+the text and the fields of an exception.
 """
 
 from __future__ import annotations
@@ -28,6 +28,23 @@ _MOST_NAMES = 50
 _MOST_PLACES = 3
 _SOLUTION = "/solution.py"
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)
+_FIELDS = (
+    *(
+        "code",
+        "colno",
+        "doc",
+        "encoding",
+        "end",
+        "errno",
+        "expected",
+        "filename",
+        "lineno",
+        "msg",
+        "name",
+    ),
+    *("object", "offset", "pos", "reason", "start", "strerror", "text"),
+)
+"""Fields of exceptions that tests may read (`judge/analysis/functions.py`)."""
 # An exception of a test framework ends a test; the submission may not choose how.
 _NOT_OF = ("unittest", "_pytest", "pytest")
 TRACE, NUMBER = "__proctor_trace__", "__proctor_number__"
@@ -68,13 +85,25 @@ def describe_exception(error: BaseException, encoder: Any, number: int = 0) -> l
         text = ""
     args = _args(error)
     arguments = encoder.visit(args if _type(args) is tuple else ())
-    return ["e", number, names_of(error), text, arguments, places_of(error)]
+    fields = {name: encoder.visit(value) for name, value in _fields_of(error)}
+    return ["e", number, names_of(error), text, arguments, places_of(error), fields]
+
+
+def _fields_of(error: BaseException) -> Any:
+    for name in _FIELDS:
+        try:
+            value = getattr(error, name)
+        except BaseException:
+            continue
+        if _type(value) in (_str, int, float, bytes, type(None)):
+            yield name, value
 
 
 def resolve_exception(wire: list[Any], decoder: Any) -> BaseException:
     """Return the local exception for a wire form. Raises ``Malformed``."""
-    _, number, names, text, arguments, places = wire
+    _, number, names, text, arguments, places, fields = wire
     args = decoder.visit(arguments)
+    values = {name: decoder.visit(fields[name]) for name in _FIELDS if name in fields}
     if type(names) is not list or type(args) is not tuple or type(text) is not str:
         raise Malformed("not an exception")
     names = [name for name in names[:_MOST_NAMES] if type(name) is str]
@@ -90,6 +119,11 @@ def resolve_exception(wire: list[Any], decoder: Any) -> BaseException:
         kind = type(name[:200], (base,), {"__module__": "solution", "__str__": lambda self: text})
         error = base.__new__(kind, *args) if base is Exception else _made(kind, args)
         vars(BaseException)["args"].__set__(error, args)
+    for field, value in values.items():
+        try:
+            setattr(error, field, value)
+        except (AttributeError, TypeError, ValueError):
+            continue
     error.__dict__[TRACE] = checked_places(places)
     if type(number) is int and number:
         error.__dict__[NUMBER] = number

@@ -66,8 +66,19 @@ class FunctionsOnly:
         self._suite = suite
         self._flow = Flow(suite, submission, records)
         self._bound = self._flow.classes.keys() | self._flow.functions.keys()
+        self._printing = set(self._functions_around("print"))
         self.reason = next(self._reasons(), None)
         self.fresh = frozenset(self._flow.fresh)
+
+    def _functions_around(self, name: str) -> Iterator[ast.AST]:
+        """Yield the functions, and lambdas, in which a name is read."""
+        for nodes in self._suite.nodes:
+            for node in nodes:
+                is_read = isinstance(node, ast.Name) and node.id == name
+                around: ast.AST | None = node if is_read else None
+                while around is not None:
+                    yield around
+                    around = self._flow.parent.get(id(around))
 
     def calls_carry_constants(self) -> bool:
         """Tell whether the tests hand only written-out data to the submission, which it may then print."""
@@ -173,6 +184,8 @@ class FunctionsOnly:
         if marks & FUNCTION:
             if any(self._flow.of(each) & OBJECT for each in arguments_of(node)):
                 yield "hands the submission an object that is no data"
+            if any(map(self._prints, arguments_of(node))):
+                yield "hands the submission a function that prints"
             if self._is_class_call(node):
                 yield from self._of_object(node)
         elif name in ("assertIs", "assertIsNot") and any(
@@ -190,6 +203,12 @@ class FunctionsOnly:
                 }
                 for each in sorted(named & _NOT_AS_DATA):
                     yield f"asks for the type {each}"
+
+    def _prints(self, argument: ast.expr) -> bool:
+        """Tell whether an argument is a function of the tests whose output the submission may catch."""
+        callbacks: list[ast.AST] = [argument] if isinstance(argument, ast.Lambda) else []
+        callbacks += self._flow.functions.get(last_name(argument), ())
+        return any(each in self._printing for each in callbacks)
 
     def _of_types(self, types: ast.expr) -> Iterator[str]:
         for each in ast.walk(types):
