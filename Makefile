@@ -13,7 +13,7 @@ NEWEST := .venv-aviato-newest
 HARBOR_PYTHON ?= $(firstword $(wildcard /usr/local/bin/python3.12 /usr/bin/python3.12 \
 	$(HOME)/.pyenv/versions/3.12.*/bin/python3.12) python3.12)
 # Folders of tests/ that `make test` leaves to targets of their own, each `make test-NAME`.
-SUITES := agents attacks aviato benchmarks compat console deploy faults handles images journal languages \
+SUITES := agents attacks aviato benchmarks compat console deploy faults images journal languages \
 	replicas versions
 ADAPTERS := $(basename $(notdir $(wildcard tests/trainers_adapters/requirements/*.txt)))
 CODE := client service trainers tests bench deploy/sbom.py
@@ -86,7 +86,6 @@ test-compat: ## the routes of other services, with real sandboxes
 test-console: ## the pages under /console in a browser
 test-deploy: $(VENV)/.deploy ## the image, the manifests and the alerts; as root
 test-faults: ## replicas behind nginx with Redis and PostgreSQL, and what happens to them
-test-handles: ## test code at the levels `values` and `shared`, and its analysis
 test-images: ## environments, images and Harbor's tasks
 test-journal: ## the journal, its commands and replays
 test-languages: ## programs and tests in every language

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 SUITES = frozenset(
     {"agents", "attacks", "aviato", "aviato_newest", "benchmarks", "cgroup2", "compat", "console"}
-    | {"deploy", "faults", "handles", "images", "journal", "languages", "replicas", "versions"}
+    | {"deploy", "faults", "images", "journal", "languages", "replicas", "versions"}
     | {"trainers_adapters", "trainers_art", "trainers_harbor", "trainers_trl", "trainers_unsloth"}
 )
 """Folders that `make test` leaves to other targets; the same as in pyproject.toml."""

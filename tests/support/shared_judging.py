@@ -1,4 +1,4 @@
-"""Judging at the level `shared`: the runner, called through its grader with a real backend."""
+"""Judging beside the submission: the runner, called through its grader with a real backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_client.wire import AssertsGrader
-from proctor_service.judge.analysis.levels import TestSource
+from proctor_service.judge.analysis.levels import Analysis, TestSource
 from proctor_service.judge.graders import in_process
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.backends import make_backend
@@ -49,13 +49,15 @@ class SharedJudge:
             kind="asserts", tests=[test.source for test in listed], setup=setup, reveal=reveal
         )
 
+        analysis = Analysis("in_process", "", (setup, ""), tuple(listed))
+
         async def judged() -> list[Judgement]:
             made: list[Any] = [
                 in_process.judge_shared(
                     Submission(source, grader, LIMITS, files=files or {}),
                     grader,
                     self.backend,
-                    listed,
+                    analysis,
                 )
                 for source in sources
             ]

@@ -8,7 +8,7 @@ get a mark too many, and the suite is then judged beside the submission. The tim
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from proctor_service.judge.analysis import data_attributes
 from proctor_service.judge.analysis.names import entry_name, looks_like_class
@@ -92,6 +92,9 @@ class Flow:
                 self.classes[node.name] = node
             elif isinstance(node, _FUNCTIONS):
                 self.functions.setdefault(node.name, []).append(node)
+                self._define(node.name, node.args)
+            elif isinstance(node, ast.Lambda):
+                self._define(str(id(node)), node.args)
         for node in self._nodes(suite):
             self._visit(node)
         for name in submission:
@@ -206,23 +209,23 @@ class Flow:
             self.fresh.add(node.value.func.id)
             self._mark(id(node), FUNCTION)
             return
-        self._edge(id(node.value), id(node), _HELD)
+        self._edge(id(node.value), id(node), _HELD & ~OBJECT)
         self._edge(f".{node.attr}", id(node))
 
     def _visit_call(self, node: ast.Call) -> None:
         func, arguments = node.func, arguments_of(node)
         self._edge(id(func), id(node), FUNCTION, ANSWER if arguments else ANSWER | MADE)
-        self._edge(id(func), id(node), _HELD)
+        made = _HELD & ~OBJECT if isinstance(func, ast.Attribute) else _HELD
+        self._edge(id(func), id(node), made)
         name = last_name(func)
         if isinstance(func, ast.Lambda):
             self._edge(id(func.body), id(node))
-            self._pass(parameters_of(func.args), node)
-        for function in self.functions.get(name, ()):
+            self._pass(str(id(func)), node)
+        if name in self.functions:
             self._edge(f"{name}()", id(node))
-            self._pass(parameters_of(function.args), node)
+            self._pass(name, node)
         if name in self.classes:
-            for function in self.functions.get("__init__", ()):
-                self._pass(parameters_of(function.args), node)
+            self._pass("__init__", node)
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
             self._mark(id(node), OBJECT)
         elif not (isinstance(func, ast.Name) and name in PLAIN_RESULTS):
@@ -245,25 +248,30 @@ class Flow:
         self._edge(id(func), given, FUNCTION, ANSWER)
         for argument in arguments:
             self._edge(id(argument), given)
-        for parameters in callbacks:
-            for parameter in parameters:
-                self._edge(given, parameter)
+        for name in callbacks:
+            self._edge(given, f"{name}(*)")
 
-    def _pass(self, parameters: Sequence[str], call: ast.Call) -> None:
-        """Let arguments flow to parameters; of a method, the first may be its object."""
+    def _define(self, name: str, arguments: ast.arguments) -> None:
+        """Let what a function is given flow to its parameters: `f(0)` stands for the first argument."""
+        every = parameters_of(arguments)
+        positional = len(arguments.posonlyargs) + len(arguments.args)
+        for place, parameter in enumerate(every):
+            self._edge(f"{name}(*)", parameter)
+            self._edge(f"{name}({place})" if place < positional else f"{name}(…)", parameter)
+
+    def _pass(self, name: str, call: ast.Call) -> None:
+        """Let arguments flow to a function; of a method, the first parameter may be its object."""
         for place, argument in enumerate(call.args):
-            for parameter in parameters[place : place + 2]:
-                self._edge(id(argument), parameter)
+            for target in (f"{name}({place})", f"{name}({place + 1})", f"{name}(…)"):
+                self._edge(id(argument), target)
         for keyword in call.keywords:
-            if keyword.arg is not None:
-                self._edge(id(keyword.value), keyword.arg)
+            self._edge(id(keyword.value), keyword.arg or f"{name}(*)")
 
-    def _callbacks(self, argument: ast.expr) -> Iterator[list[str]]:
+    def _callbacks(self, argument: ast.expr) -> Iterator[str]:
         if isinstance(argument, ast.Lambda):
-            yield parameters_of(argument.args)
-        elif isinstance(argument, ast.Name):
-            for function in self.functions.get(argument.id, ()):
-                yield parameters_of(function.args)
+            yield str(id(argument))
+        elif isinstance(argument, ast.Name) and argument.id in self.functions:
+            yield argument.id
 
     def _return(self, node: ast.AST, value: ast.expr | None) -> None:
         around = self.parent.get(id(node))

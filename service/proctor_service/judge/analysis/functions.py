@@ -70,14 +70,14 @@ class FunctionsOnly:
         self.reason = next(self._reasons(), None)
         self.fresh = frozenset(self._flow.fresh)
 
-    def _functions_around(self, name: str) -> Iterator[ast.AST]:
-        """Yield the functions, and lambdas, in which a name is read."""
+    def _functions_around(self, name: str) -> Iterator[ast.AST | str]:
+        """Yield the names of the functions, and the lambdas, in which a name is read."""
         for nodes in self._suite.nodes:
             for node in nodes:
                 is_read = isinstance(node, ast.Name) and node.id == name
                 around: ast.AST | None = node if is_read else None
                 while around is not None:
-                    yield around
+                    yield getattr(around, "name", around)
                     around = self._flow.parent.get(id(around))
 
     def calls_carry_constants(self) -> bool:
@@ -206,9 +206,7 @@ class FunctionsOnly:
 
     def _prints(self, argument: ast.expr) -> bool:
         """Tell whether an argument is a function of the tests whose output the submission may catch."""
-        callbacks: list[ast.AST] = [argument] if isinstance(argument, ast.Lambda) else []
-        callbacks += self._flow.functions.get(last_name(argument), ())
-        return any(each in self._printing for each in callbacks)
+        return argument in self._printing or last_name(argument) in self._printing
 
     def _of_types(self, types: ast.expr) -> Iterator[str]:
         for each in ast.walk(types):

@@ -100,7 +100,9 @@ def _reasons(node: ast.AST, modules: dict[str, str], own: set[str]) -> Iterator[
             yield from _of_name(module, alias.name)
     elif isinstance(node, ast.Attribute):
         module = _module_of(node.value, modules)
-        if module:
+        if module and not isinstance(node.ctx, ast.Load):
+            yield f"replaces {module}.{node.attr}"
+        elif module:
             yield from _of_name(module, node.attr)
         if node.attr in _OBSERVING:
             yield f"observes the process: {node.attr}"
