@@ -6,9 +6,9 @@ lambda do
   File.truncate(place, 0)
   write, leave = File.method(:binwrite), Process.method(:exit!)
   sources = %w[setup.rb solution.rb tests.rb].map { |name| [name, File.read(name)] }
-  sources.each { |name, source| eval(source, TOPLEVEL_BINDING, name, 1) }
+  sources.each { |name, source| TOPLEVEL_BINDING.eval(source, name, 1) }
   good = true
-  # These would run at the exit, where functions of the completion could change the exit code.
+  # These would run at the exit, behind the end.
   if defined?(Test::Unit::AutoRunner)
     good = Test::Unit::AutoRunner.run
   elsif defined?(Minitest) && Minitest.respond_to?(:run)
