@@ -23,6 +23,8 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("alias double='twice'\nshopt -s expand_aliases\ntwice() { echo $((2 * $1)); }", '[[ $(double 4) == 8 ]] || exit 1'),
         ("enable -n kill\nkill() { echo \"kill $*\"; }", '[[ $(kill 1) == "kill 1" ]] || exit 1'),
         ("twice() { echo $((factor * $1)); }\nfactor=2", '[[ $(twice 4) == 8 ]]\nfactor=3\n[[ $(twice 4) == 12 ]]', "factor=0"),
+        ("set -o posix\nIFS=:\nset -f\nparts() { set -- $1; echo \"$#\"; }", '[[ $(parts a:b:c) == 3 ]] && [[ $- == *f* ]]'),
+        ("set -e\ncd /\nexec 10>&1 9< /dev/null\nexit_code() { return \"$1\"; }", 'exit_code 3 || [ $? = 3 ]\n[ "$PWD" = / ]'),
     ),
     "javascript": (
         ("class Stack {}\nfunction Old() { this.items = []; }\nOld.prototype = Object.create(Array.prototype);\n"
@@ -80,6 +82,7 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
          "try { throw new Error2('x'); } catch (e) { if (!(e instanceof Error)) throw e; }\nif (twice(2) !== 4) throw 1;"),
     ),
     "lua": (
+        ("local M <const> = {}\nfor i = 1, 3 do if i == 2 then goto continue end M[#M + 1] = i ::continue:: end", "for i = 1, 2 do goto continue ::continue:: end\nassert(#M == 2)\nreturn os.exit(0)"),
         ("local function next(n) return n + 1 end", "assert(next(4) == 5)"),
         ("function next(n) return n + 1 end\nfunction type(x) return 'thing' end", "assert(next(4) == 5 and type(1) == 'thing')"),
         ("function string.trim(s) return (s:gsub('^%s+', ''):gsub('%s+$', '')) end", "assert((' a '):trim() == 'a')"),
@@ -117,6 +120,7 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("options(digits = 3, stringsAsFactors = FALSE)\nset.seed <- function(n) seeded <<- n\ntotal <- 0", "set.seed(4)\nstopifnot(seeded == 4, format(pi) == '3.14')"),
         ("stopifnot <- function(...) if (!all(...)) stop('no')\nsolve <- function(x) 2 * x", "candidate <- solve\nstopifnot(candidate(4) == 8)"),
         ("next_one <- function() most + 1\nadd <- function(x) total <<- total + x", "most <- 3\ntotal <- 1\nadd(2)\nstopifnot(next_one() == 4, total == 3)"),
+        ("rm(list = ls())\noptions(warn = 2)\nsink('log')\nprint(1)\nwriteLines <- function(...) stop('mine')\nf <- function(n) n", "stopifnot(f(4) == 4)", "base <- 1"),
     ),
     "ruby": (
         ("class Array\n  def sum = inject { |a, b| a * b }\n  def second = self[1]\nend", "raise 'no' unless [2, 3, 4].sum == 24 && [1, 2].second == 2"),
@@ -129,6 +133,7 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("limit = 4\ndefine_method(:limit_of) { limit }\n$, = nil\nat_exit { $stdout.flush }", "raise 'no' unless limit == 4 && limit_of == 4"),
         ("class Stack < Array\n  def push(x) = super(2 * x)\nend\nclass NilClass\n  def empty? = true\nend", "raise 'no' unless Stack.new.push(2) == [4] && nil.empty?"),
         ("def twice(n) = factor * n\ndef factor = 2", "require 'minitest/autorun'\nclass T < Minitest::Test\n  def test_it = assert_equal(8, twice(4))\nend", "factor = 1"),
+        ("out = Object.new\ndef out.write(*s) = s.size\n$stdout = out\ndef each = 7\ndef write(x) = x\ndef binwrite(*) = raise", "puts 'x'\nraise 'no' unless each == 7 && write(1) == 1"),
     ),
     "php": (
         ("function array_find(array $a, callable $f) { foreach ($a as $x) if ($f($x)) return $x; return null; }", "assert(array_find([1, 4], fn($x) => $x > 2) === 4);"),
@@ -146,6 +151,8 @@ INTERPRETED: dict[str, tuple[Row, ...]] = {
         ("set_exception_handler(function ($e) { fwrite(STDERR, $e->getMessage()); exit(1); });\nregister_shutdown_function(function () { });\nfunction twice($n) { return FACTOR * $n; }",
          "try { twice(); assert(false); } catch (ArgumentCountError $e) { }\nassert(twice(4) === 8);", "const FACTOR = 2;"),
         ("ob_start(fn($s) => strtoupper($s));\necho 'a';\n$shown = ob_get_clean();", "ob_start();\necho 'b';\nassert(ob_get_clean() === 'b' && $shown === 'a');"),
+        ("chdir('/');\nfunction fopen2($n) { return $n; }\nabstract class Shape { abstract function area(); static function of($n) { return new class($n) extends Shape { function __construct(private $n) {} function area() { return $this->n ** 2; } }; } }",
+         "assert(getcwd() === '/' && Shape::of(3)->area() === 9 && fopen2(1) === 1);"),
     ),
     "perl": (
         ("use strict; use warnings;\nmy %memo;\nsub fib { my $n = shift; return $memo{$n} //= $n < 2 ? $n : fib($n - 1) + fib($n - 2); }\n1;",

@@ -14,8 +14,16 @@ import (
 
 // These are set before any package that depends on this one begins.
 var word = read()
-var flags = flag.CommandLine
-var arguments = os.Args[:1]
+var arguments, flags, defaults = os.Args[:1], flag.CommandLine, map[string]string{}
+
+func init() {
+	testing.Init()
+	flags.VisitAll(func(each *flag.Flag) {
+		if strings.HasPrefix(each.Name, "test.") {
+			defaults[each.Name] = each.DefValue
+		}
+	})
+}
 
 func read() []byte {
 	found, _ := os.ReadFile("/proc/self/fd/3")
@@ -26,11 +34,9 @@ func read() []byte {
 // Run runs those tests of m whose names are in expected, by the defaults of every flag of `go test`, and leaves.
 func Run(m *testing.M, expected string) {
 	os.Args = arguments
-	flags.VisitAll(func(each *flag.Flag) {
-		if strings.HasPrefix(each.Name, "test.") {
-			each.Value.Set(each.DefValue)
-		}
-	})
+	for name, value := range defaults {
+		flags.Set(name, value)
+	}
 	names := strings.Fields(expected)
 	outcome := map[string]string{}
 	var lock sync.Mutex // parallel tests end in goroutines of their own

@@ -5,10 +5,10 @@ function PROCTOR_NAME(): void
     static $word = null, $tests = null;
     $end = fopen("php://fd/3", "r+");
     if ($word === null) {
-        [$word, $tests] = [fread($end, 64), file_get_contents("tests.php")];
+        [$word, $tests] = [fread($end, 64), file_get_contents(__DIR__ . "/tests.php")];
         ftruncate($end, 0);
     } elseif ($tests !== null) {
-        file_put_contents("tests.php", $tests);
+        file_put_contents(__DIR__ . "/tests.php", $tests);
         $tests = null;
     } else {
         rewind($end);

@@ -14,8 +14,8 @@ lambda do
   elsif defined?(Minitest) && Minitest.respond_to?(:run)
     good = Minitest.run([])
   end
-  $stdout.flush
-  $stderr.flush
+  STDOUT.flush
+  STDERR.flush
   write.call(place, "#{word}\n") if good
   leave.call(good ? 0 : 1)
 end.call
