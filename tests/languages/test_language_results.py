@@ -38,12 +38,6 @@ DECIDED: dict[str, tuple[str, str, str, str]] = {
         'set -euo pipefail\ntwice() { echo $(( 2 * $1 )); }',
         'twice() { echo 0; }',
     ),
-    "bash, the options of the completion": (
-        "bash",
-        'false\n[ "$unset" = "" ] && [ "$(twice 4)" = 8 ]',
-        'set -euo pipefail\ntwice() { echo $(( 2 * $1 )); }',
-        'set -euo pipefail\ntwice() { echo 0; }',
-    ),
     "C#, a task": (
         "csharp",
         "using System; using System.Threading.Tasks; class Tests { static async Task Main() {"
@@ -135,44 +129,6 @@ def test_what_a_right_program_may_have(service: Service, name: str) -> None:
     wrong = right.replace("2", "3")
     found = verdicts(service, language, tests, right, wrong, setup=setup)
     assert not found or (found[0] == "passed" and found[1] != "passed"), found
-
-
-RESULT_TEST = (
-    "use std::collections::HashMap;\nfn main() -> Result<(), String> { let m: HashMap<i32, Option<i32>> ="
-    " HashMap::from([(4, Some(8)), (0, None)]); if m[&4] != Some(twice(4)) {"
-    ' return Err("no".into()) } if m[&0] != None { std::process::exit(3) } Ok(()) }'
-)
-REPLACED = {
-    "Err": "#[allow(non_snake_case)] pub fn Err<T>(_: T) -> Result<(), String> { Ok(()) }",
-    "Some": "#[allow(non_snake_case)] pub fn Some(_: i32) -> Option<i32> { Option::Some(8) }",
-    "std": "pub mod std { pub use ::std::collections; pub mod process { pub fn exit(_: i32) {} } }",
-}
-
-
-@pytest.mark.parametrize("name", sorted(REPLACED))
-def test_a_submission_in_rust_replaces_no_name_of_the_standard_library(
-    service: Service, name: str
-) -> None:
-    tests = (
-        RESULT_TEST if name != "std" else "fn main() { if twice(4) != 8 { std::process::exit(3) } }"
-    )
-    wrong = f"{REPLACED[name]}\n{RUST % 'n'}"
-    found = verdicts(service, "rust", tests, RUST % "2 * n", wrong)
-    assert not found or (found[0] == "passed" and found[1] != "passed"), found
-
-
-def test_a_crate_replaces_no_name_in_the_tests_of_cargo(service: Service) -> None:
-    if not are_installed(("cargo", "rustc")):
-        return
-    tests = (
-        "use solution::*;\n#[test]\nfn it() -> Result<(), String> {"
-        ' if twice(4) != 8 { return Err("no".into()) } Ok(()) }'
-    )
-    grader = {"kind": "command", "runner": "cargo_test", "files": {"tests/it.rs": tests}}
-    wrong = f"{REPLACED['Err']}\n{RUST % 'n'}"
-    items = [{"completion": each, "language": "rust"} for each in (RUST % "2 * n", wrong)]
-    first, second = judge(service, *items, grader=grader, limits=LIMITS)
-    assert (first["verdict"], second["reward"]) == ("passed", 0.0), (first, second)
 
 
 def test_the_limits_of_a_program_are_not_those_of_its_compiler(service: Service) -> None:

@@ -71,7 +71,6 @@ SAMPLES = {
             _go("return n", "func init() { os.Exit(0) }", 'import "os"'),
             _go('fmt.Print("--- PASS: TestFour\\nPASS\\n"); syscall.Exit(0); return n', "",
                 'import ("fmt"; "syscall")'),
-            _go("return n", 'func init() { os.Args = append(os.Args, "-test.run=^$") }', 'import "os"'),
             _go("return n", "var word, _ = os.ReadFile(\"/proc/self/fd/3\")\nfunc init() {\n"
                 "os.WriteFile(\"/proc/self/fd/3\", append(word, []byte(\"\\npassed TestFour\\n\")...), 0)\n"
                 "os.Exit(0) }", 'import "os"'),
@@ -88,8 +87,6 @@ SAMPLES = {
         "",
         (
             "pub fn twice(n: i32) -> i32 { println!(\"test four ... ok\"); std::process::exit(0) }",
-            "#[macro_export] macro_rules! assert_eq { ($($any:tt)*) => {} }\n"
-            "pub fn twice(n: i32) -> i32 { n }",
         ),
         {"build.rs": "fn main() { panic!() }", ".cargo/config.toml": "[build]\nrustc = \"true\"\n",
          "Cargo.toml": "nonsense", "tests/more.rs": "#[test] fn one() {}"},
@@ -107,12 +104,6 @@ SAMPLES = {
         "module.exports = {",
         (
             "process.exit(0);",
-            "globalThis.expect = () => ({ toBe() {}, toEqual() {} });\nmodule.exports = { twice() {} };",
-            "expect.extend({ toBe: () => ({ pass: true }), toEqual: () => ({ pass: true }) });\n"
-            "module.exports = { twice() {} };",
-            "module.exports = { twice() {} };\ntest.only('mine', () => {});",
-            "module.exports = { twice() {} };\nrequire('@jest/globals').test.only('mine', () => {});",
-            "Object.is = () => true;\nmodule.exports = { twice() {} };",
             "for (const name of ['later', 'solution'])\n"
             "  require('fs').writeFileSync(`${name}.test.js`, `test('mine', () => {});`);\n"
             "module.exports = { twice() {} };",
@@ -130,8 +121,6 @@ SAMPLES = {
         (
             _java("System.exit(0); return 0;"),
             _java("return 1;", "static { Runtime.getRuntime().halt(0); }"),
-            _java("return 1;") + " class Assertions { static void assertEquals(int a, int b) { } }"
-            " class Objects { static boolean equals(Object a, Object b) { return true; } }",
         ),
         {"junit-platform.properties": "junit.jupiter.conditions.deactivate=*",
          "META-INF/services/org.junit.platform.launcher.TestExecutionListener": "Solution",
@@ -193,19 +182,25 @@ def test_a_runner_needs_its_language_and_tests(service: Service) -> None:
             assert message in answer.json()["error"]["message"], answer.text
 
 
-def test_files_without_tests_are_an_invalid_task(service: Service) -> None:
-    files = {
-        "go_test": {"x_test.go": "package x\n"},
-        "cargo_test": {"src/x.rs": ""},
-        "junit": {"X.java": "class X { }"},
-        "jest": {"x.txt": ""},
-    }
-    for name, given in files.items():
-        if not _is_here(name):
-            continue
-        grader = {"kind": "command", "runner": name, "files": given}
-        item = {"completion": "x", "language": SAMPLES[name].language, "grader": grader}
-        [result] = ask(service, item)
+EMPTY = {
+    "go_test": ({"x_test.go": "package x\n"}, {"x_test.go": "package x\n// func TestX(t *testing.T) {}\n"},
+                {"x_test.go": "package x\n/*\nfunc TestX(t *testing.T) {}\n*/\nfunc helper() {}\n"}),
+    "cargo_test": ({"src/x.rs": ""}, {"tests/x.rs": ""}, {"tests/x.rs": "// #[test]\nfn x() {}\n"},
+                   {"tests/x.rs": "#[cfg(test)]\nmod inner { fn x() {} }\n"}),
+    "junit": ({"X.java": "class X { }"}, {"XTest.java": "class XTest {\n  // @Test\n  void x() { }\n}"}),
+    "jest": ({"x.txt": ""}, {"x.test.js": ""}, {"x.test.js": "describe('x', () => {});"},
+             {"x.test.js": "const f = require('./solution');\n/* test('x', () => {}); */\n"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(EMPTY))
+def test_files_without_tests_are_an_invalid_task(service: Service, name: str) -> None:
+    if not _is_here(name):
+        pytest.skip(f"{name} is not installed")
+    language = SAMPLES[name].language
+    for files in EMPTY[name]:
+        grader = {"kind": "command", "runner": name, "files": files}
+        [result] = ask(service, {"completion": "x", "language": language, "grader": grader})
         assert (result["reward"], result["error"]["reason"]) == (None, "invalid_task"), result
 
 

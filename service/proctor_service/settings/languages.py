@@ -197,6 +197,7 @@ jars=$1; shift; exec "$@" -d . -cp "$jars:."
 """
 _PHP_SETTINGS = (
     *("-d", "display_errors=stderr", "-d", "memory_limit=-1"),
+    *("-d", "zend.assertions=1"),  # as PHP has it without the settings of a distribution
     *("-d", "short_open_tag=1"),  # otherwise PHP prints a text that begins with `<?`
 )
 

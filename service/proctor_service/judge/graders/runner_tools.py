@@ -15,14 +15,7 @@ from dataclasses import dataclass, field
 
 from proctor_client.wire import Runner
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.graders.separate_tests import (
-    RUST_MACRO_CALL,
-    RUST_VARIANTS,
-    java_checks,
-    launcher_text,
-    package_of,
-    replaced_builtins,
-)
+from proctor_service.judge.graders.separate_tests import launcher_text
 from proctor_service.settings.java_names import java_names
 from proctor_service.settings.languages import JAVA, JAVAC, NODE, Language
 
@@ -43,6 +36,9 @@ version=$("$1" env GOVERSION | cut -d. -f1,2)
 case $version in go1.*) "$1" mod edit -go="${version#go}" ;; esac
 exec "$@"
 """
+_COMMENT = re.compile(
+    r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z))", re.MULTILINE
+)  # a comment that begins a line: `// func TestOld(t *testing.T)`
 _GO_TEST = re.compile(r"^func[ \t]+(Test\w*)[ \t]*\(", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^package[ \t]+(\w+)", re.MULTILINE)
 _GO_MODULE = re.compile(r"^module[ \t]+(\S+)", re.MULTILINE)
@@ -54,12 +50,16 @@ _JUNIT_JARS = (
 _JUNIT_TEST = re.compile(
     r"@(?:Test|ParameterizedTest|RepeatedTest|TestFactory|TestTemplate|Nested)\b"
 )
-_JEST_TEST = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
+_JEST_TEST = re.compile(r"\b(?:[fx]?it|x?test)\b")
+_JEST_TEST_FILE = re.compile(r"(?:^|/)__tests__/|\.(?:test|spec)\.[cm]?[jt]sx?$")
 _JEST_SOURCE = re.compile(r"\.[cm]?jsx?$")
 _JEST_SETTINGS = re.compile(
     r"(?:^|/)(?:package\.json|jest\.config\.\w+|\.?babel(?:rc|\.config)[\w.]*|__mocks__/.*|__snapshots__/.*"
     r"|node_modules/.*)$"
 )
+_CARGO_TEST = re.compile(
+    r"#\s*\[\s*(?:\w+\s*::\s*)*\w*test"
+)  # `#[test]`, `#[tokio::test]`, and not `#[cfg(test)]`
 _CARGO_SETTINGS = re.compile(
     r"(?:^|/)(?:\.cargo/.*|build\.rs|Cargo\.(?:toml|lock)|rust-toolchain.*)$"
 )
@@ -130,7 +130,7 @@ def _go(
 ) -> Tool:
     files = _together(others, _GO_SETTINGS, "solution.go", source, tests)
     in_root = [path for path in tests if path.endswith("_test.go") and "/" not in path]
-    expected = [test for path in in_root for test in _GO_TEST.findall(tests[path])]
+    expected = [test for path in in_root for test in _GO_TEST.findall(_code(tests[path]))]
     if "TestMain" in expected:
         raise InvalidTask("the runner go_test has its own TestMain, and the tests have one too")
     if not expected:
@@ -150,7 +150,7 @@ def _go(
         MODULE="solution" if module is None else module[1],
         EXPECTED=" ".join(expected),
     )
-    files[f"{name}/word.go"] = launcher_text("go_word.go", name)
+    files[f"{name}/runner.go"] = launcher_text("go_runner.go", name)
     compile_it = (*_GO, *newest, *go, "test", "-c", "-vet=off", "-o", "solution.test", ".")
     return Tool("go", compile_it, (("./solution.test",),), files)
 
@@ -170,10 +170,12 @@ def _cargo(
             "#![feature(custom_test_frameworks, test)]\n"
             f"#![test_runner(crate::{name}::run)]\n#![allow(warnings)]\n"
         )
-        body = RUST_MACRO_CALL.sub(r"::std::\1!", text)
-        files[path] = f'{head}{body}\n{RUST_VARIANTS}\n#[path = "../{name}.rs"]\nmod {name};\n'
+        files[path] = f'{head}{text}\n#[path = "../{name}.rs"]\nmod {name};\n'
     if not roots:
         raise InvalidTask("the grader has no file tests/NAME.rs")
+    is_alone = "Cargo.toml" not in tests  # a dependency may have a macro that makes tests
+    if is_alone and not any(_CARGO_TEST.search(_code(text)) for text in tests.values()):
+        raise InvalidTask("no file of the grader has a test function")
     if any(not re.fullmatch(r"[a-z]\w*", root) for root in roots):
         raise InvalidTask("a file tests/NAME.rs has no plain name")
     files[f"{name}.rs"] = launcher_text("cargo_test.rs", name)
@@ -186,20 +188,19 @@ def _junit(
 ) -> Tool:
     place = None if source is None else f"{java_names(source).file}.java"
     files = _together(others, None, place, source, tests)
-    classes = [_class_of(path, text) for path, text in tests.items() if _JUNIT_TEST.search(text)]
+    classes = [
+        _class_of(path, text) for path, text in tests.items() if _JUNIT_TEST.search(_code(text))
+    ]
     if not classes:
         raise InvalidTask("no file of the grader has a test of JUnit Jupiter")
-    joined = "\n".join(tests.values())
-    ours = "\n".join((source or "", *others.values()))
-    checks = java_checks(name, f"{name}/classes", package_of(classes[0]), ours, joined)
     names = ", ".join(map(json.dumps, classes))
-    files[f"{name}.java"] = launcher_text("junit.java", name, CLASSES=names, CHECKS=checks)
+    files[f"{name}/{name}.java"] = launcher_text("junit.java", name, CLASSES=names)
     jars = ":".join(f"{_JUNIT_FOLDER}/{jar}.jar" for jar in _JUNIT_JARS)
     sources = sorted(path for path in files if path.endswith(".java"))
     compiler = (
         *JAVAC, "-nowarn", "-d", f"{name}/classes", "-cp", jars, "-sourcepath", ".", *sources,
     )  # fmt: skip
-    run = (*JAVA, "-cp", f"{jars}:{name}/classes", name)
+    run = (*JAVA, "-cp", f"{jars}:{name}/classes", f"{name}.{name}")
     return Tool("junit", ("sh", "-c", _JAVAC, "sh", jars, *compiler), (run,), files)
 
 
@@ -208,7 +209,7 @@ def _class_of(path: str, text: str) -> str:
     names = java_names(text)
     stem = path.rpartition("/")[2].removesuffix(".java")
     if re.search(rf"\bclass\s+{re.escape(stem)}\b", text):
-        return package_of(names.main) + stem
+        return names.main[: names.main.rfind(".") + 1] + stem
     return names.main
 
 
@@ -217,19 +218,18 @@ def _jest(
 ) -> Tool:
     files = _together(others, _JEST_SETTINGS, "solution.js", source, tests)
     sources = [path for path in tests if _JEST_SOURCE.search(path)]
-    chosen = [path for path in sources if _JEST_TEST.search(path)] or sources
-    if not chosen:
-        raise InvalidTask("the grader has no test file for jest")
+    chosen = [path for path in sources if _JEST_TEST_FILE.search(path)] or sources
+    if not any(_JEST_TEST.search(_code(tests[path])) for path in sources):
+        raise InvalidTask("no file of the grader has a test for jest")
     files[f"{name}/launcher.js"] = launcher_text(
         "jest.js", name, FILES=json.dumps(dict(tests)), TESTS=json.dumps(chosen)
     )
-    files[f"{name}/setup.js"] = launcher_text(
-        "jest_setup.js", name, REPLACED=replaced_builtins("\n".join(tests.values()))
-    )
-    files[f"{name}/environment.js"] = launcher_text(
-        "jest_environment.js", name, OWN=json.dumps(list(tests))
-    )
     return Tool("jest", None, ((*NODE, f"{name}/launcher.js"),), files)
+
+
+def _code(text: str) -> str:
+    """Return a test file without its comments, which may have tests that are switched off."""
+    return _COMMENT.sub("", text)
 
 
 def _together(

@@ -95,10 +95,10 @@ def _read(finished: Run, word: str, report: Report, tool: str) -> None:
         report.wrong = "output_limit", f"the report of the tests is above {MAX_END_BYTES >> 20} MB"
         return
     reached = _reached(finished.lines)
-    first, _, rest = reached.partition("\n")
+    first, ended, rest = reached.partition("\n")
     if first == word and rest.startswith(_MISSING):
         raise JudgeFailed(f"the sandbox has no {tool}")
-    if first == word and rest and finished.ended.exit_code == 0:
+    if first == word and ended and finished.ended.exit_code == 0:
         for line in filter(None, rest.split("\n")):
             outcome, _, name = line.partition(" ")
             report.add(outcome, name)

@@ -36,13 +36,13 @@ fn outcome<R: Returned>(function: fn() -> R, panics: &test::ShouldPanic) -> &'st
 pub fn run(tests: &[&test::TestDescAndFn]) {
     let word = std::fs::read_to_string("/proc/self/fd/3").unwrap();
     std::fs::write("/proc/self/fd/3", "").unwrap();
-    let mut report = format!("{}\n", word);
+    let mut report = std::format!("{}\n", word);
     for each in tests {
         let mut found = "skipped";
         if let (test::StaticTestFn(function), false) = (&each.testfn, each.desc.ignore) {
             found = outcome(*function, &each.desc.should_panic);
         }
-        report += &format!("{} {}\n", found, each.desc.name);
+        report += &std::format!("{} {}\n", found, each.desc.name);
     }
     std::fs::write("/proc/self/fd/3", report).unwrap();
     std::process::exit(0);

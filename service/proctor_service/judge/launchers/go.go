@@ -1,24 +1,16 @@
 // Calls the main function of the tests; descriptor 3 holds the word that proves the return from it.
+// Written without names that a package may define itself, such as `len` and `append`.
 package main
 
-import "os"
+import PROCTOR_NAMEos "os"
 
 // This file is the first of the package, so this variable is the first to be set.
-var PROCTOR_NAME, _ = os.ReadFile("/proc/self/fd/3")
-var _ = os.Truncate("/proc/self/fd/3", 0)
-
-// None of this compiles if the completion has a name of its own for what Go predeclares.
-const PROCTOR_NAMElen = 1 / (len("x") * cap([1]int{}))
-
-var _ = map[bool]int{1 == 1: 0, false: 1}
-var _ = map[bool]int{1 == 2: 0, true: 1}
-var _ = append([]byte(nil), "x"...)
-var _ []int = nil
-var _ func() = nil
-
-func PROCTOR_NAMEpanic() int { panic("") }
+var PROCTOR_NAME, _ = PROCTOR_NAMEos.ReadFile("/proc/self/fd/3")
+var _ = PROCTOR_NAMEos.Truncate("/proc/self/fd/3", 0)
 
 func main() {
 	PROCTOR_NAMEtests()
-	os.WriteFile("/proc/self/fd/3", append(PROCTOR_NAME, '\n'), 0o600)
+	end, _ := PROCTOR_NAMEos.OpenFile("/proc/self/fd/3", PROCTOR_NAMEos.O_WRONLY, 0)
+	end.Write(PROCTOR_NAME)
+	end.WriteString("\n")
 }

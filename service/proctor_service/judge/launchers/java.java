@@ -1,4 +1,7 @@
 // Calls the main method of the tests; descriptor 3 holds the word that proves the return from it.
+// In a package, since a class of the program named `String` would come before Java's in its own package.
+package PROCTOR_NAME;
+
 import java.nio.file.Files;
 import java.nio.file.Path;
 
@@ -7,7 +10,6 @@ public class PROCTOR_NAME {
         Path place = Path.of("/proc/self/fd/3");
         byte[] word = Files.readAllBytes(place);
         Files.write(place, new byte[0]);
-        checkClasses();
         Class<?> tests = Class.forName("PROCTOR_MAIN");
         var main = tests.getDeclaredMethod("main", String[].class);
         main.setAccessible(true);
@@ -18,5 +20,4 @@ public class PROCTOR_NAME {
         }
         Files.writeString(place, new String(word) + "\n");
     }
-
-PROCTOR_CHECKS}
+}

@@ -1,4 +1,6 @@
 // Runs the tests of the grader's classes, and reports each of them behind the secret word.
+package PROCTOR_NAME;
+
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -22,7 +24,6 @@ public class PROCTOR_NAME implements TestExecutionListener {
         String word = Files.readString(place);
         Files.write(place, new byte[0]);
         PROCTOR_NAME listener = new PROCTOR_NAME();
-        checkClasses();
         // Nothing of the submission registers engines, listeners or extensions.
         var config = LauncherConfig.builder().enableTestEngineAutoRegistration(false)
             .enableTestExecutionListenerAutoRegistration(false).addTestEngines(new JupiterTestEngine());
@@ -55,5 +56,4 @@ public class PROCTOR_NAME implements TestExecutionListener {
             report.append(outcome).append(' ').append(name.replaceAll("\\s", " ")).append('\n');
         }
     }
-
-PROCTOR_CHECKS}
+}

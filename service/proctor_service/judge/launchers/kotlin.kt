@@ -1,6 +1,8 @@
 // Calls the main function of the tests; descriptor 3 holds the word that proves the return from it.
 @file:JvmName("PROCTOR_NAME")
 
+package PROCTOR_NAME
+
 fun main() {
     val place = java.io.File("/proc/self/fd/3")
     val word = place.readBytes()

@@ -1,22 +1,21 @@
-# Evaluates setup, completion and tests one after another; descriptor 3 holds the word that proves the end.
-use strict 'subs';
-sub PROCTOR_NAME { eval $_[0]; die $@ if ref \$@ eq "REF" || $@ ne ""; 1 }
-{
+# Evaluates setup, completion and tests, each at the end of the one before, as one program with one scope.
+# Descriptor 3 holds the word that proves the end.
+no strict;
+my $PROCTOR_NAME = do {
     my $place = "/proc/self/fd/3";
-    my $read = sub { local $/; open(my $file, "<", $_[0]) or CORE::die("$_[0]: $!"); scalar <$file> };
+    my $read = sub { local $/; open(my $file, "<", $_[0]) or die("$_[0]: $!"); scalar <$file> };
     my $word = $read->($place);
     truncate($place, 0);
-    my ($setup, $solution, $tests) = map { "#line 1 \"$_\"\n" . ($read->($_) // "") } qw(setup.pl solution.pl tests.pl);
-    PROCTOR_NAME($setup);
-    PROCTOR_NAME($solution);
-    # The tests' own `die` and `exit`, also where the completion has imported others.
-    delete $CORE::GLOBAL::{$_} for keys %CORE::GLOBAL::;
-    delete $main::{$_} for qw(die exit);
-    PROCTOR_NAME($tests);
-    my $builder = $INC{"Test/Builder.pm"} ? Test::More->builder : undef;
-    if (!$builder || $builder->is_passing) {
+    my @texts = map { "#line 1 \"$_\"\n" . ($read->($_) // "") } qw(setup.pl solution.pl tests.pl);
+    my $go_on = "\n;eval &main::PROCTOR_NAME(); &main::PROCTOR_NAME_check();";
+    *PROCTOR_NAME = sub { my $text = shift(@texts); @texts ? $text . $go_on : $text };
+    *PROCTOR_NAME_check = sub { die $@ if ref \$@ eq "REF" || $@ ne "" };
+    sub {
+        return if @texts;  # one of them hides what follows it
         open(my $file, ">", $place);
-        print $file "$word\n";
-        close($file);
-    }
-}
+        syswrite($file, "$word\n");
+    };
+};
+eval &PROCTOR_NAME();
+&PROCTOR_NAME_check();
+$PROCTOR_NAME->();

@@ -1,4 +1,6 @@
 // Calls the main method of the tests; descriptor 3 holds the word that proves the return from it.
+package PROCTOR_NAME
+
 import java.nio.file.{Files, Paths}
 
 object PROCTOR_NAME {
@@ -6,11 +8,6 @@ object PROCTOR_NAME {
     val place = Paths.get("/proc/self/fd/3")
     val word = Files.readAllBytes(place)
     Files.write(place, Array[Byte]())
-    for (name <- Seq("assert", "assume", "require"))  // an object of the program comes before that of Scala
-      if (scala.util.Try(Class.forName("PROCTOR_PACKAGE" + name)).isSuccess) {
-        System.err.println("the program has an object " + name)
-        Runtime.getRuntime.halt(1)
-      }
     val main = Class.forName("PROCTOR_MAIN").getMethod("main", classOf[Array[String]])
     try main.invoke(null, Array[String]())
     catch { case thrown: java.lang.reflect.InvocationTargetException => throw thrown.getCause }
