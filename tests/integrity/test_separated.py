@@ -191,11 +191,8 @@ ATTACKS = [
     ),
     Attack(
         "for n in (7, 11):\n    assert is_prime(n)",
-        "def is_prime(n): return True",
-        (
-            "class is_prime:\n    def __init__(s, n): pass",
-            "class Y:\n    __bool__ = lambda s: True\ndef is_prime(n): return Y()",
-        ),
+        "import re\ndef is_prime(n): return re.match('.', 'x')",
+        ("class Y:\n    __bool__ = lambda s: True\ndef is_prime(n): return Y()",),
         ("object_for_data",),
     ),
     Attack(CATCHES, DENIES, tuple(f"def f(n): raise {each}" for each in EXITS[:2]), ("early_exit",)),

@@ -21,6 +21,8 @@ from proctor_service.judge.submission import Judgement
 from proctor_service.sandbox.interface import Ended
 
 FORGED = "forged_result"
+OBJECT_FOR_DATA = "object_for_data"
+NEED_DATA = "the submission returned an object; these tests need data"
 LIMITS: Mapping[str, tuple[Verdict, str]] = MappingProxyType(
     {
         "cpu_limit": ("timeout", "time limit: it used more CPU time than it may"),
@@ -34,11 +36,15 @@ LIMITS: Mapping[str, tuple[Verdict, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception of the submission: its verdict, and a text for people and models."""
+    """An exception of the submission: its verdict, and a text for people and models.
+
+    `signal`: the hack signal of the problem, or "".
+    """
 
     verdict: Verdict
     summary: str
     traceback: str = ""
+    signal: str = ""
 
 
 @dataclass(slots=True)
@@ -159,12 +165,13 @@ def _signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TestCounts:
-    """Summary of test outcomes; `first` is the problem of the first failed test."""
+    """Summary of test outcomes: the problem of the first failed test, and the signals of all."""
 
     passed: int
     total: int
     failures: tuple[Failure, ...]
     first: Raised | None
+    signals: frozenset[str]
 
 
 def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
@@ -172,15 +179,17 @@ def count_tests(tests: Iterable[tuple[str, Raised | None]]) -> TestCounts:
     total = passed = 0
     failures: list[Failure] = []
     first: Raised | None = None
+    signals: set[str] = set()
     for index, (shown, problem) in enumerate(tests):
         total += 1
         if problem is None:
             passed += 1
             continue
         first = first or problem
+        signals.add(problem.signal)
         if len(failures) < MAX_FAILURES:
             failures.append(Failure(index=index, test=shown, message=problem.summary))
-    return TestCounts(passed, total, tuple(failures), first)
+    return TestCounts(passed, total, tuple(failures), first, frozenset(signals - {""}))
 
 
 def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None]]) -> Judgement:
@@ -205,15 +214,18 @@ def conclude(finished: Run, said: Said, tests: Iterable[tuple[str, Raised | None
         total=counted.total,
         failures=counted.failures,
         message=message,
-        **evidence(finished, said, verdict),
+        **evidence(finished, said, verdict, counted.signals),
     )
 
 
-def evidence(finished: Run, said: Said, verdict: Verdict) -> dict[str, object]:
+def evidence(
+    finished: Run, said: Said, verdict: Verdict, more: frozenset[str] = frozenset()
+) -> dict[str, object]:
     """Return the hack signals visible in a run, and how a run without a report ended."""
     signals = [FORGED] if said.forged else []
     if verdict == "early_exit":
         signals.append("early_exit")
+    signals += sorted(more)
     reported = said.done or said.reached or said.stopped or said.forged
     expected = reported or finished.ended.ending in LIMITS
     unreported = "" if expected else finished.how_it_ended()

@@ -158,16 +158,15 @@ def _exception_class(name: str) -> Any:
 
 def kind_of(cls: type) -> str:
     """Return what an object of a class is to the other side, else ""."""
-    if cls is types.CoroutineType or (
-        cls.__name__ in ("Future", "Task") and _has(cls, "__await__")
-    ):
+    if cls is types.CoroutineType or (cls.__name__ in ("Future", "Task") and has(cls, "__await__")):
         return "awaitable"
     if cls is types.AsyncGeneratorType:
         return "async_iterator"
-    return "iterator" if _has(cls, "__next__") else ""
+    return "iterator" if has(cls, "__next__") else ""
 
 
-def _has(cls: type, name: str) -> bool:
+def has(cls: type, name: str) -> bool:
+    """Tell whether a class or one of its bases defines a special method."""
     return any(name in class_members(base) for base in class_mro(cls))
 
 

@@ -83,7 +83,10 @@ class SubmissionSide:
             return record
         kind = crossing.kind_of(cls)
         number = self.conversation.exports.number(value)
-        return ["h", number, {"k": kind or "object", "type": class_name(cls)}]
+        facts: dict[str, Any] = {"k": kind or "object", "type": class_name(cls)}
+        if not crossing.has(cls, "__bool__") and not crossing.has(cls, "__len__"):
+            facts["truth"] = True
+        return ["h", number, facts]
 
     def refer(self, value: Any) -> Any:
         """Return the reference to an object of the tests, else None."""

@@ -19,16 +19,29 @@ class Refused(TypeError):
 
 
 class Token:
-    """An answer that is no data: it can only be passed back to the submission."""
+    """An answer that is no data: it can only be passed back to the submission.
 
-    __slots__ = ("__proctor_number__", "__proctor_side__", "__proctor_type__", "__weakref__")
+    An object whose class decides nothing about it is true, as in plain Python.
+    """
+
+    __slots__ = (
+        "__proctor_number__",
+        "__proctor_side__",
+        "__proctor_truth__",
+        "__proctor_type__",
+        "__weakref__",
+    )
 
     def __getattribute__(self, name: str) -> Any:
         _side_of(self).refuse(self)
 
+    def __bool__(self) -> bool:
+        return bool(_truth_of(self)) or bool(_side_of(self).refuse(self))
+
 
 _number_of = vars(Token)["__proctor_number__"].__get__
 _side_of = vars(Token)["__proctor_side__"].__get__
+_truth_of = vars(Token)["__proctor_truth__"].__get__
 _type_of = vars(Token)["__proctor_type__"].__get__
 
 
@@ -39,7 +52,7 @@ def _refuse(self: Any, *operands: Any, **more: Any) -> Any:
 _ARITHMETIC = _words("add sub mul truediv floordiv mod divmod pow matmul lshift rshift and or xor")
 for _name in (
     *_words(
-        "len iter next getitem setitem delitem contains reversed lt le gt ge eq ne hash bool str repr"
+        "len iter next getitem setitem delitem contains reversed lt le gt ge eq ne hash str repr"
     ),
     *_words(
         "neg pos abs invert round trunc floor ceil index int float complex bytes copy deepcopy call"
@@ -240,6 +253,7 @@ class TestsSide:
             token = _new(Token)
             _set_slot(token, "__proctor_number__", number)
             _set_slot(token, "__proctor_side__", self)
+            _set_slot(token, "__proctor_truth__", facts.get("truth") is True)
             _set_slot(token, "__proctor_type__", name[:200] if type(name) is str else "?")
             self._tokens[number] = token
             weakref.finalize(token, self.conversation.dropped.append, number).atexit = False

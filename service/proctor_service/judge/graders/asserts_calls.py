@@ -19,7 +19,15 @@ from proctor_service.judge.analysis.formulas import Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.run import parsed, python_message, run_calls
 from proctor_service.judge.submission import Judgement, Submission
-from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, understand
+from proctor_service.judge.verdict import (
+    NEED_DATA,
+    NOT_REACHED,
+    OBJECT_FOR_DATA,
+    Raised,
+    Said,
+    conclude,
+    understand,
+)
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
@@ -119,10 +127,17 @@ def _failure(check: Check, answers: Sequence[Any], reveal: bool) -> Raised | Non
         returned = ", ".join(shown(answers[number]) for number in check.calls[:4])
         text = f"a condition on results does not hold; returned: {returned}"
         return Raised("failed", f"{text}: {check.text}" if reveal else text)
+    if _is_object(answers[check.calls[0]]):
+        return Raised("failed", f"{NEED_DATA}: {check.shown}", signal=OBJECT_FOR_DATA)
     text = f"{check.shown} returned {shown(answers[check.calls[0]])}"
     if reveal and check.compare is not None:
         text += f", and not {check.symbol} {show(check.expected, _SHOWN)}"
     return Raised("failed", text)
+
+
+def _is_object(line: bytes) -> bool:
+    """Tell whether an answer is an object that is no data."""
+    return line.startswith(b'["h",') and b'"base"' not in line[:_SHOWN_BYTES]
 
 
 def holds(check: Check, answers: Sequence[bytes]) -> bool:

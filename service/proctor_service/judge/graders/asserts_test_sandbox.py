@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,7 +66,10 @@ class _Reports:
         if index not in self.outcomes:
             return verdicts.NOT_REACHED
         outcome, text, more = self.outcomes[index]
-        return None if outcome == "passed" else Raised(_verdict_of(outcome, more), text[:2000])
+        if outcome == "passed":
+            return None
+        signal = verdicts.OBJECT_FOR_DATA if outcome == "refused" else ""
+        return Raised(_verdict_of(outcome, more), text[:2000], signal=signal)
 
 
 async def judge(
@@ -174,7 +176,10 @@ def _conclude(
         total=counted.total,
         failures=counted.failures,
         message=text,
-        hack_signals=tuple(_signals(verdict, reports)),
+        hack_signals=(
+            *(("early_exit",) if verdict == "early_exit" else ()),
+            *sorted(counted.signals),
+        ),
         usage=finished.ended.usage + tests_ended.usage,
         **output,
     )
@@ -203,13 +208,6 @@ def _verdict(
     if finished.ended.ending != "killed" and first.summary == verdicts.NOT_REACHED.summary:
         return verdicts.of_silence(finished.ended)
     return first.verdict, first.summary
-
-
-def _signals(verdict: Verdict, reports: _Reports) -> Iterator[str]:
-    if verdict == "early_exit":
-        yield "early_exit"
-    if any(outcome == "refused" for outcome, *_ in reports.outcomes.values()):
-        yield "object_for_data"
 
 
 def _verdict_of(outcome: str, more: dict[str, Any]) -> Verdict:
