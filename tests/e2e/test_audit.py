@@ -46,10 +46,10 @@ PLANTED: dict[str, Row] = {
     "shared_process": asserts(
         "shared", DOUBLE, [f"import inspect\nassert inspect.signature(double)\n{TESTS[0]}"]
     ),
-    "asks_objects": asserts(
-        "asks",
-        "class Box:\n    def __len__(self):\n        return 2\n",
-        ["b = Box()\nassert len(b) == 2"],
+    "needs_objects": asserts(
+        "objects",
+        "class Box:\n    def __iter__(self):\n        return iter([2])\ndef make():\n    return Box()\n",
+        ["assert list(make()) == [2]"],
     ),
     "no_reference": asserts("bare", None, TESTS),
 }
@@ -72,11 +72,11 @@ def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_pat
     kinds = {task["id"]: [each["kind"] for each in task["findings"]] for task in found["tasks"]}
     assert kinds == {row["id"]: [] if kind == "sound" else [kind] for kind, row in PLANTED.items()}
     assert found["counts"] == {kind: 1 for kind in PLANTED if kind != "sound"}
-    assert (found["problems"], found["harmful"], found["format"]) == (10, 5, "jsonl")
+    assert (found["problems"], found["harmful"], found["format"]) == (10, 6, "jsonl")
     levels = {task["id"]: (task["level"], task["level_reason"]) for task in found["tasks"]}
-    assert levels["sound"][0] == "calls"
-    assert levels["half"][0] == "values"
-    assert levels["shared"] == ("shared", "tests.0 inspects code with inspect")
+    assert levels["sound"][0] == "separated"
+    assert levels["half"][0] == "separated"
+    assert levels["shared"] == ("in_process", "tests.0 uses inspect")
     assert "levels of asserts" in said.stdout
     details = {task["id"]: task["findings"] for task in found["tasks"]}
     assert "test 1" in details["flaky"][0]["detail"]
@@ -105,7 +105,7 @@ def test_a_slice_of_mbpp_is_sound(service: Service, tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     found = json.loads(report.read_text())
     assert (found["format"], found["problems"]) == ("mbpp", 40)
-    assert sum(found["counts"].values()) == 0
+    assert found["harmful"] == 0
     for task in found["tasks"]:
         assert [run["verdict"] for run in task["reference"]] == ["passed"] * 2
         assert len(task["probes"]) >= 6

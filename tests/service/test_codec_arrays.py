@@ -108,9 +108,9 @@ def test_shared_arrays_stay_shared_and_large_ones_are_refused() -> None:
     assert back[0] is back[1]
     assert back[2] is back[3]
     with pytest.raises(ValueTooLarge):
-        values.encode([np.zeros(3_000_000)] * 2)
+        values.encode([np.zeros(3_000_000)] * 3)
     with pytest.raises(ValueTooLarge):
-        values.encode(np.zeros(3_000_000, dtype=object))
+        values.encode(np.zeros(5_000_000, dtype=object))
 
 
 def test_a_plain_decoder_has_no_arrays_but_their_scalars() -> None:

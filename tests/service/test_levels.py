@@ -275,7 +275,7 @@ def test_names_are_the_submissions_unless_the_tests_or_python_bind_them() -> Non
 def test_an_entry_point_is_the_submissions_though_python_or_the_setup_has_the_name() -> None:
     for name, setup in (("sorted", ""), ("f", "def f(x): ...")):
         found = analysed(f"assert {name}([2, 1]) == [1, 2]", entry_point=name, setup=setup)
-        assert (found.level, found.names.submission) == ("separated", {name})
+        assert (found.level, set(found.names.submission)) == ("separated", {name})
 
 
 SETUP = "import math\nPI = 3\ndef area(r):\n    return PI * g(r)\nE = 2\n"

@@ -56,7 +56,7 @@ RefusalReason = Literal[
     "internal",
 ]
 Integrity = Literal["separated", "in_process"]
-Level = Literal["separated", "in_process"]
+Level = Literal["calls", "values", "shared"]
 CacheResult = Literal["miss", "hit", "coalesced"]
 Scoring = Literal["all", "fraction"]
 Priority = Literal["evaluation", "training"]

@@ -40,7 +40,7 @@ _RESULT: dict[str, JsonValue] = {
     "truncated": False,
     "exit_code": 0,
     "integrity": "separated",
-    "level": "separated",
+    "level": "calls",
     "hack_signals": [],
     "usage": {
         "cpu_seconds": 0.004,
@@ -218,8 +218,8 @@ class Result(Response):
     integrity: Integrity | str
     level: Level | str | None = Field(
         None,
-        description="How `asserts` judged: apart from the submission, or in its process. "
-        "Older services say `calls` or `values`, and `shared`.",
+        description="How `asserts` judged: `calls` by a plan of calls, `values` with test code in a "
+        "sandbox of its own, both `separated`; `shared` beside the submission.",
     )
     hack_signals: list[str] = Field([])
     usage: Usage = Usage()

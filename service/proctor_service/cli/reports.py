@@ -15,10 +15,12 @@ from proctor_service.cli.checks import EMPTY
 from proctor_service.cli.judging import message_of
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import Analysis, analyse
+from proctor_service.judge.verdict import OBJECT_FOR_DATA
 
 Kind = Literal[
     "broken_tests",
     "reference_fails",
+    "needs_objects",
     "flaky",
     "passes_for_anything",
     "vacuous_test",
@@ -29,6 +31,7 @@ Kind = Literal[
 TITLES: dict[Kind, str] = {
     "broken_tests": "tests that are broken by themselves",
     "reference_fails": "references that fail",
+    "needs_objects": "references that return an object where their tests need data",
     "flaky": "flaky tests",
     "passes_for_anything": "problems that pass for anything",
     "vacuous_test": "tests that hold for an empty program",
@@ -37,7 +40,7 @@ TITLES: dict[Kind, str] = {
     "shared_process": "tests that share the submission's process",
 }
 HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process"})
-LEVELS: tuple[wire.Level, ...] = ("separated", "in_process")
+LEVELS: tuple[wire.Integrity, ...] = ("separated", "in_process")
 _INVALID = "invalid_task"
 _SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
 
@@ -113,6 +116,8 @@ class Examined:
         failed = [run for run in runs if run.verdict != "passed"]
         if not failed:
             return []
+        if any(OBJECT_FOR_DATA in run.hack_signals for run in failed):
+            return [ProblemReport("needs_objects", 'ask for `"integrity": "in_process"`')]
         if len(failed) == len(runs) and len({_outcome(run) for run in runs}) == 1:
             return [
                 ProblemReport("reference_fails", f"{failed[0].verdict}: {message_of(failed[0])}")

@@ -106,16 +106,14 @@ class Judge:
         analysis = await self._analysed(grader)
         if analysis.level == "in_process":
             judgement = await in_process.judge_shared(submission, grader, backend, analysis)
-            return replace(judgement, level=analysis.level)
-        apart: Judgement | None = None
+            return replace(judgement, level="shared")
         if analysis.plan is not None:
             with contextlib.suppress(NotDecidable):
-                apart = await asserts_calls.judge(
-                    submission, grader, backend, analysis.plan, analysis.setup[0]
-                )
-        if apart is None:
-            apart = await asserts_test_sandbox.judge(submission, grader, backend, analysis)
-        return replace(apart, level=analysis.level)
+                plan, setup = analysis.plan, analysis.setup[0]
+                judgement = await asserts_calls.judge(submission, grader, backend, plan, setup)
+                return replace(judgement, level="calls")
+        judgement = await asserts_test_sandbox.judge(submission, grader, backend, analysis)
+        return replace(judgement, level="values")
 
     async def _analysed(self, grader: AssertsGrader) -> Analysis:
         """Return the result of `analyse`, remembered: the submissions of a group share their tests.
