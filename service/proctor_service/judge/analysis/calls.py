@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from proctor_service.codec import values
+from proctor_service.codec.limits import MAX_LINE_BYTES
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, Weights, evaluate
 from proctor_service.judge.analysis.names import Names
 
-_MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
+# All calls together, beyond the length of the text: helpers call helpers. They are a part of the
+# line with the job, which also has the program and its files.
+_MOST_CALL_BYTES = 4 << 20
+_BYTES_A_CHARACTER = 16  # of calls that are written out; 12 in JSON at most, for an emoji
 _MOST_STEPS = 50_000  # of planning, beyond the length of the text: helpers call helpers
 
 
@@ -65,10 +69,11 @@ class Calls:
 
     def __init__(self, names: Names, characters: int) -> None:
         self.names = names
-        self.made: list[list[Any]] = []
+        self.made: list[bytes] = []
         self.used: list[int] = []
         self.scope: Scope = ChainMap()
-        self._bytes = 0
+        written_out = _MOST_CALL_BYTES + _BYTES_A_CHARACTER * characters
+        self._bytes_left = min(written_out, MAX_LINE_BYTES // 2)
         self._steps_left = _MOST_STEPS + characters
         self.weights = Weights(characters)
 
@@ -160,10 +165,11 @@ class Calls:
         return self._made([target[0] if len(target) == 1 else target, args, kwargs])
 
     def _made(self, call: list[Any]) -> int:
-        self.made.append(call)
-        self._bytes += len(values.dumps(call))
-        if len(self.made) > _MOST_CALLS or self._bytes > _MOST_CALL_BYTES:
+        line = values.dumps(call)[:-1]
+        self._bytes_left -= len(line) + 1
+        if self._bytes_left < 0:
             raise NotPlannable("too many calls")
+        self.made.append(line)
         self.used.append(len(self.made) - 1)
         return len(self.made) - 1
 

@@ -1,7 +1,9 @@
 """Test conditions on results of the submission's calls, computed outside the sandbox.
 
 The values are plain data, so no code of the submission runs here. Other data, and data that needs
-numpy, raises NotDecidable; the tests then run in a test sandbox.
+numpy, raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because
+another process analyses long tests (`process.py`): a formula is a `partial` of a function of this
+module.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from proctor_service.codec.tables import fill_set
@@ -33,18 +36,10 @@ from proctor_service.judge.analysis.literals import (
     why_costly,
 )
 
-COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-    ast.In: ("in", lambda one, other: _contains(other, one)),
-    ast.NotIn: ("not in", lambda one, other: not _contains(other, one)),
-}
+SYMBOLS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.NotIn: "not in",
+}  # fmt: skip
 SINGLETONS = (None, True, False)
 _TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
 _CORE = (*_TYPES.values(), type(None))
@@ -59,11 +54,15 @@ def _set_of(items: Any = ()) -> set[Any]:
     return found
 
 
+def _frozenset_of(*items: Any) -> frozenset[Any]:
+    return frozenset(_set_of(*items))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{call.__name__: call for call in (abs, round, len, sorted, sum, min, max)},
     **{call.__name__: call for call in (tuple, list, bool, int, float, str)},
     "set": _set_of,
-    "frozenset": lambda *items: frozenset(_set_of(*items)),
+    "frozenset": _frozenset_of,
 }
 MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
@@ -72,7 +71,8 @@ MATH: dict[str, Callable[..., Any]] = {
 _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _SHOWN = 300
-Formula = Callable[[Callable[[int], Any]], Any]
+Results = Callable[[int], Any]
+Formula = Callable[[Results], Any]
 """A condition on results. The argument is a function from the number of a call to its value.
 
 Within a helper function, a number below zero is a parameter's.
@@ -87,25 +87,29 @@ class NotDecidable(Exception):
 class Check:
     """One condition of a test.
 
-    The most frequent condition is `call <compare> expected`, or the truth of a call; `compare` is
-    then None. `wire` is the encoding of `expected`, `expanded_bytes` its size with all shared parts
-    repeated; `reflected` is true if the literal stands on the left. For every other condition,
-    `formula` is set. `text` is the whole condition. `shown` is the text of the call in a message,
-    without expected values. A check keeps no syntax tree, because plans live long and each object
-    in a plan slows every garbage collection.
+    The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
+    then "", or "not". `text` is the text of the call. `expected` is the line with the encoding of
+    the literal, which is on the left if the comparison is `reflected`. For every other condition,
+    `formula` is set, and `text` is the whole condition. A check keeps no syntax tree and no values,
+    because plans live long and each object in a plan slows every garbage collection.
     """
 
-    shown: str
     text: str
     calls: tuple[int, ...]
-    formula: Formula | None = None
-    compare: Callable[[Any, Any], Any] | None = None
     symbol: str = ""
-    expected: Any = None
-    wire: Any = None
-    expanded_bytes: int = 0
+    expected: bytes = b""
     reflected: bool = False
-    negated: bool = False
+    formula: Formula | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments alone: three times as fast as the state of a dataclass."""
+        fields = (self.text, self.calls, self.symbol, self.expected, self.reflected, self.formula)
+        return Check, fields
+
+    @property
+    def shown(self) -> str:
+        """A text for messages, without expected values."""
+        return self.text if self.formula is None else "the condition"
 
 
 class Formulas:
@@ -133,13 +137,13 @@ class Formulas:
         except NotConstant:
             return self._compound(node)
         if self._calls.weights.is_mutable(constant):
-            return lambda results: _copy(constant)
-        return lambda results: constant
+            return partial(_copy_of, constant)
+        return partial(_constant, constant)
 
     def _value_of(self, number: int) -> Formula:
         if number >= 0:
             self._numbers.append(number)
-        return lambda results: results(number)
+        return partial(_result, number)
 
     def _maybe(self, node: ast.expr) -> Formula:
         """Return the formula of an expression that Python may leave out."""
@@ -154,58 +158,36 @@ class Formulas:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._comparison(left, ops, others)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.of(operand)
-                return lambda results: not _core(inner(results))
+                return partial(_not, self.of(operand))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                inner = self.of(operand)
-                return lambda results: -_number(inner(results))
+                return partial(_minus, self.of(operand))
             case ast.BoolOp(op=op, values=[first, *others]):
                 return self._choice(isinstance(op, ast.And), first, others)
             case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
-                operation, one, other = OPERATORS[type(op).__name__], self.of(left), self.of(right)
-                return lambda results: operation(_number(one(results)), _number(other(results)))
+                return partial(
+                    _calculated, OPERATORS[type(op).__name__], self.of(left), self.of(right)
+                )
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
-                whole, place = self.of(value), self.of(index)
-                return lambda results: _item(whole(results), place(results))
+                return partial(_item, self.of(value), self.of(index))
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._function(func, args, keywords)
         raise NotPlannable(type(node).__name__)
 
     def _choice(self, both: bool, first: ast.expr, others: list[ast.expr]) -> Formula:
         """Return the formula of `and` or `or`: the value of the operand that decides."""
-        parts = [self.of(first), *map(self._maybe, others)]
-
-        def chosen(results: Callable[[int], Any]) -> Any:
-            value = None
-            for part in parts:
-                value = _core(part(results))
-                if bool(value) is not both:
-                    break
-            return value
-
-        return chosen
+        return partial(_chosen, both, (self.of(first), *map(self._maybe, others)))
 
     def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
         first, *more = [self.of(left), self.of(others[0]), *map(self._maybe, others[1:])]
         compares = []
-        for index, op in enumerate(ops):
-            symbol, compare = COMPARISONS[type(op)]
-            if symbol.startswith("is"):
-                other = others[index]
-                if not (isinstance(other, ast.Constant) and other.value in SINGLETONS):
-                    raise NotPlannable("identity")
-            compares.append(compare)
+        for op, other in zip(ops, others, strict=True):
+            symbol = SYMBOLS[type(op)]
+            is_single = isinstance(other, ast.Constant) and other.value in SINGLETONS
+            if symbol.startswith("is") and not is_single:
+                raise NotPlannable("identity")
+            compares.append(COMPARISONS[symbol])
 
-        def holds(results: Callable[[int], Any]) -> bool:
-            one = first(results)
-            for compare, side in zip(compares, more, strict=True):
-                other = side(results)
-                if not compare(one, other):
-                    return False
-                one = other
-            return True
-
-        return holds
+        return partial(_compared, first, tuple(zip(compares, more, strict=True)))
 
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
@@ -220,20 +202,9 @@ class Formulas:
             raise NotPlannable("a call of something else")
         if function is sorted and any(keyword.arg == "key" for keyword in keywords):
             raise NotPlannable("a key function")
-        parts = [self.of(each) for each in args]
-        named = [(str(keyword.arg), self.of(keyword.value)) for keyword in keywords]
-
-        def applied(results: Callable[[int], Any]) -> Any:
-            found = [_core(part(results)) for part in parts]
-            if depends_on_order(function, found):
-                raise NotDecidable("the order of a set")
-            if function is str:
-                _check_text(found)
-            more = {name: part(results) for name, part in named}
-            _check_cost(function, found, more)
-            return function(*found, **more)
-
-        return applied
+        parts = tuple(map(self.of, args))
+        named = tuple((str(keyword.arg), self.of(keyword.value)) for keyword in keywords)
+        return partial(_applied, function, parts, named)
 
     def _known(self, func: ast.expr) -> Callable[..., Any] | None:
         if isinstance(func, ast.Name):
@@ -257,9 +228,8 @@ class Formulas:
         wanted = [_TYPES.get(self._builtin(part)) for part in parts]
         if any(kind is None for kind in wanted):
             raise NotPlannable("a class")
-        inner = self.of(value)
         types = tuple(kind for kind in wanted if kind is not None)
-        return lambda results: isinstance(_core(inner(results)), types)
+        return partial(_is_instance, types, self.of(value))
 
     def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
         """Expand the call of a helper function with one expression."""
@@ -282,12 +252,82 @@ class Formulas:
         finally:
             self._calls.scope, self._depth = outer, self._depth - 1
             self._failed = failed
+        return partial(_expanded, inner, given)
 
-        def applied(results: Callable[[int], Any]) -> Any:
-            found = {number: formula(results) for number, formula in given.items()}
-            return inner(lambda number: found[number] if number in found else results(number))
 
-        return applied
+def _result(number: int, results: Results) -> Any:
+    return results(number)
+
+
+def _constant(value: Any, results: Results) -> Any:
+    return value
+
+
+def _copy_of(value: Any, results: Results) -> Any:
+    return _copy(value)
+
+
+def _not(inner: Formula, results: Results) -> bool:
+    return not _core(inner(results))
+
+
+def _minus(inner: Formula, results: Results) -> Any:
+    return -_number(inner(results))
+
+
+def _calculated(
+    operation: Callable[[Any, Any], Any], one: Formula, other: Formula, results: Results
+) -> Any:
+    return operation(_number(one(results)), _number(other(results)))
+
+
+def _chosen(both: bool, parts: tuple[Formula, ...], results: Results) -> Any:
+    value = None
+    for part in parts:
+        value = _core(part(results))
+        if bool(value) is not both:
+            break
+    return value
+
+
+def _compared(
+    first: Formula,
+    more: tuple[tuple[Callable[[Any, Any], Any], Formula], ...],
+    results: Results,
+) -> bool:
+    one = first(results)
+    for compare, side in more:
+        other = side(results)
+        if not compare(one, other):
+            return False
+        one = other
+    return True
+
+
+def _applied(
+    function: Callable[..., Any],
+    parts: tuple[Formula, ...],
+    named: tuple[tuple[str, Formula], ...],
+    results: Results,
+) -> Any:
+    found = [_core(part(results)) for part in parts]
+    if depends_on_order(function, found):
+        raise NotDecidable("the order of a set")
+    if function is str:
+        _check_text(found)
+    more = {name: part(results) for name, part in named}
+    _check_cost(function, found, more)
+    return function(*found, **more)
+
+
+def _is_instance(types: tuple[type, ...], inner: Formula, results: Results) -> bool:
+    return isinstance(_core(inner(results)), types)
+
+
+def _expanded(inner: Formula, given: dict[int, Formula], results: Results) -> Any:
+    """Return the value of a helper function's body, for the formulas of its parameters."""
+    found = {number: formula(results) for number, formula in given.items()}
+    return inner(lambda number: found[number] if number in found else results(number))
 
 
 def _copy(value: Any) -> Any:
@@ -334,13 +374,14 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _item(value: Any, index: Any) -> Any:
+def _item(whole: Formula, place: Formula, results: Results) -> Any:
+    value, index = whole(results), place(results)
     if type(value) not in (list, tuple, dict, str, bytes):
         raise NotDecidable(type(value).__name__)
     return value[_core(index)]
 
 
-def _contains(container: Any, item: Any) -> bool:
+def _is_in(item: Any, container: Any) -> bool:
     """Return True if a container holds an item.
 
     Raises NotDecidable for a container of another process, such as a generator, and for a costly
@@ -351,6 +392,17 @@ def _contains(container: Any, item: Any) -> bool:
     if type(container) is range and type(item) not in (int, bool):
         raise NotDecidable("a search in a range")
     return item in container
+
+
+def _is_not_in(item: Any, container: Any) -> bool:
+    return not _is_in(item, container)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "is": operator.is_, "is not": operator.is_not,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "in": _is_in, "not in": _is_not_in,
+}  # fmt: skip
 
 
 def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[str, Any]) -> None:

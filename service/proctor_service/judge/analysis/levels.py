@@ -8,9 +8,8 @@ shared   one sandbox: test code runs in the submission's process, as in plain Py
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.answers import TooIntricate
 from proctor_service.judge.analysis.literals import NotPlannable
@@ -20,6 +19,9 @@ from proctor_service.judge.analysis.plan import Plan, plan_calls
 from proctor_service.judge.analysis.rewrite import NotRewritable, calls_carry_literals, rewrite
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 from proctor_service.judge.analysis.values import Objects
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader
 
 Level = Literal["calls", "values", "shared"]
 
@@ -74,8 +76,12 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     Raises InvalidTask for tests that do not parse, or that need the submission's process although
     the grader asks for `separated`.
     """
-    suite = parse_suite(grader)
-    tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
+    return analyse_suite(grader, parse_suite(grader), calls=calls)
+
+
+def analyse_suite(grader: AssertsGrader, suite: Suite, *, calls: bool = True) -> Analysis:
+    """Decide the level of parsed tests, as `analyse`. Raises InvalidTask."""
+    tests = sources_of(suite)
     if grader.integrity == "in_process":
         return Analysis("shared", "the grader asks for it", tests)
     try:
@@ -86,6 +92,21 @@ def analyse(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
         reason = "the tests are nested too deeply to be analysed"
     except TooIntricate:
         reason = "the variables of the tests depend on each other too intricately to be analysed"
+    return beside_the_submission(grader, tests, reason)
+
+
+def sources_of(suite: Suite) -> tuple[TestSource, ...]:
+    """Return the sources of a suite's tests."""
+    return tuple(TestSource(test.text, test.run) for test in suite.tests)
+
+
+def beside_the_submission(
+    grader: AssertsGrader, tests: tuple[TestSource, ...], reason: str
+) -> Analysis:
+    """Return the analysis of tests that need the submission's process.
+
+    Raises InvalidTask if the grader asks for `separated`.
+    """
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("shared", reason, tests)

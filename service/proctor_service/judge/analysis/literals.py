@@ -72,7 +72,12 @@ class Weights:
         self._known: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
         self._mutable: dict[int, bool] = {}
         self._nodes_left = _MOST_NODES + 4 * characters
-        self._left = _MOST_TOTAL_WEIGHT + 4 * characters
+        self._left = self._most = _MOST_TOTAL_WEIGHT + 4 * characters
+
+    @property
+    def spent(self) -> int:
+        """The items and characters of all values so far."""
+        return self._most - self._left
 
     def count_node(self) -> None:
         """Count the evaluation of an expression. Raises NotConstant."""

@@ -8,7 +8,6 @@ out of the sandbox. Tests with loops, exceptions or objects are judged at anothe
 from __future__ import annotations
 
 import ast
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from proctor_service.judge.analysis.calls import (
     parameters_of,
 )
 from proctor_service.judge.analysis.formulas import (
-    COMPARISONS,
     SINGLETONS,
+    SYMBOLS,
     Check,
     Formula,
     Formulas,
@@ -51,15 +50,17 @@ class Plan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
     `calls_json`: JSON list of `count` calls, each `[target, arguments, keywords]`, or `[target]` to
-    make an object and keep its method (`function_calls.py`). The service sends this string to the
-    sandbox unchanged. A problem of `setup` is a problem of each test.
+    make an object and keep its method (`function_calls.py`). The service sends these bytes to the
+    sandbox unchanged. A problem of `setup` is a problem of each test. `weight`: the items and the
+    characters in all values, for a bound of the memory of plans.
     """
 
-    calls_json: str
+    calls_json: bytes
     count: int
     setup: PlannedTest
     tests: tuple[PlannedTest, ...]
     imports: tuple[str, ...]
+    weight: int
 
 
 def plan_calls(suite: Suite, names: Names) -> Plan:
@@ -80,7 +81,9 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
         raise NotPlannable("a test calls nothing")
     imports = (*names.imports, *planner.imports)
     calls = planner.calls.made
-    return Plan(json.dumps(calls), len(calls), setup, tuple(tests), imports)
+    calls_json = b"[" + b",".join(calls) + b"]"
+    weight = len(calls_json) + planner.calls.weights.spent
+    return Plan(calls_json, len(calls), setup, tuple(tests), imports, weight)
 
 
 class _Planner:
@@ -213,8 +216,7 @@ class _Planner:
         inner = node.operand if negated else node  # type: ignore[attr-defined]
         if self.calls.is_call(inner):
             number = self.calls.add(inner, passed)
-            shown, text = self._source.text_of(inner), self._source.text_of(node)
-            return Check(shown, text, (number,), negated=negated)
+            return Check(self._source.text_of(inner), (number,), "not" if negated else "")
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
         reflected = not self.calls.is_call(node.left)
@@ -223,34 +225,23 @@ class _Planner:
         )
         if not self.calls.is_call(call) or type(node.ops[0]) in (ast.In, ast.NotIn):
             return None
-        symbol, compare = COMPARISONS[type(node.ops[0])]
+        symbol = SYMBOLS[type(node.ops[0])]
         try:
             expected = self.calls.constant(other)
-            encoder = values.Encoder()
-            wire = encoder.encode(expected)
+            line = values.dumps(values.encode(expected))[:-1]
         except (NotConstant, NotPlannable, values.ValueTooDeep, values.ValueTooLarge):
             return None
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
             return None
-        return Check(
-            self._source.text_of(call),
-            self._source.text_of(node),
-            (self.calls.add(call, passed),),
-            compare=compare,
-            symbol=symbol,
-            expected=expected,
-            wire=wire,
-            expanded_bytes=encoder.expanded_bytes,
-            reflected=reflected,
-        )
+        text, number = self._source.text_of(call), self.calls.add(call, passed)
+        return Check(text, (number,), symbol, line, reflected)
 
     def _formula_check(self, node: ast.expr, passed: Passed) -> Check:
         calls: list[int] = []
         formula = Formulas(self.calls, calls, passed).of(node)
         if not calls and not _holds(formula):  # a constant condition
             raise NotPlannable("a condition that never holds")
-        text = self._source.text_of(node)
-        return Check("the condition", text, tuple(calls), formula=formula)
+        return Check(self._source.text_of(node), tuple(calls), formula=formula)
 
 
 def _target_of(entry_point: str) -> list[Any]:

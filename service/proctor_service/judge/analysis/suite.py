@@ -10,11 +10,13 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.syntax import syntax_tree
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader
 
 _MAX_TEST_BYTES = 1 << 20
 _MAX_DEPTH = 200

@@ -8,6 +8,7 @@ block this process; so are results with values that this process cannot treat as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from proctor_client.wire import AssertsGrader
 from proctor_service.codec import values
 from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
-from proctor_service.judge.analysis.formulas import Check, NotDecidable
+from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.run import parsed, python_message, run
 from proctor_service.judge.submission import Judgement, Submission
@@ -35,6 +36,8 @@ _TRUE = tuple(b'["%s",' % tag for tag in (b"l", b"t", b"d", b"s", b"fs", b"b", b
 # Arrays, instances of subclasses, and numpy's scalars: their text, type and arithmetic are their own.
 _OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
 _LARGEST_PARSED_BYTES = 1 << 20
+_NAN = re.compile(rb'\bNaN\b|"nan"')
+"""Encodings that are no proof of equal values: `[1,NaN]`, `["nan"]`; not `"banana"`."""
 # Without shared parts, a part of 32 bytes is at least two bytes of the line. With them, a short line
 # could stand for millions of parts, through which `str`, `==` or `sorted` would go.
 _MOST_EXPANDED_TIMES = 32
@@ -45,7 +48,7 @@ async def judge(
 ) -> Judgement:
     """Judge with one sandbox. Raises NotDecidable if this process cannot compare a result."""
     job = python_message(submission, "calls", imports=plan.imports)
-    job = job[:-2] + b', "calls": ' + plan.calls_json.encode("ascii") + b"}\n"
+    job = job[:-2] + b', "calls": ' + plan.calls_json + b"}\n"
     finished = await run(backend, job, submission.limits, state=submission.state)
 
     def judged() -> tuple[Said, list[tuple[str, Raised | None]]]:
@@ -116,8 +119,9 @@ def _failure(check: Check, answers: Sequence[Any], reveal: bool) -> Raised | Non
         text = f"a condition on results does not hold; returned: {returned}"
         return Raised("failed", f"{text}: {check.text}" if reveal else text)
     text = f"{check.shown} returned {shown(answers[check.calls[0]])}"
-    if reveal and check.compare is not None:
-        text += f", and not {check.symbol} {show(check.expected, _SHOWN)}"
+    if reveal and check.expected:
+        expected = values.decode(values.loads(check.expected))
+        text += f", and not {check.symbol} {show(expected, _SHOWN)}"
     return Raised("failed", text)
 
 
@@ -144,30 +148,32 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
 
         return _is_true(check.formula(result))
     line = answers[check.calls[0]]
-    if check.compare is None:
-        return _truth(line) is not check.negated
-    return _compares(check, line)
+    if check.expected:
+        return _compares(check, line)
+    return _truth(line) is (check.symbol != "not")
 
 
 def _compares(check: Check, line: bytes) -> bool:
-    assert check.compare is not None
-    if len(line) > check.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
-        if check.symbol in ("==", "is"):
+    symbol = check.symbol
+    if symbol == "==" and line == check.expected and not _NAN.search(line):
+        return True
+    decoder = values.Decoder()
+    expected = decoder.decode(values.loads(check.expected))
+    if len(line) > decoder.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
+        if symbol in ("==", "is"):
             return False
-        if check.symbol in ("!=", "is not"):
+        if symbol in ("!=", "is not"):
             return True
         raise NotDecidable("a large value")
     if len(line) > _LARGEST_PARSED_BYTES:
         raise NotDecidable("a large value")
     wire = values.loads(line)
-    if check.symbol == "==" and wire == check.wire:
-        return True
     value = _plain(wire)
-    if check.symbol in ("is", "is not"):  # None, True and False are encoded as themselves
-        return check.compare(wire, check.expected) is True
-    left, right = (check.expected, value) if check.reflected else (value, check.expected)
+    if symbol in ("is", "is not"):  # None, True and False are encoded as themselves
+        return COMPARISONS[symbol](wire, expected) is True
+    left, right = (expected, value) if check.reflected else (value, expected)
     try:
-        return bool(check.compare(left, right))
+        return bool(COMPARISONS[symbol](left, right))
     except (TypeError, RecursionError, ArithmeticError):
         return False
 

@@ -1,0 +1,142 @@
+"""Analysis of long tests in a process of its own, which is ended when it takes too long.
+
+    service ── tests ──▶ process ── sources of the tests ──▶ service
+                                 ── analysis ──────────────▶
+
+The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it would
+hold up the event loop. The process has bounds of CPU time and memory that grow with the text, no
+variables of the environment, and it ends with the service. Tests whose analysis is ended run beside
+the submission. This module imports no pydantic there: that alone would take half a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.judge.analysis.levels import (
+    Analysis,
+    TestSource,
+    analyse_suite,
+    beside_the_submission,
+    sources_of,
+)
+from proctor_service.judge.analysis.suite import parse_suite
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader
+
+CPU_SECONDS = 2
+"""CPU time of an analysis for each megabyte of text, and part of one."""
+_WALL_TIMES = 10  # of the CPU time: the machine may be busy
+_LEAST_MEMORY_BYTES = 1 << 30  # of address space
+_MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
+_MEGABYTE = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_DEEPEST_RECURSION = 10_000  # of pickling: a formula contains formulas
+
+
+def analyse_apart(
+    grader: AssertsGrader, *, calls: bool = True, cpu_seconds: int = CPU_SECONDS
+) -> Analysis:
+    """Return what `analyse` returns, from a process. Blocks until its end; to call in a thread.
+
+    Tests whose analysis takes longer than `cpu_seconds` per megabyte are for the submission's
+    process. Raises InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a
+    bug in the analysis.
+    """
+    characters = len(grader.setup) + sum(map(len, grader.tests))
+    seconds = cpu_seconds * (1 + characters // _MEGABYTE)
+    memory_bytes = _LEAST_MEMORY_BYTES + _MEMORY_TIMES * characters
+    fields = {
+        name: getattr(grader, name) for name in ("tests", "setup", "entry_point", "integrity")
+    }
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-S", "-P", "-m", __name__],
+            input=pickle.dumps((os.getpid(), seconds, memory_bytes, fields, calls)),
+            stdout=subprocess.PIPE,
+            env=_environment(),
+            timeout=_WALL_TIMES * seconds,
+            check=False,
+        )
+        answer, status = ran.stdout, ran.returncode
+    except subprocess.TimeoutExpired as error:
+        answer, status = error.stdout or b"", -signal.SIGKILL
+    if status > 0:
+        raise JudgeFailed("the analysis of the tests failed; the service's log has the traceback")
+    return _heard(grader, answer)
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of the process: where its modules and the interpreter's library are."""
+    found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    library = os.environ.get("LD_LIBRARY_PATH")
+    return found if library is None else {**found, "LD_LIBRARY_PATH": library}
+
+
+def _heard(grader: AssertsGrader, answer: bytes) -> Analysis:
+    """Return the analysis in an answer; one of a process that was ended may lack a part.
+
+    The bytes are from our own process, which runs no code of the tests. Raises InvalidTask.
+    """
+    unpickler = pickle.Unpickler(io.BytesIO(answer))
+    tests: tuple[TestSource, ...] | None = None
+    try:
+        tests = _value(unpickler.load())
+        found: Analysis = _value(unpickler.load())
+        return found
+    except (EOFError, pickle.UnpicklingError):
+        reason = "the analysis of the tests takes too much time or memory"
+    if tests is None:
+        raise InvalidTask(reason)
+    return beside_the_submission(grader, tests, reason)
+
+
+def _value(message: Any) -> Any:
+    if isinstance(message, InvalidTask):
+        raise message
+    return message
+
+
+def main() -> None:
+    """Analyse the tests on standard input, and write the two parts of the answer."""
+    parent, seconds, memory_bytes, fields, calls = pickle.load(sys.stdin.buffer)
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
+        raise SystemExit("the service that wanted this analysis is gone")
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    gc.disable()
+    pickler = pickle.Pickler(sys.stdout.buffer)
+    grader: Any = SimpleNamespace(**fields)
+    try:
+        suite = parse_suite(grader)
+        pickler.dump(sources_of(suite))
+        sys.stdout.flush()
+        analysis = analyse_suite(grader, suite, calls=calls)
+        sys.setrecursionlimit(_DEEPEST_RECURSION)
+        pickler.dump(analysis)
+    except InvalidTask as error:
+        pickler.dump(error)
+    except MemoryError:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdout.flush()
+    os._exit(0)  # at once: freeing all nodes would take long
+
+
+if __name__ == "__main__":
+    main()
