@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from proctor_service.judge.analysis.calls import (
     Helper,
     Imported,
     Passed,
+    Scope,
     Variable,
     parameters_of,
 )
@@ -70,7 +70,7 @@ MATH: dict[str, Callable[..., Any]] = {
 }
 _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
-_SHOWN = 300
+_DEEPEST_HELPER = 8
 Results = Callable[[int], Any]
 Formula = Callable[[Results], Any]
 """A condition on results. The argument is a function from the number of a call to its value.
@@ -112,26 +112,48 @@ class Check:
         return self.text if self.formula is None else "the condition"
 
 
-class Formulas:
-    """Compiler from a condition to a function of the results."""
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The formula of a helper function's body, for the names of one version of `Calls`.
 
-    def __init__(self, calls: Calls, numbers: list[int], passed: Passed) -> None:
+    `parameters`: how many it has; the first has the number -1. `steps`: of planning it.
+    """
+
+    formula: Formula
+    parameters: int
+    steps: int
+    version: int
+
+
+class Formulas:
+    """Compiler from a condition to a function of the results.
+
+    `bodies`: those of helper functions by the ids of their nodes, for all conditions of a suite;
+    they have no calls. `numbers`, `passed`: receive the calls, and what they may change.
+    """
+
+    def __init__(
+        self, calls: Calls, bodies: dict[int, Body], numbers: list[int], passed: Passed
+    ) -> None:
         self._calls = calls
+        self._bodies = bodies
         self._numbers = numbers
         self._passed = passed
-        self._parameters = 0
         self._depth = 0
         self._failed: set[int] = set()  # expressions that are no constants in this scope
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
-        self._calls.count_step()
-        if self._calls.is_call(node):
-            return self._value_of(self._calls.add(node, self._passed))
+        self._calls.count_steps()
+        target = self._calls.called(node)
+        if target is not None:
+            return self._value_of(self._calls.add(node, target, self._passed))
         if isinstance(node, ast.Name):
             variable = self._calls.scope.get(node.id)
             if isinstance(variable, Variable) and variable.number is not None:
                 return self._value_of(variable.number)
+        if isinstance(node, ast.Compare | ast.BoolOp) or id(node) in self._failed:
+            return self._compound(node)
         try:
             constant = self._calls.constant(node, self._failed)
         except NotConstant:
@@ -233,26 +255,39 @@ class Formulas:
 
     def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
         """Expand the call of a helper function with one expression."""
-        body, parameters = _expression_of(helper.node), parameters_of(helper.node)
-        if self._depth > 8 or keywords or len(args) != len(parameters):
+        parts = [self.of(argument) for argument in args]
+        body = self._bodies.get(id(helper.node))
+        if body is None or body.version != self._calls.version:
+            body = self._body(helper)
+        else:
+            self._calls.count_steps(body.steps)
+        if keywords or len(parts) != body.parameters:
             raise NotPlannable("a helper function")
-        given: dict[int, Formula] = {}
-        for argument in args:
-            formula = self.of(argument)
-            self._parameters += 1
-            given[-self._parameters] = formula
+        return partial(_expanded, body.formula, parts)
+
+    def _body(self, helper: Helper) -> Body:
+        """Compile the body of a helper function. It is remembered if it calls nothing."""
+        expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
+        if self._depth > _DEEPEST_HELPER:
+            raise NotPlannable("a helper function")
+        steps, version, called = self._calls.steps, self._calls.version, len(self._numbers)
         # The body sees its parameters and the names around its definition, none of its caller's.
-        outer, self._calls.scope = self._calls.scope, helper.scope.new_child()
+        scope = Scope(around=helper.scope)
+        for index, parameter in enumerate(parameters):
+            self._calls.check_own(parameter)
+            scope.own[parameter] = Variable(number=-1 - index)
+        outer, self._calls.scope = self._calls.scope, scope
         failed, self._failed = self._failed, set()
         self._depth += 1
         try:
-            for parameter, number in zip(parameters, given, strict=True):
-                self._calls.bind(parameter, Variable(number=number))
-            inner = self.of(body)
+            formula = self.of(expression)
         finally:
             self._calls.scope, self._depth = outer, self._depth - 1
             self._failed = failed
-        return partial(_expanded, inner, given)
+        body = Body(formula, len(parameters), self._calls.steps - steps, version)
+        if len(self._numbers) == called:
+            self._bodies[id(helper.node)] = body
+        return body
 
 
 def _result(number: int, results: Results) -> Any:
@@ -324,10 +359,10 @@ def _is_instance(types: tuple[type, ...], inner: Formula, results: Results) -> b
     return isinstance(_core(inner(results)), types)
 
 
-def _expanded(inner: Formula, given: dict[int, Formula], results: Results) -> Any:
+def _expanded(inner: Formula, parts: list[Formula], results: Results) -> Any:
     """Return the value of a helper function's body, for the formulas of its parameters."""
-    found = {number: formula(results) for number, formula in given.items()}
-    return inner(lambda number: found[number] if number in found else results(number))
+    found = [part(results) for part in parts]
+    return inner(lambda number: results(number) if number >= 0 else found[-1 - number])
 
 
 def _copy(value: Any) -> Any:
@@ -414,31 +449,3 @@ def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[st
     if function is sum:  # of huge numbers, too
         for each in (*more, *(args[0] if args else ())):
             _number(each)
-
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """The text of a source, as lines of Python's parser, for messages."""
-
-    lines: tuple[str, ...]
-    """Empty for a text with other characters than ASCII: columns count bytes there."""
-
-    @staticmethod
-    def of(text: str) -> SourceText:
-        """Split a text into lines."""
-        return SourceText(tuple(_LINE_END.split(text)) if text.isascii() else ())
-
-    def text_of(self, node: ast.expr) -> str:
-        """Return the text of an expression for a message, at most 300 characters."""
-        end = node.end_lineno
-        if node.lineno == end and end <= len(self.lines):
-            text = self.lines[end - 1][node.col_offset : node.end_col_offset]
-        else:
-            try:
-                text = ast.unparse(node)
-            except (ValueError, RecursionError):  # a number with more digits than Python prints
-                return "the call"
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -26,9 +26,10 @@ import typing
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.suite import Suite, containing
+from proctor_service.judge.analysis.suite import Source, Suite, containing
 
 _words = str.split
 _ALWAYS = frozenset(_words("__name__ __file__ __doc__ __builtins__ __annotations__ __module__"))
@@ -132,8 +133,17 @@ class _Uses:
 def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
     loaded: set[str] = set()
     bound: set[str] = set()
-    for text in suite.texts:
-        for table in _tables(_symbols_of(text)):
+    for text, statements in zip(suite.texts, suite.statements, strict=True):
+        inner = []
+        for nodes in statements:
+            if _SCOPED.isdisjoint(map(type, nodes)) and not _is_future(nodes[0]):
+                _note_globals(nodes, loaded, bound)
+            else:
+                inner.append(nodes[0])
+        if not inner:
+            continue
+        lines = Source.of(text).lines_of(inner, [nodes[0] for nodes in statements])
+        for table in _tables(_symbols_of(lines)):
             top = table.get_type() == "module"
             for symbol in table.get_symbols():
                 at_module = top or symbol.is_declared_global()
@@ -146,6 +156,42 @@ def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 bound |= star_names(node.module or "") or frozenset()
     return loaded, bound
+
+
+_SCOPED = frozenset(
+    (
+        *(
+            ast.FunctionDef,
+            ast.AsyncFunctionDef,
+            ast.ClassDef,
+            ast.Lambda,
+            ast.Global,
+            ast.Nonlocal,
+        ),
+        *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.AnnAssign),
+        getattr(ast, "TypeAlias", ast.Lambda),  # of Python 3.12
+    )
+)
+"""Nodes with scopes of their own, or with names of another one."""
+
+
+def _is_future(node: ast.stmt) -> bool:
+    """Tell whether a statement may change how others are compiled."""
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _note_globals(nodes: Sequence[Any], loaded: set[str], bound: set[str]) -> None:
+    """Add the names that a statement without inner scopes reads and binds."""
+    for node in nodes:
+        kind = type(node)
+        if kind is ast.Name:
+            (loaded if type(node.ctx) is ast.Load else bound).add(node.id)
+        elif kind is ast.alias:
+            bound.add(node.asname or node.name.partition(".")[0])
+        elif kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar) and node.name:
+            bound.add(node.name)
+        elif kind is ast.MatchMapping and node.rest:
+            bound.add(node.rest)
 
 
 def _symbols_of(text: str) -> symtable.SymbolTable:
@@ -165,33 +211,46 @@ def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
 
 def _uses_of(suite: Suite, wanted: set[str]) -> dict[str, _Uses]:
     uses = {name: _Uses() for name in wanted}
-    named = containing(suite, _is_no_builtin)
     holders: dict[str, str] = {}  # variables that hold the result of a name's call
+    compares: list[ast.Compare] = []  # with a call of a name that may be a class
     for nodes in suite.nodes:
         for node in nodes:
-            if isinstance(node, ast.Assign) and _called_name(node.value) in _DATA_CLASSES:
-                holders.update(
-                    (target.id, _called_name(node.value))
-                    for target in node.targets
-                    if isinstance(target, ast.Name)
-                )
-            elif isinstance(node, ast.Name):
-                if node.id in uses and isinstance(node.ctx, ast.Load):
+            kind = type(node)
+            if kind is ast.Constant:
+                continue
+            if kind is ast.Name:
+                if node.id in uses and type(node.ctx) is ast.Load:
                     uses[node.id].other += 1
-            elif isinstance(node, ast.Call):
+            elif kind is ast.Call:
                 _note(uses, node.func, "calls")
-            elif isinstance(node, ast.Subscript):
+            elif kind is ast.Compare:
+                if type(node.ops[0]) is ast.Eq and any(
+                    looks_like_class(_called_name(side)) for side in _sides(node)
+                ):
+                    compares.append(node)
+            elif kind is ast.Subscript:
                 _note(uses, node.value, "subscripts")
-            elif isinstance(node, ast.Attribute):
+            elif kind is ast.Attribute:
                 found = _note(uses, node.value, "")
                 held = node.value.id if isinstance(node.value, ast.Name) else ""
                 found = found or uses.get(holders.get(held, _called_name(node.value)))
                 if found is not None:
                     found.attributes.add(node.attr)
-            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq):
-                for call in _compared_with_data([node.left, *node.comparators], named):
-                    _note(uses, call.func, "compared_calls", taken=0)
+            elif kind is ast.Assign and _called_name(node.value) in _DATA_CLASSES:
+                holders.update(
+                    (target.id, _called_name(node.value))
+                    for target in node.targets
+                    if isinstance(target, ast.Name)
+                )
+    named = containing(suite, _is_no_builtin) if compares else set()
+    for compare in compares:
+        for call in _compared_with_data(_sides(compare), named):
+            _note(uses, call.func, "compared_calls", taken=0)
     return uses
+
+
+def _sides(node: ast.Compare) -> list[ast.expr]:
+    return [node.left, *node.comparators]
 
 
 def _called_name(node: ast.expr) -> str:
