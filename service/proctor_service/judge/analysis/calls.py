@@ -131,6 +131,8 @@ class Calls:
 
     def constant(self, node: ast.expr, failed: set[int] | None = None) -> Any:
         """Return the value of a constant expression; `failed` as in `evaluate`."""
+        if type(node) is ast.Constant:
+            return self.weights.checked(node.value)
         return self._evaluator.of(node, failed)
 
     def bind(self, name: str, meaning: Meaning) -> None:

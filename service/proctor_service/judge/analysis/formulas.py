@@ -2,8 +2,7 @@
 
 The values are plain data, so no code of the submission runs here. Other data, and data that needs
 numpy, raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because
-another process analyses long tests (`process.py`): a formula is a `partial` of a function of this
-module.
+another process analyses long tests (`process.py`): a formula is a tuple, and no closure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from proctor_service.codec.tables import fill_set
@@ -72,10 +70,12 @@ _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
 _DEEPEST_HELPER = 8
 Results = Callable[[int], Any]
-Formula = Callable[[Results], Any]
-"""A condition on results. The argument is a function from the number of a call to its value.
+"""A function from the number of a call to its value."""
+Formula = tuple[Any, ...]
+"""A condition on results: a function of this module, and what it works on, often more formulas.
 
-Within a helper function, a number below zero is a parameter's.
+The function takes the formula and the results (`value_of`). Within a helper function, a number below
+zero is a parameter's.
 """
 
 
@@ -145,27 +145,31 @@ class Formulas:
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
         self._calls.count_steps()
-        target = self._calls.called(node)
-        if target is not None:
-            return self._value_of(self._calls.add(node, target, self._passed))
-        if isinstance(node, ast.Name):
+        kind = type(node)
+        if kind is ast.Constant:
+            return (_constant, node.value)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call):
+            target = self._calls.target(node.func)
+            if target is not None:
+                return self._value_of(self._calls.add(node, target, self._passed))
+        elif isinstance(node, ast.Name):
             variable = self._calls.scope.get(node.id)
             if isinstance(variable, Variable) and variable.number is not None:
                 return self._value_of(variable.number)
-        if isinstance(node, ast.Compare | ast.BoolOp) or id(node) in self._failed:
+        if kind is ast.Compare or kind is ast.BoolOp or id(node) in self._failed:
             return self._compound(node)
         try:
             constant = self._calls.constant(node, self._failed)
         except NotConstant:
             return self._compound(node)
         if self._calls.weights.is_mutable(constant):
-            return partial(_copy_of, constant)
-        return partial(_constant, constant)
+            return (_copy_of, constant)
+        return (_constant, constant)
 
     def _value_of(self, number: int) -> Formula:
         if number >= 0:
             self._numbers.append(number)
-        return partial(_result, number)
+        return (_result, number)
 
     def _maybe(self, node: ast.expr) -> Formula:
         """Return the formula of an expression that Python may leave out."""
@@ -180,24 +184,22 @@ class Formulas:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._comparison(left, ops, others)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return partial(_not, self.of(operand))
+                return (_not, self.of(operand))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return partial(_minus, self.of(operand))
+                return (_minus, self.of(operand))
             case ast.BoolOp(op=op, values=[first, *others]):
                 return self._choice(isinstance(op, ast.And), first, others)
             case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
-                return partial(
-                    _calculated, OPERATORS[type(op).__name__], self.of(left), self.of(right)
-                )
+                return (_calculated, OPERATORS[type(op).__name__], self.of(left), self.of(right))
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
-                return partial(_item, self.of(value), self.of(index))
+                return (_item, self.of(value), self.of(index))
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._function(func, args, keywords)
         raise NotPlannable(type(node).__name__)
 
     def _choice(self, both: bool, first: ast.expr, others: list[ast.expr]) -> Formula:
         """Return the formula of `and` or `or`: the value of the operand that decides."""
-        return partial(_chosen, both, (self.of(first), *map(self._maybe, others)))
+        return (_chosen, both, (self.of(first), *map(self._maybe, others)))
 
     def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
         first, *more = [self.of(left), self.of(others[0]), *map(self._maybe, others[1:])]
@@ -209,7 +211,7 @@ class Formulas:
                 raise NotPlannable("identity")
             compares.append(COMPARISONS[symbol])
 
-        return partial(_compared, first, tuple(zip(compares, more, strict=True)))
+        return (_compared, first, tuple(zip(compares, more, strict=True)))
 
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
@@ -226,7 +228,7 @@ class Formulas:
             raise NotPlannable("a key function")
         parts = tuple(map(self.of, args))
         named = tuple((str(keyword.arg), self.of(keyword.value)) for keyword in keywords)
-        return partial(_applied, function, parts, named)
+        return (_applied, function, parts, named)
 
     def _known(self, func: ast.expr) -> Callable[..., Any] | None:
         if isinstance(func, ast.Name):
@@ -251,7 +253,7 @@ class Formulas:
         if any(kind is None for kind in wanted):
             raise NotPlannable("a class")
         types = tuple(kind for kind in wanted if kind is not None)
-        return partial(_is_instance, types, self.of(value))
+        return (_is_instance, types, self.of(value))
 
     def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
         """Expand the call of a helper function with one expression."""
@@ -263,7 +265,7 @@ class Formulas:
             self._calls.count_steps(body.steps)
         if keywords or len(parts) != body.parameters:
             raise NotPlannable("a helper function")
-        return partial(_expanded, body.formula, parts)
+        return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
         """Compile the body of a helper function. It is remembered if it calls nothing."""
@@ -290,79 +292,79 @@ class Formulas:
         return body
 
 
-def _result(number: int, results: Results) -> Any:
-    return results(number)
+def value_of(formula: Formula, results: Results) -> Any:
+    """Return the value of a formula for the results of calls. Raises what the test would raise."""
+    return formula[0](formula, results)
 
 
-def _constant(value: Any, results: Results) -> Any:
-    return value
+def _result(formula: Formula, results: Results) -> Any:
+    return results(formula[1])
 
 
-def _copy_of(value: Any, results: Results) -> Any:
-    return _copy(value)
+def _constant(formula: Formula, results: Results) -> Any:
+    return formula[1]
 
 
-def _not(inner: Formula, results: Results) -> bool:
-    return not _core(inner(results))
+def _copy_of(formula: Formula, results: Results) -> Any:
+    return _copy(formula[1])
 
 
-def _minus(inner: Formula, results: Results) -> Any:
-    return -_number(inner(results))
+def _not(formula: Formula, results: Results) -> bool:
+    return not _core(value_of(formula[1], results))
 
 
-def _calculated(
-    operation: Callable[[Any, Any], Any], one: Formula, other: Formula, results: Results
-) -> Any:
-    return operation(_number(one(results)), _number(other(results)))
+def _minus(formula: Formula, results: Results) -> Any:
+    return -_number(value_of(formula[1], results))
 
 
-def _chosen(both: bool, parts: tuple[Formula, ...], results: Results) -> Any:
+def _calculated(formula: Formula, results: Results) -> Any:
+    _, operation, one, other = formula
+    return operation(_number(one[0](one, results)), _number(other[0](other, results)))
+
+
+def _chosen(formula: Formula, results: Results) -> Any:
+    _, both, parts = formula
     value = None
     for part in parts:
-        value = _core(part(results))
+        value = _core(value_of(part, results))
         if bool(value) is not both:
             break
     return value
 
 
-def _compared(
-    first: Formula,
-    more: tuple[tuple[Callable[[Any, Any], Any], Formula], ...],
-    results: Results,
-) -> bool:
-    one = first(results)
+def _compared(formula: Formula, results: Results) -> bool:
+    _, first, more = formula
+    one = first[0](first, results)
     for compare, side in more:
-        other = side(results)
+        other = side[0](side, results)
         if not compare(one, other):
             return False
         one = other
     return True
 
 
-def _applied(
-    function: Callable[..., Any],
-    parts: tuple[Formula, ...],
-    named: tuple[tuple[str, Formula], ...],
-    results: Results,
-) -> Any:
-    found = [_core(part(results)) for part in parts]
+def _applied(formula: Formula, results: Results) -> Any:
+    _, function, parts, named = formula
+    found = [_core(part[0](part, results)) for part in parts]
     if depends_on_order(function, found):
         raise NotDecidable("the order of a set")
     if function is str:
         _check_text(found)
-    more = {name: part(results) for name, part in named}
+    more = {name: value_of(part, results) for name, part in named}
     _check_cost(function, found, more)
     return function(*found, **more)
 
 
-def _is_instance(types: tuple[type, ...], inner: Formula, results: Results) -> bool:
-    return isinstance(_core(inner(results)), types)
+def _is_instance(formula: Formula, results: Results) -> bool:
+    _, types, inner = formula
+    return isinstance(_core(value_of(inner, results)), types)
 
 
-def _expanded(inner: Formula, parts: list[Formula], results: Results) -> Any:
+def _expanded(formula: Formula, results: Results) -> Any:
     """Return the value of a helper function's body, for the formulas of its parameters."""
-    found = [part(results) for part in parts]
-    return inner(lambda number: results(number) if number >= 0 else found[-1 - number])
+    _, inner, parts = formula
+    found = [value_of(part, results) for part in parts]
+    return value_of(inner, lambda number: results(number) if number >= 0 else found[-1 - number])
 
 
 def _copy(value: Any) -> Any:
@@ -409,8 +411,8 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _item(whole: Formula, place: Formula, results: Results) -> Any:
-    value, index = whole(results), place(results)
+def _item(formula: Formula, results: Results) -> Any:
+    value, index = value_of(formula[1], results), value_of(formula[2], results)
     if type(value) not in (list, tuple, dict, str, bytes):
         raise NotDecidable(type(value).__name__)
     return value[_core(index)]

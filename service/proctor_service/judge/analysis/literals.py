@@ -90,12 +90,13 @@ class Weights:
         """Return a value, and count it. Raises NotConstant."""
         if type(value) in _LIGHT:
             return value
+        if type(value) is int:
+            self.spend(value.bit_length() >> 3)
+            return value
         if self.of(value) > _MOST_WEIGHT:
             raise NotConstant("too large")
         if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
             self.spend(len(value))
-        elif isinstance(value, int):
-            self.spend(value.bit_length() >> 3)
         return value
 
     def spend(self, weight: int) -> None:

@@ -31,6 +31,7 @@ from proctor_service.judge.analysis.formulas import (
     Check,
     Formula,
     Formulas,
+    value_of,
 )
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
@@ -265,7 +266,7 @@ def _target_of(entry_point: str) -> list[Any]:
 def _holds(formula: Formula) -> bool:
     """Tell whether a condition without calls holds."""
     try:
-        return bool(formula(_no_value))
+        return bool(value_of(formula, _no_value))
     except Exception:  # whatever the test raises
         return False
 

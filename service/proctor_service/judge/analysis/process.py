@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = 2
 """CPU time of an analysis for each megabyte of text, and part of one."""
-_WALL_TIMES = 10  # of the CPU time: the machine may be busy
+_READING_SECONDS = 10
+"""The same for the parser alone: tests that cannot be read cannot be judged, so a busy machine may take
+longer. It takes 1 s at most on an idle one."""
+_WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
 _MEGABYTE = 1 << 20
@@ -58,7 +61,8 @@ def analyse_apart(
     bug in the analysis.
     """
     characters = len(grader.setup) + sum(map(len, grader.tests))
-    seconds = cpu_seconds * (1 + characters // _MEGABYTE)
+    megabytes = 1 + characters // _MEGABYTE
+    seconds = _READING_SECONDS * megabytes, cpu_seconds * megabytes
     memory_bytes = _LEAST_MEMORY_BYTES + _MEMORY_TIMES * characters
     fields = {
         name: getattr(grader, name) for name in ("tests", "setup", "entry_point", "integrity")
@@ -69,7 +73,7 @@ def analyse_apart(
             input=pickle.dumps((os.getpid(), seconds, memory_bytes, fields, calls)),
             stdout=subprocess.PIPE,
             env=_environment(),
-            timeout=_WALL_TIMES * seconds,
+            timeout=_WALL_TIMES * max(seconds),
             check=False,
         )
         answer, status = ran.stdout, ran.returncode
@@ -113,10 +117,10 @@ def _value(message: Any) -> Any:
 
 def main() -> None:
     """Analyse the tests on standard input, and write the two parts of the answer."""
-    parent, seconds, memory_bytes, fields, calls = pickle.load(sys.stdin.buffer)
+    parent, (reading_seconds, seconds), memory_bytes, fields, calls = pickle.load(sys.stdin.buffer)
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
         raise SystemExit("the service that wanted this analysis is gone")
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (reading_seconds, reading_seconds))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -127,6 +131,7 @@ def main() -> None:
         suite = parse_suite(grader)
         pickler.dump(sources_of(suite))
         sys.stdout.flush()
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         analysis = analyse_suite(grader, suite, calls=calls)
         sys.setrecursionlimit(_DEEPEST_RECURSION)
         pickler.dump(analysis)

@@ -16,7 +16,7 @@ from proctor_client.wire import AssertsGrader
 from proctor_service.codec import values
 from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
-from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable
+from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable, value_of
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.run import parsed, python_message, run
 from proctor_service.judge.submission import Judgement, Submission
@@ -146,7 +146,7 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
                     raise NotDecidable("a value of another class")
             return known[number]
 
-        return _is_true(check.formula(result))
+        return _is_true(value_of(check.formula, result))
     line = answers[check.calls[0]]
     if check.expected:
         return _compares(check, line)
