@@ -21,6 +21,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,11 @@ from proctor_service.judge.analysis.suite import parse_suite
 if TYPE_CHECKING:
     from proctor_client.wire import AssertsGrader
 
-CPU_SECONDS = 2
+CPU_SECONDS = 2.0
 """CPU time of an analysis for each megabyte of text, and part of one."""
-_READING_SECONDS = 10
-"""The same for the parser alone: tests that cannot be read cannot be judged, so a busy machine may take
-longer. It takes 1 s at most on an idle one."""
+_READING_SECONDS = 4.0
+"""The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
+cannot be read cannot be judged."""
 _WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
@@ -51,18 +52,16 @@ _PR_SET_PDEATHSIG = 1
 _DEEPEST_RECURSION = 10_000  # of pickling: a formula contains formulas
 
 
-def analyse_apart(
-    grader: AssertsGrader, *, calls: bool = True, cpu_seconds: int = CPU_SECONDS
-) -> Analysis:
+def analyse_apart(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     """Return what `analyse` returns, from a process. Blocks until its end; to call in a thread.
 
-    Tests whose analysis takes longer than `cpu_seconds` per megabyte are for the submission's
-    process. Raises InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a
-    bug in the analysis.
+    Tests whose analysis takes longer than `CPU_SECONDS` are for the submission's process. Raises
+    InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a bug in the
+    analysis.
     """
     characters = len(grader.setup) + sum(map(len, grader.tests))
     megabytes = 1 + characters // _MEGABYTE
-    seconds = _READING_SECONDS * megabytes, cpu_seconds * megabytes
+    seconds = _READING_SECONDS * megabytes, CPU_SECONDS * megabytes
     memory_bytes = _LEAST_MEMORY_BYTES + _MEMORY_TIMES * characters
     fields = {
         name: getattr(grader, name) for name in ("tests", "setup", "entry_point", "integrity")
@@ -72,7 +71,7 @@ def analyse_apart(
             [sys.executable, "-S", "-P", "-m", __name__],
             input=pickle.dumps((os.getpid(), seconds, memory_bytes, fields, calls)),
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=environment(),
             timeout=_WALL_TIMES * max(seconds),
             check=False,
         )
@@ -81,17 +80,17 @@ def analyse_apart(
         answer, status = error.stdout or b"", -signal.SIGKILL
     if status > 0:
         raise JudgeFailed("the analysis of the tests failed; the service's log has the traceback")
-    return _heard(grader, answer)
+    return analysis_in(grader, answer)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the variables of the process: where its modules and the interpreter's library are."""
     found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     library = os.environ.get("LD_LIBRARY_PATH")
     return found if library is None else {**found, "LD_LIBRARY_PATH": library}
 
 
-def _heard(grader: AssertsGrader, answer: bytes) -> Analysis:
+def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
     """Return the analysis in an answer; one of a process that was ended may lack a part.
 
     The bytes are from our own process, which runs no code of the tests. Raises InvalidTask.
@@ -115,12 +114,17 @@ def _value(message: Any) -> Any:
     return message
 
 
+def _end_after(seconds: float) -> None:
+    """Let the kernel end this process after so much CPU time in all."""
+    signal.setitimer(signal.ITIMER_PROF, max(seconds - time.process_time(), 1e-6))
+
+
 def main() -> None:
     """Analyse the tests on standard input, and write the two parts of the answer."""
     parent, (reading_seconds, seconds), memory_bytes, fields, calls = pickle.load(sys.stdin.buffer)
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
         raise SystemExit("the service that wanted this analysis is gone")
-    resource.setrlimit(resource.RLIMIT_CPU, (reading_seconds, reading_seconds))
+    _end_after(reading_seconds)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
@@ -131,7 +135,7 @@ def main() -> None:
         suite = parse_suite(grader)
         pickler.dump(sources_of(suite))
         sys.stdout.flush()
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        _end_after(seconds)
         analysis = analyse_suite(grader, suite, calls=calls)
         sys.setrecursionlimit(_DEEPEST_RECURSION)
         pickler.dump(analysis)

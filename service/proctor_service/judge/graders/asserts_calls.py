@@ -24,7 +24,7 @@ from proctor_service.judge.verdict import NOT_REACHED, Raised, Said, conclude, u
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
-_MOST_BYTES_IN_THE_LOOP = 8192
+_MOST_BYTES_IN_THE_LOOP = 16_384
 # The longest encoding of a value equal to 1 is that of an instance of a subclass of Decimal, with
 # 20,000 zeros behind the point, and the expanded size of an item is 32 bytes.
 _LONGEST_ITEM_BYTES = 24_000
@@ -55,7 +55,9 @@ async def judge(
         said = understand(finished.lines, plan.count)
         return said, outcomes(plan, said, grader)
 
-    said, tests = await parsed(finished, _MOST_BYTES_IN_THE_LOOP, judged)
+    # Expected values are encoded, too: long ones are decoded in a thread, however short the results.
+    few_bytes = _MOST_BYTES_IN_THE_LOOP - plan.weight
+    said, tests = await parsed(finished, few_bytes, judged)
     return conclude(finished, said, tests)
 
 
