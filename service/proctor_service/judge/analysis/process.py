@@ -85,9 +85,11 @@ def analyse_apart(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
 
 def environment() -> dict[str, str]:
     """Return the variables of the process: where its modules and the interpreter's library are."""
-    found = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    library = os.environ.get("LD_LIBRARY_PATH")
-    return found if library is None else {**found, "LD_LIBRARY_PATH": library}
+    from proctor_service.settings import worker_environment  # here: it imports pydantic
+
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    library = worker_environment().get("LD_LIBRARY_PATH")
+    return paths if library is None else {**paths, "LD_LIBRARY_PATH": library}
 
 
 def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
