@@ -19,6 +19,7 @@ from proctor_service.judge.analysis.literals import NotPlannable
 from proctor_service.judge.analysis.names import resolve
 from proctor_service.judge.analysis.plan import plan_calls
 from proctor_service.judge.analysis.suite import parse_suite
+from proctor_service.settings.interpreter import interpreter_environment
 
 CLOSE = "def close(a, b):\n    return abs(a - b) < 1e-6\n"
 CONDITIONS = [
@@ -181,6 +182,6 @@ def test_an_analysis_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatc
 
 def test_the_process_has_no_variable_of_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCTOR_TOKENS", "secret")
-    names = process.environment()
+    names = interpreter_environment()
     assert "secret" not in names.values()
     assert set(names) <= {"PYTHONPATH", "LD_LIBRARY_PATH"}

@@ -59,6 +59,8 @@ def analyse_apart(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a bug in the
     analysis.
     """
+    from proctor_service.settings.interpreter import interpreter_environment  # needs pydantic
+
     characters = len(grader.setup) + sum(map(len, grader.tests))
     megabytes = 1 + characters // _MEGABYTE
     seconds = _READING_SECONDS * megabytes, CPU_SECONDS * megabytes
@@ -71,7 +73,7 @@ def analyse_apart(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
             [sys.executable, "-S", "-P", "-m", __name__],
             input=pickle.dumps((os.getpid(), seconds, memory_bytes, fields, calls)),
             stdout=subprocess.PIPE,
-            env=environment(),
+            env=interpreter_environment(),
             timeout=_WALL_TIMES * max(seconds),
             check=False,
         )
@@ -81,15 +83,6 @@ def analyse_apart(grader: AssertsGrader, *, calls: bool = True) -> Analysis:
     if status > 0:
         raise JudgeFailed("the analysis of the tests failed; the service's log has the traceback")
     return analysis_in(grader, answer)
-
-
-def environment() -> dict[str, str]:
-    """Return the variables of the process: where its modules and the interpreter's library are."""
-    from proctor_service.settings import worker_environment  # here: it imports pydantic
-
-    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    library = worker_environment().get("LD_LIBRARY_PATH")
-    return paths if library is None else {**paths, "LD_LIBRARY_PATH": library}
 
 
 def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
