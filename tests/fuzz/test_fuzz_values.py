@@ -138,31 +138,22 @@ def test_what_was_decoded_can_be_encoded_again(tally: ReplayCounts, line: bytes)
 EXPECTED: tuple[Any, ...] = (
     1, 1.5, "x", None, True, [1, "x"], (1, 2), {1: 2}, {1, 2}, 2**70, b"ab", math.inf, 1j, [], "",
 )  # fmt: skip
-OPERATORS: dict[str, Any] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "is": lambda a, b: a is b,
-    "is not": lambda a, b: a is not b,
-    "<": lambda a, b: a < b,
-    ">=": lambda a, b: a >= b,
-}
+SYMBOLS = ("==", "!=", "is", "is not", "<", ">=")
 
 
 @cases(1700)
 @given(
     encodings,
     st.sampled_from(EXPECTED),
-    st.sampled_from([*OPERATORS, None]),
+    st.sampled_from([*SYMBOLS, None]),
     st.booleans(),
 )
 def test_a_comparison_says_yes_no_or_why_not(
     tally: ReplayCounts, line: bytes, expected: Any, symbol: str | None, flag: bool
 ) -> None:
-    wire = values.encode(expected)
-    size = len(values.dumps(wire))
-    compare = None if symbol is None else OPERATORS[symbol]
-    text = f"f(1) {symbol} [1]"
-    check = Check("f(1)", text, (0,), None, compare, symbol or "", expected, wire, size, flag, flag)
+    wire = values.dumps(values.encode(expected))[:-1]
+    truth = Check("f(1)", (0,), "not" if flag else "")
+    check = truth if symbol is None else Check("f(1)", (0,), symbol, wire, flag)
     with tally.case(line):
         with contextlib.suppress(NotDecidable, Malformed):
             assert holds(check, [line]) in (True, False)
@@ -208,9 +199,6 @@ def test_a_value_that_is_dear_to_compare_is_given_up_soon(tally: ReplayCounts, s
     for _ in range(60):
         twice = ["l", twice, ["r", 1]]
     line = json.dumps(twice).encode()
-    text = f"f(1) {symbol} [1]"
-    check = Check(
-        "f(1)", text, (0,), None, OPERATORS[symbol], symbol, [1], ["l", 1], 8, False, False
-    )
+    check = Check("f(1)", (0,), symbol, b'["l",1]')
     with tally.case(line), contextlib.suppress(NotDecidable, Malformed):
         holds(check, [line])

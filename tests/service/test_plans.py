@@ -245,7 +245,7 @@ def test_messages_show_the_call_whatever_ends_a_line(end: str, head: str) -> Non
     plan = analyse(AssertsGrader(kind="asserts", tests=[test])).plan
     assert plan is not None
     first, second = plan.tests[0].checks
-    assert (first.shown, first.text) == ("f(1)", "f(1) == 777")
+    assert first.shown == "f(1)"
     assert (second.shown, second.text) == ("the condition", "abs(f(2) - 888) < 1")
 
 

@@ -21,6 +21,7 @@ from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
+from proctor_service.judge.analysis.process import analyse_apart
 from proctor_service.judge.graders import (
     asserts_calls,
     asserts_test_sandbox,
@@ -37,10 +38,10 @@ from proctor_service.settings.languages import Language
 
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST_ESCAPE = 6  # of a character in JSON
-_REMEMBERED_CHARACTERS = 1 << 25  # of the tests in all; bounds the memory of the analyses
+_REMEMBERED_CHARACTERS = 1 << 25  # of tests and plans in all; bounds the memory of the analyses
 _ENTRY_CHARACTERS = 1024  # that count for each analysis, however short its tests are
 _LARGE_CHARACTERS = 1 << 15
-_MOST_LARGE = 2  # large suites that are analysed at once: threads remain for the other ones
+_MOST_LARGE = 2  # large suites that are analysed at once, each in a process of its own
 
 
 _Key = tuple[tuple[str, ...], str, str | None, str | None]
@@ -118,7 +119,7 @@ class Judge:
     async def _analysed(self, grader: AssertsGrader) -> Analysis:
         """Return the result of `analyse`, remembered: the submissions of a group share their tests.
 
-        A thread analyses, for seconds perhaps, and goes on for the others if one is cancelled.
+        A thread or a process analyses, and goes on for the others if one is cancelled.
         """
         key = (tuple(grader.tests), grader.setup, grader.entry_point, grader.integrity)
         known = self._analyses.get(key)
@@ -131,24 +132,37 @@ class Judge:
         return known.result() if known.done() else await asyncio.shield(known)
 
     async def _analyse(self, grader: AssertsGrader, length: int) -> Analysis:
-        async with self._large if length > _LARGE_CHARACTERS else contextlib.nullcontext():
+        if length <= _LARGE_CHARACTERS:
             return await asyncio.to_thread(analyse, grader)
+        async with self._large:
+            return await asyncio.to_thread(analyse_apart, grader)
 
     def _remember(self, key: _Key, done: asyncio.Future[Analysis]) -> None:
         """Forget an analysis that failed, and the oldest ones above the bound."""
         if done.cancelled() or done.exception() is not None:
             self._forget(key)
+        elif key in self._analyses:
+            self._characters += _plan_length(done)
         while self._characters > _REMEMBERED_CHARACTERS:
             self._forget(next(iter(self._analyses)))
 
     def _forget(self, key: _Key) -> None:
-        if self._analyses.pop(key, None) is not None:
-            self._characters -= _length(key)
+        found = self._analyses.pop(key, None)
+        if found is not None:
+            self._characters -= _length(key) + _plan_length(found)
 
 
 def _length(key: _Key) -> int:
     tests, setup, *_ = key
     return sum(map(len, tests)) + len(setup) + _ENTRY_CHARACTERS
+
+
+def _plan_length(analysis: asyncio.Future[Analysis]) -> int:
+    """Return the weight of the plan of a finished analysis."""
+    if not analysis.done() or analysis.cancelled() or analysis.exception() is not None:
+        return 0
+    plan = analysis.result().plan
+    return 0 if plan is None else plan.weight
 
 
 def _too_large(submission: Submission) -> Judgement:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections import ChainMap, Counter
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 from proctor_service.codec import values
-from proctor_service.judge.analysis.literals import NotConstant, NotPlannable, Weights, evaluate
+from proctor_service.codec.limits import MAX_LINE_BYTES, PART_BYTES
+from proctor_service.judge.analysis.literals import (
+    Evaluator,
+    NotConstant,
+    NotPlannable,
+    Weights,
+)
 from proctor_service.judge.analysis.names import Names
+from proctor_service.judge.analysis.suite import nodes_of
 
-_MOST_CALLS, _MOST_CALL_BYTES = 4096, 4 << 20
+# Expanded size of all calls: of those that are written out, and beyond, since helpers call helpers.
+# They are a part of the line with the job, which also has the program and its files.
+_MOST_CALL_BYTES = 4 << 20
+_BYTES_A_CHARACTER = PART_BYTES // 2  # an item of a list has at least two characters
+_MOST_LINE_BYTES = MAX_LINE_BYTES // 2
 _MOST_STEPS = 50_000  # of planning, beyond the length of the text: helpers call helpers
+
+
+_NO_KEYWORDS = values.encode({})
 
 
 @dataclass(slots=True)
@@ -53,8 +67,24 @@ class Imported:
 Passed = dict[int, Variable]
 """Variables that a call may change, by their ids."""
 Meaning = Variable | Helper | Alias | Imported
-Scope = ChainMap[str, Meaning]
-"""The names that test code has bound: a function's own first, then those around its definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names that test code has bound: a function's own, then those around its definition."""
+
+    own: dict[str, Meaning] = field(default_factory=dict)
+    around: Scope | None = None
+
+    def get(self, name: str) -> Meaning | None:
+        """Return the meaning of a name, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope.own.get(name)
+            if found is not None:
+                return found
+            scope = scope.around
+        return None
 
 
 class Calls:
@@ -67,13 +97,17 @@ class Calls:
         self.names = names
         self.made: list[list[Any]] = []
         self.used: list[int] = []
-        self.scope: Scope = ChainMap()
-        self._bytes = 0
+        self.scope = Scope()
+        self.version = 0  # grows when the meaning of a name changes
+        self._bytes_left = _MOST_CALL_BYTES + _BYTES_A_CHARACTER * characters
+        self.steps = 0
         self._steps_left = _MOST_STEPS + characters
         self.weights = Weights(characters)
+        self._evaluator = Evaluator(self, self.module_of, self.weights)
+        self._has_mutable = False  # a variable that a call may change
 
     def __contains__(self, name: object) -> bool:
-        return name in self.scope or name in self.names.submission
+        return self.scope.get(str(name)) is not None or name in self.names.submission
 
     def __getitem__(self, name: str) -> Any:
         variable = self.scope.get(name)
@@ -83,9 +117,10 @@ class Calls:
             raise NotPlannable("a container that a call may have changed")
         return variable.constant
 
-    def count_step(self) -> None:
-        """Count a statement or an expression that is planned. Raises NotPlannable."""
-        self._steps_left -= 1
+    def count_steps(self, steps: int = 1) -> None:
+        """Count statements or expressions that are planned. Raises NotPlannable."""
+        self.steps += steps
+        self._steps_left -= steps
         if self._steps_left < 0:
             raise NotPlannable("helper functions that are called too often")
 
@@ -96,17 +131,26 @@ class Calls:
 
     def constant(self, node: ast.expr, failed: set[int] | None = None) -> Any:
         """Return the value of a constant expression; `failed` as in `evaluate`."""
-        return evaluate(node, self, self.module_of, self.weights, failed)
+        if type(node) is ast.Constant:
+            return self.weights.checked(node.value)
+        return self._evaluator.of(node, failed)
 
     def bind(self, name: str, meaning: Meaning) -> None:
         """Bind a name in the scope. Raises NotPlannable for the submission's names."""
+        self.check_own(name)
+        self.version += 1
+        self.scope.own[name] = meaning
+        if isinstance(meaning, Variable) and self.weights.is_mutable(meaning.constant):
+            self._has_mutable = True
+
+    def check_own(self, name: str) -> None:
+        """Raise NotPlannable for the submission's names, which the tests may not bind."""
         if name in self.names.submission:
             raise NotPlannable("the tests bind a name of the submission's")
-        self.scope[name] = meaning
 
-    def is_call(self, node: ast.expr) -> bool:
-        """Tell whether an expression calls the submission."""
-        return isinstance(node, ast.Call) and self.target(node.func) is not None
+    def called(self, node: ast.expr) -> list[Any] | None:
+        """Return the target of an expression that calls the submission, or None."""
+        return self.target(node.func) if isinstance(node, ast.Call) else None
 
     def target(self, node: ast.expr) -> list[Any] | None:
         """Return the target of a call, or None.
@@ -122,7 +166,9 @@ class Calls:
             return [node.id] if plain and meaning is None else None
         match node:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=name)) as made, attr=method) if (
-                name in self.names.fresh and name not in self.scope and not method.startswith("__")
+                name in self.names.fresh
+                and self.scope.get(name) is None
+                and not method.startswith("__")
             ):
                 args, kwargs = self._arguments(made, {})
                 return [name, args, kwargs, method]
@@ -130,38 +176,50 @@ class Calls:
 
     def alias(self, node: ast.expr) -> Alias | None:
         """Return the alias that an expression makes, or None."""
-        target = self.target(node)
+        target = self.target(node) if isinstance(node, ast.Name | ast.Attribute) else None
         if target is None or len(target) == 1:
             return None if target is None else Alias(target)
         assert isinstance(node, ast.Attribute)
         assert isinstance(node.value, ast.Call)
         given: Passed = {}
         self._arguments(node.value, given)
-        for variable in given.values():
-            variable.passed = True
+        self.note_passed(given)
         return self.keep(target)
 
     def keep(self, target: list[Any]) -> Alias:
         """Make an object now, for all calls of its method by a name."""
         return Alias([self._made([target])])
 
-    def add(self, node: ast.expr, passed: Passed | None = None) -> int:
-        """Add a call, and return its number. Containers that the call may change go to `passed`."""
+    def add(self, node: ast.expr, target: list[Any], passed: Passed | None = None) -> int:
+        """Add a call, and return its number. Containers that the call may change go to `passed`.
+
+        `target`: the result of `called`.
+        """
         assert isinstance(node, ast.Call)
-        target = self.target(node.func)
-        assert target is not None
         own = {} if passed is None else passed
         args, kwargs = self._arguments(node, own)
         if passed is None:
-            for variable in own.values():
-                variable.passed = True
+            self.note_passed(own)
         return self._made([target[0] if len(target) == 1 else target, args, kwargs])
+
+    def note_passed(self, passed: Passed) -> None:
+        """Forget the values of containers that a call may have changed."""
+        for variable in passed.values():
+            variable.passed = True
+            self.version += 1
+
+    def lines(self) -> tuple[bytes, ...]:
+        """Return a line for each call. Raises NotPlannable if they are too long for a sandbox."""
+        try:
+            lines = tuple(map(values.dumps, self.made))
+        except values.ValueTooLarge:
+            raise NotPlannable("too many calls") from None
+        if sum(map(len, lines)) > _MOST_LINE_BYTES:
+            raise NotPlannable("too many calls")
+        return lines
 
     def _made(self, call: list[Any]) -> int:
         self.made.append(call)
-        self._bytes += len(values.dumps(call))
-        if len(self.made) > _MOST_CALLS or self._bytes > _MOST_CALL_BYTES:
-            raise NotPlannable("too many calls")
         self.used.append(len(self.made) - 1)
         return len(self.made) - 1
 
@@ -179,17 +237,29 @@ class Calls:
                 kwargs.update(self.constant(keyword.value))
             else:
                 kwargs[keyword.arg] = self.constant(keyword.value)
-        seen = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+        if self._has_mutable:
+            self._note_mutable(node, passed)
+        return self._encoded(args), self._encoded(kwargs) if kwargs else _NO_KEYWORDS
+
+    def _encoded(self, value: Any) -> Any:
+        encoder = values.Encoder()
+        try:
+            wire = encoder.encode(value)
+        except (values.ValueTooDeep, values.ValueTooLarge):
+            raise NotPlannable("an argument is too large") from None
+        self._bytes_left -= PART_BYTES + encoder.expanded_bytes
+        if self._bytes_left < 0:
+            raise NotPlannable("too many calls")
+        return wire
+
+    def _note_mutable(self, node: ast.Call, passed: Passed) -> None:
+        seen = Counter(each.id for each in nodes_of(node) if type(each) is ast.Name)
         for name, count in seen.items():
             variable = self.scope.get(name)
             if isinstance(variable, Variable) and self.weights.is_mutable(variable.constant):
                 if count > 1 or id(variable) in passed:
                     raise NotPlannable("a container that is passed twice")
                 passed[id(variable)] = variable
-        try:
-            return values.encode(args), values.encode(kwargs)
-        except (values.ValueTooDeep, values.ValueTooLarge):
-            raise NotPlannable("an argument is too large") from None
 
 
 def parameters_of(function: ast.FunctionDef | ast.Lambda) -> list[str]:

@@ -1,7 +1,8 @@
 """Test conditions on results of the submission's calls, computed outside the sandbox.
 
 The values are plain data, so no code of the submission runs here. Other data, and data that needs
-numpy, raises NotDecidable; the tests then run in a test sandbox.
+numpy, raises NotDecidable; the tests then run in a test sandbox. Conditions can be pickled, because
+another process analyses long tests (`process.py`): a formula is a tuple, and no closure.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import ast
 import math
 import operator
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from proctor_service.judge.analysis.calls import (
     Helper,
     Imported,
     Passed,
+    Scope,
     Variable,
     parameters_of,
 )
@@ -33,18 +34,10 @@ from proctor_service.judge.analysis.literals import (
 )
 from proctor_service.judge.analysis.operators import OPERATORS
 
-COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
-    ast.Eq: ("==", operator.eq),
-    ast.NotEq: ("!=", operator.ne),
-    ast.Is: ("is", operator.is_),
-    ast.IsNot: ("is not", operator.is_not),
-    ast.Lt: ("<", operator.lt),
-    ast.LtE: ("<=", operator.le),
-    ast.Gt: (">", operator.gt),
-    ast.GtE: (">=", operator.ge),
-    ast.In: ("in", lambda one, other: _contains(other, one)),
-    ast.NotIn: ("not in", lambda one, other: not _contains(other, one)),
-}
+SYMBOLS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Is: "is", ast.IsNot: "is not", ast.In: "in",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.NotIn: "not in",
+}  # fmt: skip
 SINGLETONS = (None, True, False)
 _TYPES = {name: kind for name, kind in TYPES.items() if kind is not object}
 _CORE = (*_TYPES.values(), type(None))
@@ -59,11 +52,15 @@ def _set_of(items: Any = ()) -> set[Any]:
     return found
 
 
+def _frozenset_of(*items: Any) -> frozenset[Any]:
+    return frozenset(_set_of(*items))
+
+
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{call.__name__: call for call in (abs, round, len, sorted, sum, min, max)},
     **{call.__name__: call for call in (tuple, list, bool, int, float, str)},
     "set": _set_of,
-    "frozenset": lambda *items: frozenset(_set_of(*items)),
+    "frozenset": _frozenset_of,
 }
 MATH: dict[str, Callable[..., Any]] = {
     name: getattr(math, name)
@@ -71,11 +68,14 @@ MATH: dict[str, Callable[..., Any]] = {
 }
 _ARITHMETIC = ("Add", "Sub", "Mult", "Div")
 _MOST_BITS = 10_000
-_SHOWN = 300
-Formula = Callable[[Callable[[int], Any]], Any]
-"""A condition on results. The argument is a function from the number of a call to its value.
+_DEEPEST_HELPER = 8
+Results = Callable[[int], Any]
+"""A function from the number of a call to its value."""
+Formula = tuple[Any, ...]
+"""A condition on results: a function of this module, and what it works on, often more formulas.
 
-Within a helper function, a number below zero is a parameter's.
+The function takes the formula and the results (`value_of`). Within a helper function, a number below
+zero is a parameter's.
 """
 
 
@@ -87,59 +87,89 @@ class NotDecidable(Exception):
 class Check:
     """One condition of a test.
 
-    The most frequent condition is `call <compare> expected`, or the truth of a call; `compare` is
-    then None. `wire` is the encoding of `expected`, `expanded_bytes` its size with all shared parts
-    repeated; `reflected` is true if the literal stands on the left. For every other condition,
-    `formula` is set. `text` is the whole condition. `shown` is the text of the call in a message,
-    without expected values. A check keeps no syntax tree, because plans live long and each object
-    in a plan slows every garbage collection.
+    The most frequent condition is `call <symbol> expected`, or the truth of a call; `symbol` is
+    then "", or "not". `text` is the text of the call. `expected` is the line with the encoding of
+    the literal, which is on the left if the comparison is `reflected`. For every other condition,
+    `formula` is set, and `text` is the whole condition. A check keeps no syntax tree and no values,
+    because plans live long and each object in a plan slows every garbage collection.
     """
 
-    shown: str
     text: str
     calls: tuple[int, ...]
-    formula: Formula | None = None
-    compare: Callable[[Any, Any], Any] | None = None
     symbol: str = ""
-    expected: Any = None
-    wire: Any = None
-    expanded_bytes: int = 0
+    expected: bytes = b""
     reflected: bool = False
-    negated: bool = False
+    formula: Formula | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments alone: three times as fast as the state of a dataclass."""
+        fields = (self.text, self.calls, self.symbol, self.expected, self.reflected, self.formula)
+        return Check, fields
+
+    @property
+    def shown(self) -> str:
+        """A text for messages, without expected values."""
+        return self.text if self.formula is None else "the condition"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The formula of a helper function's body, for the names of one version of `Calls`.
+
+    `parameters`: how many it has; the first has the number -1. `steps`: of planning it.
+    """
+
+    formula: Formula
+    parameters: int
+    steps: int
+    version: int
 
 
 class Formulas:
-    """Compiler from a condition to a function of the results."""
+    """Compiler from a condition to a function of the results.
 
-    def __init__(self, calls: Calls, numbers: list[int], passed: Passed) -> None:
+    `bodies`: those of helper functions by the ids of their nodes, for all conditions of a suite;
+    they have no calls. `numbers`, `passed`: receive the calls, and what they may change.
+    """
+
+    def __init__(
+        self, calls: Calls, bodies: dict[int, Body], numbers: list[int], passed: Passed
+    ) -> None:
         self._calls = calls
+        self._bodies = bodies
         self._numbers = numbers
         self._passed = passed
-        self._parameters = 0
         self._depth = 0
         self._failed: set[int] = set()  # expressions that are no constants in this scope
 
     def of(self, node: ast.expr) -> Formula:
         """Return the formula of an expression. Raises NotPlannable."""
-        self._calls.count_step()
-        if self._calls.is_call(node):
-            return self._value_of(self._calls.add(node, self._passed))
-        if isinstance(node, ast.Name):
+        self._calls.count_steps()
+        kind = type(node)
+        if kind is ast.Constant:
+            return (_constant, node.value)  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call):
+            target = self._calls.target(node.func)
+            if target is not None:
+                return self._value_of(self._calls.add(node, target, self._passed))
+        elif isinstance(node, ast.Name):
             variable = self._calls.scope.get(node.id)
             if isinstance(variable, Variable) and variable.number is not None:
                 return self._value_of(variable.number)
+        if kind is ast.Compare or kind is ast.BoolOp or id(node) in self._failed:
+            return self._compound(node)
         try:
             constant = self._calls.constant(node, self._failed)
         except NotConstant:
             return self._compound(node)
         if self._calls.weights.is_mutable(constant):
-            return lambda results: _copy(constant)
-        return lambda results: constant
+            return (_copy_of, constant)
+        return (_constant, constant)
 
     def _value_of(self, number: int) -> Formula:
         if number >= 0:
             self._numbers.append(number)
-        return lambda results: results(number)
+        return (_result, number)
 
     def _maybe(self, node: ast.expr) -> Formula:
         """Return the formula of an expression that Python may leave out."""
@@ -154,58 +184,34 @@ class Formulas:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._comparison(left, ops, others)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                inner = self.of(operand)
-                return lambda results: not _core(inner(results))
+                return (_not, self.of(operand))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                inner = self.of(operand)
-                return lambda results: -_number(inner(results))
+                return (_minus, self.of(operand))
             case ast.BoolOp(op=op, values=[first, *others]):
                 return self._choice(isinstance(op, ast.And), first, others)
             case ast.BinOp(left=left, op=op, right=right) if type(op).__name__ in _ARITHMETIC:
-                operation, one, other = OPERATORS[type(op).__name__], self.of(left), self.of(right)
-                return lambda results: operation(_number(one(results)), _number(other(results)))
+                return (_calculated, OPERATORS[type(op).__name__], self.of(left), self.of(right))
             case ast.Subscript(value=value, slice=index) if not isinstance(index, ast.Slice):
-                whole, place = self.of(value), self.of(index)
-                return lambda results: _item(whole(results), place(results))
+                return (_item, self.of(value), self.of(index))
             case ast.Call(func=func, args=args, keywords=keywords):
                 return self._function(func, args, keywords)
         raise NotPlannable(type(node).__name__)
 
     def _choice(self, both: bool, first: ast.expr, others: list[ast.expr]) -> Formula:
         """Return the formula of `and` or `or`: the value of the operand that decides."""
-        parts = [self.of(first), *map(self._maybe, others)]
-
-        def chosen(results: Callable[[int], Any]) -> Any:
-            value = None
-            for part in parts:
-                value = _core(part(results))
-                if bool(value) is not both:
-                    break
-            return value
-
-        return chosen
+        return (_chosen, both, (self.of(first), *map(self._maybe, others)))
 
     def _comparison(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> Formula:
         first, *more = [self.of(left), self.of(others[0]), *map(self._maybe, others[1:])]
         compares = []
-        for index, op in enumerate(ops):
-            symbol, compare = COMPARISONS[type(op)]
-            if symbol.startswith("is"):
-                other = others[index]
-                if not (isinstance(other, ast.Constant) and other.value in SINGLETONS):
-                    raise NotPlannable("identity")
-            compares.append(compare)
+        for op, other in zip(ops, others, strict=True):
+            symbol = SYMBOLS[type(op)]
+            is_single = isinstance(other, ast.Constant) and other.value in SINGLETONS
+            if symbol.startswith("is") and not is_single:
+                raise NotPlannable("identity")
+            compares.append(COMPARISONS[symbol])
 
-        def holds(results: Callable[[int], Any]) -> bool:
-            one = first(results)
-            for compare, side in zip(compares, more, strict=True):
-                other = side(results)
-                if not compare(one, other):
-                    return False
-                one = other
-            return True
-
-        return holds
+        return (_compared, first, tuple(zip(compares, more, strict=True)))
 
     def _function(
         self, func: ast.expr, args: list[ast.expr], keywords: list[ast.keyword]
@@ -220,20 +226,9 @@ class Formulas:
             raise NotPlannable("a call of something else")
         if function is sorted and any(keyword.arg == "key" for keyword in keywords):
             raise NotPlannable("a key function")
-        parts = [self.of(each) for each in args]
-        named = [(str(keyword.arg), self.of(keyword.value)) for keyword in keywords]
-
-        def applied(results: Callable[[int], Any]) -> Any:
-            found = [_core(part(results)) for part in parts]
-            if depends_on_order(function, found):
-                raise NotDecidable("the order of a set")
-            if function is str:
-                _check_text(found)
-            more = {name: part(results) for name, part in named}
-            _check_cost(function, found, more)
-            return function(*found, **more)
-
-        return applied
+        parts = tuple(map(self.of, args))
+        named = tuple((str(keyword.arg), self.of(keyword.value)) for keyword in keywords)
+        return (_applied, function, parts, named)
 
     def _known(self, func: ast.expr) -> Callable[..., Any] | None:
         if isinstance(func, ast.Name):
@@ -257,37 +252,119 @@ class Formulas:
         wanted = [_TYPES.get(self._builtin(part)) for part in parts]
         if any(kind is None for kind in wanted):
             raise NotPlannable("a class")
-        inner = self.of(value)
         types = tuple(kind for kind in wanted if kind is not None)
-        return lambda results: isinstance(_core(inner(results)), types)
+        return (_is_instance, types, self.of(value))
 
     def _helper(self, helper: Helper, args: list[ast.expr], keywords: list[ast.keyword]) -> Formula:
         """Expand the call of a helper function with one expression."""
-        body, parameters = _expression_of(helper.node), parameters_of(helper.node)
-        if self._depth > 8 or keywords or len(args) != len(parameters):
+        parts = [self.of(argument) for argument in args]
+        body = self._bodies.get(id(helper.node))
+        if body is None or body.version != self._calls.version:
+            body = self._body(helper)
+        else:
+            self._calls.count_steps(body.steps)
+        if keywords or len(parts) != body.parameters:
             raise NotPlannable("a helper function")
-        given: dict[int, Formula] = {}
-        for argument in args:
-            formula = self.of(argument)
-            self._parameters += 1
-            given[-self._parameters] = formula
+        return (_expanded, body.formula, parts)
+
+    def _body(self, helper: Helper) -> Body:
+        """Compile the body of a helper function. It is remembered if it calls nothing."""
+        expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
+        if self._depth > _DEEPEST_HELPER:
+            raise NotPlannable("a helper function")
+        steps, version, called = self._calls.steps, self._calls.version, len(self._numbers)
         # The body sees its parameters and the names around its definition, none of its caller's.
-        outer, self._calls.scope = self._calls.scope, helper.scope.new_child()
+        scope = Scope(around=helper.scope)
+        for index, parameter in enumerate(parameters):
+            self._calls.check_own(parameter)
+            scope.own[parameter] = Variable(number=-1 - index)
+        outer, self._calls.scope = self._calls.scope, scope
         failed, self._failed = self._failed, set()
         self._depth += 1
         try:
-            for parameter, number in zip(parameters, given, strict=True):
-                self._calls.bind(parameter, Variable(number=number))
-            inner = self.of(body)
+            formula = self.of(expression)
         finally:
             self._calls.scope, self._depth = outer, self._depth - 1
             self._failed = failed
+        body = Body(formula, len(parameters), self._calls.steps - steps, version)
+        if len(self._numbers) == called:
+            self._bodies[id(helper.node)] = body
+        return body
 
-        def applied(results: Callable[[int], Any]) -> Any:
-            found = {number: formula(results) for number, formula in given.items()}
-            return inner(lambda number: found[number] if number in found else results(number))
 
-        return applied
+def value_of(formula: Formula, results: Results) -> Any:
+    """Return the value of a formula for the results of calls. Raises what the test would raise."""
+    return formula[0](formula, results)
+
+
+def _result(formula: Formula, results: Results) -> Any:
+    return results(formula[1])
+
+
+def _constant(formula: Formula, results: Results) -> Any:
+    return formula[1]
+
+
+def _copy_of(formula: Formula, results: Results) -> Any:
+    return _copy(formula[1])
+
+
+def _not(formula: Formula, results: Results) -> bool:
+    return not _core(value_of(formula[1], results))
+
+
+def _minus(formula: Formula, results: Results) -> Any:
+    return -_number(value_of(formula[1], results))
+
+
+def _calculated(formula: Formula, results: Results) -> Any:
+    _, operation, one, other = formula
+    return operation(_number(one[0](one, results)), _number(other[0](other, results)))
+
+
+def _chosen(formula: Formula, results: Results) -> Any:
+    _, both, parts = formula
+    value = None
+    for part in parts:
+        value = _core(value_of(part, results))
+        if bool(value) is not both:
+            break
+    return value
+
+
+def _compared(formula: Formula, results: Results) -> bool:
+    _, first, more = formula
+    one = first[0](first, results)
+    for compare, side in more:
+        other = side[0](side, results)
+        if not compare(one, other):
+            return False
+        one = other
+    return True
+
+
+def _applied(formula: Formula, results: Results) -> Any:
+    _, function, parts, named = formula
+    found = [_core(part[0](part, results)) for part in parts]
+    if depends_on_order(function, found):
+        raise NotDecidable("the order of a set")
+    if function is str:
+        _check_text(found)
+    more = {name: value_of(part, results) for name, part in named}
+    _check_cost(function, found, more)
+    return function(*found, **more)
+
+
+def _is_instance(formula: Formula, results: Results) -> bool:
+    _, types, inner = formula
+    return isinstance(_core(value_of(inner, results)), types)
+
+
+def _expanded(formula: Formula, results: Results) -> Any:
+    """Return the value of a helper function's body, for the formulas of its parameters."""
+    _, inner, parts = formula
+    found = [value_of(part, results) for part in parts]
+    return value_of(inner, lambda number: results(number) if number >= 0 else found[-1 - number])
 
 
 def _copy(value: Any) -> Any:
@@ -334,13 +411,14 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _item(value: Any, index: Any) -> Any:
+def _item(formula: Formula, results: Results) -> Any:
+    value, index = value_of(formula[1], results), value_of(formula[2], results)
     if type(value) not in (list, tuple, dict, str, bytes):
         raise NotDecidable(type(value).__name__)
     return value[_core(index)]
 
 
-def _contains(container: Any, item: Any) -> bool:
+def _is_in(item: Any, container: Any) -> bool:
     """Return True if a container holds an item.
 
     Raises NotDecidable for a container of another process, such as a generator, and for a costly
@@ -353,6 +431,17 @@ def _contains(container: Any, item: Any) -> bool:
     return item in container
 
 
+def _is_not_in(item: Any, container: Any) -> bool:
+    return not _is_in(item, container)
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "is": operator.is_, "is not": operator.is_not,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "in": _is_in, "not in": _is_not_in,
+}  # fmt: skip
+
+
 def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[str, Any]) -> None:
     """Raise NotDecidable for a call with few arguments and much work."""
     more = [*args[1:], *keywords.values()]
@@ -362,31 +451,3 @@ def _check_cost(function: Callable[..., Any], args: list[Any], keywords: dict[st
     if function is sum:  # of huge numbers, too
         for each in (*more, *(args[0] if args else ())):
             _number(each)
-
-
-_LINE_END = re.compile(r"\r\n|\r|\n")
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """The text of a source, as lines of Python's parser, for messages."""
-
-    lines: tuple[str, ...]
-    """Empty for a text with other characters than ASCII: columns count bytes there."""
-
-    @staticmethod
-    def of(text: str) -> SourceText:
-        """Split a text into lines."""
-        return SourceText(tuple(_LINE_END.split(text)) if text.isascii() else ())
-
-    def text_of(self, node: ast.expr) -> str:
-        """Return the text of an expression for a message, at most 300 characters."""
-        end = node.end_lineno
-        if node.lineno == end and end <= len(self.lines):
-            text = self.lines[end - 1][node.col_offset : node.end_col_offset]
-        else:
-            try:
-                text = ast.unparse(node)
-            except (ValueError, RecursionError):  # a number with more digits than Python prints
-                return "the call"
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -85,7 +85,7 @@ class FunctionsOnly:
         for nodes in self._suite.nodes:
             for node in nodes:
                 asks = isinstance(node, ast.Call) and self._flow.of(node.func) & FUNCTION
-                if asks and not all(map(_is_written_out, arguments_of(node))):  # type: ignore[arg-type]
+                if asks and not all(map(_is_written_out, arguments_of(node))):
                     return False
         return True
 

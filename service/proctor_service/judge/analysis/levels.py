@@ -10,8 +10,8 @@ which the test code runs; these differ in speed alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from proctor_client.wire import AssertsGrader, Integrity
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.flow import records_of
 from proctor_service.judge.analysis.functions import FunctionsOnly
@@ -19,6 +19,9 @@ from proctor_service.judge.analysis.literals import NotPlannable
 from proctor_service.judge.analysis.names import Names, names_of, setup_before
 from proctor_service.judge.analysis.plan import Plan, plan_calls
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader, Integrity
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,12 @@ def analyse(grader: AssertsGrader) -> Analysis:
     Raises InvalidTask for tests that do not parse, or that must run in the submission's process although
     the grader asks for `separated`.
     """
-    suite = parse_suite(grader)
-    tests = tuple(TestSource(test.text, test.run) for test in suite.tests)
+    return analyse_suite(grader, parse_suite(grader))
+
+
+def analyse_suite(grader: AssertsGrader, suite: Suite) -> Analysis:
+    """Decide the level of parsed tests, as `analyse`. Raises InvalidTask."""
+    tests = sources_of(suite)
     submission = names_of(suite)
     before = setup_before(suite, submission)
     behind = "" if before == suite.setup_text else _behind(suite.setup_text, before)
@@ -75,6 +82,21 @@ def analyse(grader: AssertsGrader) -> Analysis:
             return Analysis("separated", why, setup, tests, names, records, plan, constant_calls)
     except RecursionError:
         reason = "the tests are nested too deeply to be analysed"
+    return beside_the_submission(grader, tests, reason, setup)
+
+
+def sources_of(suite: Suite) -> tuple[TestSource, ...]:
+    """Return the sources of a suite's tests."""
+    return tuple(TestSource(test.text, test.run) for test in suite.tests)
+
+
+def beside_the_submission(
+    grader: AssertsGrader, tests: tuple[TestSource, ...], reason: str, setup: tuple[str, str]
+) -> Analysis:
+    """Return the analysis of tests that need the submission's process.
+
+    Raises InvalidTask if the grader asks for `separated`.
+    """
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("in_process", reason, setup, tests)

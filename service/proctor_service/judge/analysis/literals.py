@@ -46,6 +46,7 @@ _ENCODINGS = frozenset(["utf-8", "utf8", "UTF-8", "ascii", "latin-1", "latin1"])
 """Others may be slow: the time of punycode grows with the square of the length."""
 _TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
 _NUMBERS = (int, float, complex, bool)
+_LIGHT = frozenset([float, complex, bool, type(None)])
 
 
 class Variables(Protocol):
@@ -72,7 +73,12 @@ class Weights:
         self._known: dict[int, tuple[Any, int]] = {}  # by id, with the container to keep it alive
         self._mutable: dict[int, bool] = {}
         self._nodes_left = _MOST_NODES + 4 * characters
-        self._left = _MOST_TOTAL_WEIGHT + 4 * characters
+        self._left = self._most = _MOST_TOTAL_WEIGHT + 4 * characters
+
+    @property
+    def spent(self) -> int:
+        """The items and characters of all values so far."""
+        return self._most - self._left
 
     def count_node(self) -> None:
         """Count the evaluation of an expression. Raises NotConstant."""
@@ -82,12 +88,15 @@ class Weights:
 
     def checked(self, value: Any) -> Any:
         """Return a value, and count it. Raises NotConstant."""
+        if type(value) in _LIGHT:
+            return value
+        if type(value) is int:
+            self.spend(value.bit_length() >> 3)
+            return value
         if self.of(value) > _MOST_WEIGHT:
             raise NotConstant("too large")
         if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
             self.spend(len(value))
-        elif isinstance(value, int):
-            self.spend(value.bit_length() >> 3)
         return value
 
     def spend(self, weight: int) -> None:
@@ -108,6 +117,8 @@ class Weights:
 
     def of(self, value: Any) -> int:
         """Return the weight of a value."""
+        if type(value) in _LIGHT or type(value) is int:
+            return 1
         if isinstance(value, str | bytes | bytearray):
             return 1 + len(value)
         if not isinstance(value, list | tuple | set | frozenset | dict):
@@ -134,36 +145,37 @@ def evaluate(
     to be constants, for the same names; further ones are added. Each call builds a new value.
     Raises NotConstant.
     """
-    known = set() if failed is None else failed
-    try:
-        value = _Evaluator(names, module_of, weights or Weights(), known).value(node)
-    except (NotConstant, NotPlannable):
-        raise
-    except Exception as error:  # raised by the expression itself: 1 / 0
-        raise NotConstant(f"{type(error).__name__}") from None
-    if isinstance(value, _ITERATORS):
-        raise NotConstant("an iterator")
-    return value
+    return Evaluator(names, module_of, weights or Weights()).of(node, failed)
 
 
 class NotPlannable(Exception):
     """The tests need more than calls and formulas."""
 
 
-class _Evaluator:
-    def __init__(
-        self,
-        names: Variables,
-        module_of: Callable[[str], str],
-        weights: Weights,
-        failed: set[int],
-    ) -> None:
+class Evaluator:
+    """Evaluator of the expressions of a suite; the arguments are those of `evaluate`."""
+
+    def __init__(self, names: Variables, module_of: Callable[[str], str], weights: Weights) -> None:
         self._names = names
         self._module_of = module_of
         self._weights = weights
-        self._failed = failed
+        self._failed: set[int] = set()
+
+    def of(self, node: ast.expr, failed: set[int] | None = None) -> Any:
+        """Return the value of an expression, as `evaluate`. Raises NotConstant."""
+        self._failed = set() if failed is None else failed
+        try:
+            value = self.value(node)
+        except (NotConstant, NotPlannable):
+            raise
+        except Exception as error:  # raised by the expression itself: 1 / 0
+            raise NotConstant(f"{type(error).__name__}") from None
+        if isinstance(value, _ITERATORS):
+            raise NotConstant("an iterator")
+        return value
 
     def value(self, node: ast.expr) -> Any:
+        """Return the value of a part. Raises NotConstant, and what the expression itself raises."""
         self._weights.count_node()
         handler = _HANDLERS.get(type(node))
         if handler is None or id(node) in self._failed:
@@ -184,7 +196,9 @@ class _Evaluator:
     def _items(self, nodes: list[ast.expr]) -> list[Any]:
         items: list[Any] = []
         for node in nodes:
-            if isinstance(node, ast.Starred):
+            if type(node) is ast.Constant:  # a list of literals is the most frequent long value
+                items.append(node.value)
+            elif type(node) is ast.Starred:
                 several = self.value(node.value)
                 if is_set(several):
                     raise NotConstant("the order of a set")
@@ -283,18 +297,18 @@ class _Evaluator:
         return whole[self.value(index)]
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[_Evaluator, Any], Any]] = {
+_HANDLERS: dict[type[ast.expr], Callable[[Evaluator, Any], Any]] = {
     ast.Constant: lambda evaluator, node: node.value,
-    ast.Name: _Evaluator._name,
+    ast.Name: Evaluator._name,
     ast.List: lambda evaluator, node: evaluator._items(node.elts),
     ast.Tuple: lambda evaluator, node: tuple(evaluator._items(node.elts)),
     ast.Set: lambda evaluator, node: set(evaluator._weights.checked(evaluator._items(node.elts))),
-    ast.Dict: _Evaluator._dict,
+    ast.Dict: Evaluator._dict,
     ast.UnaryOp: lambda evaluator, node: _UNARY[type(node.op)](evaluator.value(node.operand)),
-    ast.BinOp: _Evaluator._binary,
-    ast.Call: _Evaluator._call,
-    ast.Attribute: _Evaluator._attribute,
-    ast.Subscript: _Evaluator._subscript,
+    ast.BinOp: Evaluator._binary,
+    ast.Call: Evaluator._call,
+    ast.Attribute: Evaluator._attribute,
+    ast.Subscript: Evaluator._subscript,
 }
 
 

@@ -22,11 +22,12 @@ import symtable
 import sys
 import typing
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proctor_service.errors import InvalidTask
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Source, Suite
 
 _ALWAYS = frozenset(
     ["__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__module__"]
@@ -59,11 +60,7 @@ def star_names(module: str) -> frozenset[str] | None:
 
 def names_of(suite: Suite) -> frozenset[str]:
     """Return the submission's names. Raises InvalidTask for text that parses but does not compile."""
-    loaded, bound = _globals_of(suite.texts)
-    for nodes in suite.nodes:
-        for node in nodes:
-            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-                bound |= star_names(node.module or "") or frozenset()
+    loaded, bound = _globals_of(suite)
     entry = entry_name(suite.entry_point)
     return frozenset(loaded - bound - _ALWAYS - _BUILTINS).union([entry] if entry else [])
 
@@ -106,11 +103,20 @@ def is_standard(module: str) -> bool:
     return top in sys.stdlib_module_names or top in ("numpy", "pytest", "__future__")
 
 
-def _globals_of(texts: Iterable[str]) -> tuple[set[str], set[str]]:
+def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
     loaded: set[str] = set()
     bound: set[str] = set()
-    for text in texts:
-        for table in _tables(_symbols_of(text)):
+    for text, statements in zip(suite.texts, suite.statements, strict=True):
+        inner = []
+        for nodes in statements:
+            if _SCOPED.isdisjoint(map(type, nodes)) and not _is_future(nodes[0]):
+                _note_globals(nodes, loaded, bound)
+            else:
+                inner.append(nodes[0])
+        if not inner:
+            continue
+        lines = Source.of(text).lines_of(inner, [nodes[0] for nodes in statements])
+        for table in _tables(_symbols_of(lines)):
             top = table.get_type() == "module"
             for symbol in table.get_symbols():
                 at_module = top or symbol.is_declared_global()
@@ -118,7 +124,47 @@ def _globals_of(texts: Iterable[str]) -> tuple[set[str], set[str]]:
                     loaded.add(symbol.get_name())
                 if at_module and (symbol.is_assigned() or symbol.is_imported()):
                     bound.add(symbol.get_name())
+    for nodes in suite.nodes:
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+                bound |= star_names(node.module or "") or frozenset()
     return loaded, bound
+
+
+_SCOPED = frozenset(
+    (
+        *(
+            ast.FunctionDef,
+            ast.AsyncFunctionDef,
+            ast.ClassDef,
+            ast.Lambda,
+            ast.Global,
+            ast.Nonlocal,
+        ),
+        *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.AnnAssign),
+        getattr(ast, "TypeAlias", ast.Lambda),  # of Python 3.12
+    )
+)
+"""Nodes with scopes of their own, or with names of another one."""
+
+
+def _is_future(node: ast.stmt) -> bool:
+    """Tell whether a statement may change how others are compiled."""
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
+
+
+def _note_globals(nodes: Sequence[Any], loaded: set[str], bound: set[str]) -> None:
+    """Add the names that a statement without inner scopes reads and binds."""
+    for node in nodes:
+        kind = type(node)
+        if kind is ast.Name:
+            (loaded if type(node.ctx) is ast.Load else bound).add(node.id)
+        elif kind is ast.alias:
+            bound.add(node.asname or node.name.partition(".")[0])
+        elif kind in (ast.ExceptHandler, ast.MatchAs, ast.MatchStar) and node.name:
+            bound.add(node.name)
+        elif kind is ast.MatchMapping and node.rest:
+            bound.add(node.rest)
 
 
 def _symbols_of(text: str) -> symtable.SymbolTable:

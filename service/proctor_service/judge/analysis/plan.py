@@ -20,20 +20,22 @@ from proctor_service.judge.analysis.calls import (
     Helper,
     Imported,
     Passed,
+    Scope,
     Variable,
     parameters_of,
 )
 from proctor_service.judge.analysis.formulas import (
-    COMPARISONS,
     SINGLETONS,
+    SYMBOLS,
+    Body,
     Check,
     Formula,
     Formulas,
-    SourceText,
+    value_of,
 )
 from proctor_service.judge.analysis.literals import NotConstant, NotPlannable
 from proctor_service.judge.analysis.names import Names, star_names
-from proctor_service.judge.analysis.suite import Suite
+from proctor_service.judge.analysis.suite import Source, Suite, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +51,15 @@ class Plan:
     """Calls in their order, the conditions of each test, and the imports of the tests.
 
     `calls`: a line for each, `[target, arguments, keywords]`, or `[target]` to make an object and keep
-    its method (`function_calls.py`). A problem of `setup` is a problem of each test.
+    its method (`function_calls.py`). A problem of `setup` is a problem of each test. `weight`: the items
+    and the characters in all values, for a bound of the memory of plans.
     """
 
     calls: tuple[bytes, ...]
     setup: PlannedTest
     tests: tuple[PlannedTest, ...]
     imports: tuple[str, ...]
+    weight: int
 
 
 def plan_calls(suite: Suite, names: Names) -> Plan:
@@ -66,7 +70,7 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
         planner.run_setup(suite)
         setup = planner.planned()
         for test in suite.tests:
-            planner.run(test.tree.body, SourceText.of(test.text))
+            planner.run(test.tree.body, Source.of(test.text))
             for step in test.run:
                 planner.run_step(step)
             tests.append(planner.planned())
@@ -74,8 +78,9 @@ def plan_calls(suite: Suite, names: Names) -> Plan:
         raise NotPlannable(str(error)) from None
     if not all(test.calls for test in tests):
         raise NotPlannable("a test calls nothing")
-    calls = tuple(values.dumps(call) for call in planner.calls.made)
-    return Plan(calls, setup, tuple(tests), tuple(planner.imports))
+    calls = planner.calls.lines()
+    weight = sum(map(len, calls)) + planner.calls.weights.spent
+    return Plan(calls, setup, tuple(tests), tuple(planner.imports), weight)
 
 
 class _Planner:
@@ -83,17 +88,19 @@ class _Planner:
         self.calls = Calls(names, characters)
         self.imports: list[str] = []
         self._checks: list[Check] = []
-        self._source = SourceText(())
-        self._defined_in: dict[int, SourceText] = {}
+        self._bodies: dict[int, Body] = {}
+        self._source = Source(())
+        self._defined_in: dict[int, Source] = {}
 
     def run_setup(self, suite: Suite) -> None:
         """Plan the setup. Of a class or a decorated function only the name is known."""
+        source = Source.of(suite.setup_text)
         for statement in suite.setup.body:
             is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef)
             if isinstance(statement, ast.ClassDef) or (is_function and statement.decorator_list):  # type: ignore[attr-defined]
                 self.calls.bind(statement.name, Imported("", statement.name))  # type: ignore[attr-defined]
             else:
-                self.run([statement], SourceText.of(suite.setup_text))
+                self.run([statement], source)
 
     def planned(self) -> PlannedTest:
         """Return the conditions and calls since the last time."""
@@ -101,7 +108,7 @@ class _Planner:
         self._checks, self.calls.used = [], []
         return planned
 
-    def run(self, body: Sequence[ast.stmt], source: SourceText) -> None:
+    def run(self, body: Sequence[ast.stmt], source: Source) -> None:
         outer, self._source = self._source, source
         for statement in body:
             self._statement(statement)
@@ -117,7 +124,7 @@ class _Planner:
         if len(parameters) != (kind == "check"):
             raise NotPlannable("a test function with other parameters")
         given = _target_of(step[2]) if kind == "check" else []
-        outer, self.calls.scope = self.calls.scope, function.scope.new_child()
+        outer, self.calls.scope = self.calls.scope, Scope(around=function.scope)
         if kind == "check":
             # Python evaluates an entry point once: one object for all calls of the candidate.
             candidate = Alias(given) if len(given) == 1 else self.calls.keep(given)
@@ -126,7 +133,7 @@ class _Planner:
         self.calls.scope = outer
 
     def _statement(self, node: ast.stmt) -> None:
-        self.calls.count_step()
+        self.calls.count_steps()
         match node:
             case ast.Assert(test=test):
                 self._condition(test)
@@ -138,12 +145,12 @@ class _Planner:
                 self._assign(name, value)
             case ast.Import() | ast.ImportFrom():
                 # The submission sees an import at module level, as in plain Python.
-                self._import(node, note=len(self.calls.scope.maps) == 1)
+                self._import(node, note=self.calls.scope.around is None)
             case ast.FunctionDef(name=name, decorator_list=[]):
                 self.calls.bind(name, Helper(node, self.calls.scope))
                 self._defined_in[id(node)] = self._source
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=[one], keywords=[])) if (
-                name == "check" and name in self.calls.scope
+                name == "check" and self.calls.scope.get(name) is not None
             ):
                 target = self.calls.target(one)
                 if not isinstance(one, ast.Name) or target != [one.id]:
@@ -161,12 +168,14 @@ class _Planner:
         if alias is not None:
             calls.bind(name, alias)
             return
-        if calls.is_call(value):
-            calls.bind(name, Variable(number=calls.add(value)))
+        target = calls.called(value)
+        if target is not None:
+            calls.bind(name, Variable(number=calls.add(value, target)))
             return
         constant = calls.constant(value)
-        has_name = any(isinstance(each, ast.Name) for each in ast.walk(value))
-        if has_name and calls.weights.is_mutable(constant):
+        if calls.weights.is_mutable(constant) and any(
+            type(each) is ast.Name for each in nodes_of(value)
+        ):
             raise NotPlannable("two names for one container")
         calls.bind(name, Variable(constant))
 
@@ -205,54 +214,47 @@ class _Planner:
             return
         passed: Passed = {}
         check = self._simple_check(node, passed) or self._formula_check(node, passed)
-        for variable in passed.values():
-            variable.passed = True
+        self.calls.note_passed(passed)
         self._checks.append(check)
 
     def _simple_check(self, node: ast.expr, passed: Passed) -> Check | None:
         """Return the check of a call, alone or against a literal; None for other conditions."""
         negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
         inner = node.operand if negated else node  # type: ignore[attr-defined]
-        if self.calls.is_call(inner):
-            number = self.calls.add(inner, passed)
-            shown, text = self._source.text_of(inner), self._source.text_of(node)
-            return Check(shown, text, (number,), negated=negated)
+        target = self.calls.called(inner)
+        if target is not None:
+            number = self.calls.add(inner, target, passed)
+            return Check(self._source.text_of(inner), (number,), "not" if negated else "")
         if negated or not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             return None
-        reflected = not self.calls.is_call(node.left)
-        call, other = (
-            (node.comparators[0], node.left) if reflected else (node.left, node.comparators[0])
-        )
-        if not self.calls.is_call(call) or type(node.ops[0]) in (ast.In, ast.NotIn):
+        call, other = node.left, node.comparators[0]
+        target = self.calls.called(call)
+        reflected = target is None
+        if target is None:
+            call, other = other, call
+            target = self.calls.called(call)
+        if target is None or type(node.ops[0]) in (ast.In, ast.NotIn):
             return None
-        symbol, compare = COMPARISONS[type(node.ops[0])]
+        symbol = SYMBOLS[type(node.ops[0])]
         try:
             expected = self.calls.constant(other)
             encoder = values.Encoder()
-            wire = encoder.encode(expected)
+            encoder.ordered_sets = False  # as in the sandbox: equal sets are mostly equal lines
+            line = values.dumps(encoder.encode(expected))[:-1]
+            self.calls.weights.spend(len(line))
         except (NotConstant, NotPlannable, values.ValueTooDeep, values.ValueTooLarge):
             return None
         if symbol.startswith("is") and not any(expected is each for each in SINGLETONS):
             return None
-        return Check(
-            self._source.text_of(call),
-            self._source.text_of(node),
-            (self.calls.add(call, passed),),
-            compare=compare,
-            symbol=symbol,
-            expected=expected,
-            wire=wire,
-            expanded_bytes=encoder.expanded_bytes,
-            reflected=reflected,
-        )
+        text, number = self._source.text_of(call), self.calls.add(call, target, passed)
+        return Check(text, (number,), symbol, line, reflected)
 
     def _formula_check(self, node: ast.expr, passed: Passed) -> Check:
         calls: list[int] = []
-        formula = Formulas(self.calls, calls, passed).of(node)
+        formula = Formulas(self.calls, self._bodies, calls, passed).of(node)
         if not calls and not _holds(formula):  # a constant condition
             raise NotPlannable("a condition that never holds")
-        text = self._source.text_of(node)
-        return Check("the condition", text, tuple(calls), formula=formula)
+        return Check(self._source.text_of(node), tuple(calls), formula=formula)
 
 
 def _target_of(entry_point: str) -> list[Any]:
@@ -268,7 +270,7 @@ def _target_of(entry_point: str) -> list[Any]:
 def _holds(formula: Formula) -> bool:
     """Tell whether a condition without calls holds."""
     try:
-        return bool(formula(_no_value))
+        return bool(value_of(formula, _no_value))
     except Exception:  # whatever the test raises
         return False
 

@@ -11,15 +11,26 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
 
-from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.syntax import syntax_tree
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader
 
 _MAX_TEST_BYTES = 1 << 20
 _MAX_DEPTH = 200
 _ENTRY_POINT = re.compile(r"[^\W\d]\w*(\(\))?(\.[^\W\d]\w*)*\Z")
+_SHOWN = 300
+_LONGEST_CHARACTER_BYTES = 4
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+"""Ends of lines: after `a` in `a\\r\\nb`; not the form feed in `a\\fb`."""
+_NO_BRACKETS = re.compile(r"[^][(){}]+")
+"""What is no bracket: `f` and `1, 2` in `f([1, 2])`."""
+_PREFIXES = re.compile(r"[-+~]{2,}")
+"""Operators in a row: `-+~` in `-+~1`, none in `a - b`."""
 _RUNNERS = frozenset(
     ["TextTestRunner", "defaultTestLoader", "TestLoader", "TestSuite", "makeSuite"]
 )
@@ -63,8 +74,10 @@ class Suite:
     setup: ast.Module
     tests: tuple[Test, ...]
     entry_point: str | None
-    nodes: tuple[tuple[ast.AST, ...], ...]
-    """The nodes of each tree, the setup's first."""
+    nodes: tuple[tuple[Any, ...], ...]
+    """The nodes of each tree but for contexts and operators, the setup's first."""
+    statements: tuple[tuple[tuple[Any, ...], ...], ...]
+    """The same nodes by statement of each tree."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -77,6 +90,54 @@ class Suite:
         return (self.setup, *(test.tree for test in self.tests))
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The lines of a source, as Python's parser counts them. Columns count bytes."""
+
+    lines: tuple[bytes, ...]
+
+    @staticmethod
+    def of(text: str) -> Source:
+        """Split a text into lines."""
+        return Source(tuple(_LINE_END.split(text.encode("utf-8"))))
+
+    def text_of(self, node: ast.expr) -> str:
+        """Return the text of an expression for a message, at most 300 characters in one line."""
+        last = (node.end_lineno or node.lineno) - 1
+        parts: list[bytes] = []
+        size = 0
+        for index in range(node.lineno - 1, last + 1):
+            begin = node.col_offset if index == node.lineno - 1 else None
+            end = node.end_col_offset if index == last else None
+            parts.append(self.lines[index][begin:end].strip())
+            size += len(parts[-1])
+            if size > _SHOWN * _LONGEST_CHARACTER_BYTES:
+                break
+        text = b" ".join(parts).decode("utf-8", "replace")
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+    def lines_of(self, wanted: Sequence[ast.stmt], body: Sequence[ast.stmt]) -> str:
+        """Return the lines of the wanted statements of a body.
+
+        All lines, if another statement shares one of them.
+        """
+        ends = [0, *(each.end_lineno or each.lineno for each in body)]
+        begins = [*map(_first_line, body), len(self.lines) + 1]
+        ids = set(map(id, wanted))
+        found: list[bytes] = []
+        for index, statement in enumerate(body):
+            if id(statement) in ids:
+                if begins[index] <= ends[index] or ends[index + 1] >= begins[index + 1]:
+                    return b"\n".join(self.lines).decode("utf-8")
+                found += self.lines[begins[index] - 1 : ends[index + 1]]
+        return b"\n".join(found).decode("utf-8")
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return decorators[0].lineno if decorators else statement.lineno
+
+
 def parse_suite(grader: AssertsGrader) -> Suite:
     """Parse the tests of a grader. Raises InvalidTask with the name of the part at fault."""
     entry_point = grader.entry_point and unicodedata.normalize("NFKC", grader.entry_point)
@@ -84,7 +145,8 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         raise InvalidTask(f"entry_point: {entry_point[:100]!r} names no function")
     setup = parse(grader.setup, "setup")
     trees = [parse(text, f"tests.{index}") for index, text in enumerate(grader.tests)]
-    nodes = tuple(tuple(ast.walk(tree)) for tree in (setup, *trees))
+    statements = tuple(tuple(map(nodes_of, tree.body)) for tree in (setup, *trees))
+    nodes = tuple(tuple(chain.from_iterable(each)) for each in statements)
     called = _mentioned(nodes)
     known = set(_definitions(setup))
     defined = _definitions(setup, *trees)
@@ -99,7 +161,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     for text, tree in zip(grader.tests, trees, strict=True):
         steps = _run_steps(tree, called, known, classes, entry_point)
         tests.append(Test(text, tree, tuple(steps)))
-    return Suite(grader.setup, setup, tuple(tests), entry_point, nodes)
+    return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements)
 
 
 def parse(text: str, name: str) -> ast.Module:
@@ -115,16 +177,32 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def _nesting(text: str) -> int:
-    """Return an upper bound of the nesting of brackets and prefix operators, in one pass."""
-    deepest = depth = run = 0
-    for character in text:
-        if character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        run = run + 1 if character in "-+~" else 0
-        deepest = max(deepest, depth, run)
-    return deepest
+    """Return an upper bound of the nesting of brackets and prefix operators."""
+    depths = accumulate(1 if each in "([{" else -1 for each in _NO_BRACKETS.sub("", text))
+    return max(*map(len, _PREFIXES.findall(text)), *depths, 0, 0)
+
+
+def nodes_of(tree: ast.AST) -> tuple[Any, ...]:
+    """Return the nodes of a tree in the order of `ast.walk`, but for contexts and operators."""
+    found: list[Any] = [tree]
+    for node in found:  # which grows meanwhile
+        for name in _CHILDREN[type(node)]:
+            child = getattr(node, name)
+            if type(child) is list:
+                found.extend(filter(None, child))
+            elif isinstance(child, ast.AST):
+                found.append(child)
+    return tuple(found)
+
+
+_NO_NODES = frozenset(["ctx", "op", "ops", "id", "attr", "kind", "type_comment", "kwd_attrs"])
+_CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in _NO_NODES)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""The fields of each kind of node that may hold nodes."""
+_CHILDREN |= dict.fromkeys((ast.Constant, ast.Global, ast.Nonlocal), ())
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -132,18 +210,20 @@ _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-def _mentioned(nodes: Sequence[Sequence[ast.AST]]) -> set[str]:
+def _mentioned(nodes: Sequence[Sequence[Any]]) -> set[str]:
     """Return the names and attributes that test code reads."""
     found: set[str] = set()
     for each in nodes:
         for node in each:
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                found.add(node.id)
-            elif isinstance(node, ast.Attribute):
+            kind = type(node)
+            if kind is ast.Name:
+                if type(node.ctx) is ast.Load:
+                    found.add(node.id)
+            elif kind is ast.Attribute:
                 found.add(node.attr)
                 if node.attr == "main" and is_name(node.value, "unittest"):
                     found.add("unittest.main")
-            elif isinstance(node, ast.alias) and node.name == "main":
+            elif kind is ast.alias and node.name == "main":
                 found.add("unittest.main")
     return found
 

@@ -8,6 +8,7 @@ block this process; so are results with values that this process cannot treat as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from proctor_client.wire import AssertsGrader
 from proctor_service.codec import values
 from proctor_service.codec.limits import PART_BYTES
 from proctor_service.codec.safe_repr import show
-from proctor_service.judge.analysis.formulas import Check, NotDecidable
+from proctor_service.judge.analysis.formulas import COMPARISONS, Check, NotDecidable, value_of
 from proctor_service.judge.analysis.plan import Plan, PlannedTest
 from proctor_service.judge.run import parsed, python_message, run_calls
 from proctor_service.judge.submission import Judgement, Submission
@@ -31,7 +32,7 @@ from proctor_service.judge.verdict import (
 from proctor_service.sandbox.interface import Sandboxes
 
 _SHOWN = 300
-_MOST_BYTES_IN_THE_LOOP = 8192
+_MOST_BYTES_IN_THE_LOOP = 16_384
 # The longest encoding of a value equal to 1 is that of an instance of a subclass of Decimal, with
 # 20,000 zeros behind the point, and the expanded size of an item is 32 bytes.
 _LONGEST_ITEM_BYTES = 24_000
@@ -43,6 +44,8 @@ _TRUE = tuple(b'["%s",' % tag for tag in (b"l", b"t", b"d", b"s", b"fs", b"b", b
 # Arrays, instances of subclasses, and numpy's scalars: their text, type and arithmetic are their own.
 _OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
 _LARGEST_PARSED_BYTES = 1 << 20
+_NAN = re.compile(rb'\bNaN\b|"nan"')
+"""Encodings that are no proof of equal values: `[1,NaN]`, `["nan"]`; not `"banana"`."""
 # Without shared parts, a part of 32 bytes is at least two bytes of the line. With them, a short line
 # could stand for millions of parts, through which `str`, `==` or `sorted` would go.
 _MOST_EXPANDED_TIMES = 32
@@ -64,7 +67,9 @@ async def judge(
         said = understand(finished.lines, len(plan.calls))
         return said, outcomes(plan, said, grader)
 
-    said, tests = await parsed(finished, _MOST_BYTES_IN_THE_LOOP, judged)
+    # Expected values are encoded, too: long ones are decoded in a thread, however short the results.
+    few_bytes = _MOST_BYTES_IN_THE_LOOP - plan.weight
+    said, tests = await parsed(finished, few_bytes, judged)
     return conclude(finished, said, tests)
 
 
@@ -130,8 +135,9 @@ def _failure(check: Check, answers: Sequence[Any], reveal: bool) -> Raised | Non
     if _is_object(answers[check.calls[0]]):
         return Raised("failed", f"{NEED_DATA}: {check.shown}", signal=OBJECT_FOR_DATA)
     text = f"{check.shown} returned {shown(answers[check.calls[0]])}"
-    if reveal and check.compare is not None:
-        text += f", and not {check.symbol} {show(check.expected, _SHOWN)}"
+    if reveal and check.expected:
+        expected = values.decode(values.loads(check.expected))
+        text += f", and not {check.symbol} {show(expected, _SHOWN)}"
     return Raised("failed", text)
 
 
@@ -161,32 +167,34 @@ def holds(check: Check, answers: Sequence[bytes]) -> bool:
                     raise NotDecidable("a value of another class")
             return known[number]
 
-        return _is_true(check.formula(result))
+        return _is_true(value_of(check.formula, result))
     line = answers[check.calls[0]]
-    if check.compare is None:
-        return _truth(line) is not check.negated
-    return _compares(check, line)
+    if check.expected:
+        return _compares(check, line)
+    return _truth(line) is (check.symbol != "not")
 
 
 def _compares(check: Check, line: bytes) -> bool:
-    assert check.compare is not None
-    if len(line) > check.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
-        if check.symbol in ("==", "is"):
+    symbol = check.symbol
+    if symbol == "==" and line == check.expected and not _NAN.search(line):
+        return True
+    decoder = values.Decoder()
+    expected = decoder.decode(values.loads(check.expected))
+    if len(line) > decoder.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
+        if symbol in ("==", "is"):
             return False
-        if check.symbol in ("!=", "is not"):
+        if symbol in ("!=", "is not"):
             return True
         raise NotDecidable("a large value")
     if len(line) > _LARGEST_PARSED_BYTES:
         raise NotDecidable("a large value")
     wire = values.loads(line)
-    if check.symbol == "==" and wire == check.wire:
-        return True
     value = _plain(wire)
-    if check.symbol in ("is", "is not"):  # None, True and False are encoded as themselves
-        return check.compare(wire, check.expected) is True
-    left, right = (check.expected, value) if check.reflected else (value, check.expected)
+    if symbol in ("is", "is not"):  # None, True and False are encoded as themselves
+        return COMPARISONS[symbol](wire, expected) is True
+    left, right = (expected, value) if check.reflected else (value, expected)
     try:
-        return bool(check.compare(left, right))
+        return bool(COMPARISONS[symbol](left, right))
     except (TypeError, RecursionError, ArithmeticError):
         return False
 

@@ -1,0 +1,146 @@
+"""Analysis of long tests in a process of its own, which is ended when it takes too long.
+
+    service ── tests ──▶ process ── sources of the tests ──▶ service
+                                 ── analysis ──────────────▶
+
+The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it would
+hold up the event loop. The process has bounds of CPU time and memory that grow with the text, no
+variables of the environment, and it ends with the service. Tests whose analysis is ended run beside
+the submission. This module imports no pydantic there: that alone would take half a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from proctor_service.errors import InvalidTask, JudgeFailed
+from proctor_service.judge.analysis.levels import (
+    Analysis,
+    TestSource,
+    analyse_suite,
+    beside_the_submission,
+    sources_of,
+)
+from proctor_service.judge.analysis.suite import parse_suite
+
+if TYPE_CHECKING:
+    from proctor_client.wire import AssertsGrader
+
+CPU_SECONDS = 2.0
+"""CPU time of an analysis for each megabyte of text, and part of one."""
+_READING_SECONDS = 4.0
+"""The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
+cannot be read cannot be judged."""
+_WALL_TIMES = 10  # of the CPU time
+_LEAST_MEMORY_BYTES = 1 << 30  # of address space
+_MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
+_MEGABYTE = 1 << 20
+_PR_SET_PDEATHSIG = 1
+_DEEPEST_RECURSION = 10_000  # of pickling: a formula contains formulas
+
+
+def analyse_apart(grader: AssertsGrader) -> Analysis:
+    """Return what `analyse` returns, from a process. Blocks until its end; to call in a thread.
+
+    Tests whose analysis takes longer than `CPU_SECONDS` are for the submission's process. Raises
+    InvalidTask as `analyse`, and for tests too large to be read; JudgeFailed for a bug in the
+    analysis.
+    """
+    from proctor_service.settings.interpreter import interpreter_environment  # needs pydantic
+
+    characters = len(grader.setup) + sum(map(len, grader.tests))
+    megabytes = 1 + characters // _MEGABYTE
+    seconds = _READING_SECONDS * megabytes, CPU_SECONDS * megabytes
+    memory_bytes = _LEAST_MEMORY_BYTES + _MEMORY_TIMES * characters
+    fields = {
+        name: getattr(grader, name) for name in ("tests", "setup", "entry_point", "integrity")
+    }
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-S", "-P", "-m", __name__],
+            input=pickle.dumps((os.getpid(), seconds, memory_bytes, fields)),
+            stdout=subprocess.PIPE,
+            env=interpreter_environment(),
+            timeout=_WALL_TIMES * max(seconds),
+            check=False,
+        )
+        answer, status = ran.stdout, ran.returncode
+    except subprocess.TimeoutExpired as error:
+        answer, status = error.stdout or b"", -signal.SIGKILL
+    if status > 0:
+        raise JudgeFailed("the analysis of the tests failed; the service's log has the traceback")
+    return analysis_in(grader, answer)
+
+
+def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
+    """Return the analysis in an answer; one of a process that was ended may lack a part.
+
+    The bytes are from our own process, which runs no code of the tests. Raises InvalidTask.
+    """
+    unpickler = pickle.Unpickler(io.BytesIO(answer))
+    tests: tuple[TestSource, ...] | None = None
+    try:
+        tests = _value(unpickler.load())
+        found: Analysis = _value(unpickler.load())
+        return found
+    except (EOFError, pickle.UnpicklingError):
+        reason = "the analysis of the tests takes too much time or memory"
+    if tests is None:
+        raise InvalidTask(reason)
+    return beside_the_submission(grader, tests, reason, ("", grader.setup))
+
+
+def _value(message: Any) -> Any:
+    if isinstance(message, InvalidTask):
+        raise message
+    return message
+
+
+def _end_after(seconds: float) -> None:
+    """Let the kernel end this process after so much CPU time in all."""
+    signal.setitimer(signal.ITIMER_PROF, max(seconds - time.process_time(), 1e-6))
+
+
+def main() -> None:
+    """Analyse the tests on standard input, and write the two parts of the answer."""
+    parent, (reading_seconds, seconds), memory_bytes, fields = pickle.load(sys.stdin.buffer)
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
+        raise SystemExit("the service that wanted this analysis is gone")
+    _end_after(reading_seconds)
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    gc.disable()
+    pickler = pickle.Pickler(sys.stdout.buffer)
+    grader: Any = SimpleNamespace(**fields)
+    try:
+        suite = parse_suite(grader)
+        pickler.dump(sources_of(suite))
+        sys.stdout.flush()
+        _end_after(seconds)
+        analysis = analyse_suite(grader, suite)
+        sys.setrecursionlimit(_DEEPEST_RECURSION)
+        pickler.dump(analysis)
+    except InvalidTask as error:
+        pickler.dump(error)
+    except MemoryError:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.stdout.flush()
+    os._exit(0)  # at once: freeing all nodes would take long
+
+
+if __name__ == "__main__":
+    main()
