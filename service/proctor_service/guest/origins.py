@@ -40,36 +40,32 @@ class Origins:
         self._writable = writable
         self._runner = runner
 
-    def trusted(self, function: types.FunctionType) -> bool:
-        """Tell whether a function belongs to the tests, the runner or a library."""
-        return self.trusts(function.__code__, function.__globals__)
-
-    def trusts(self, code: types.CodeType, namespace: Any) -> bool:
-        """Tell whether code with these globals belongs to the tests, the runner or a library."""
-        return (
-            self.own(code, namespace)
-            or self.library(namespace)
-            or any(each is namespace for each in self._runner)
-        )
-
     def passed_submission(self, error: BaseException) -> bool:
         """Tell whether an exception passed through code of the submission."""
         entry = error.__traceback__
         while entry is not None:
             frame, entry = entry.tb_frame, entry.tb_next
-            if not self.trusts(frame.f_code, frame.f_globals):
+            if not self._trusts(frame.f_code, frame.f_globals):
                 return True
         return False
 
-    def library(self, namespace: Any) -> bool:
-        """Tell whether these are the globals of a library module, except `unittest.mock`."""
+    def _trusts(self, code: types.CodeType, namespace: Any) -> bool:
+        """Tell whether code with these globals belongs to the tests, the runner or a library."""
+        return (
+            self.own(code, namespace)
+            or self._is_library(namespace)
+            or any(each is namespace for each in self._runner)
+        )
+
+    def _is_library(self, namespace: Any) -> bool:
+        """Tell whether these are the globals of a library module."""
         name = namespace.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         file = getattr(module, "__file__", None) or ""
         return (
             module is not None
             and vars(module) is namespace
-            and name not in ("__main__", "unittest.mock")
+            and name != "__main__"
             and not str(file).startswith(self._writable)
         )
 

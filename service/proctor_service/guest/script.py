@@ -101,14 +101,19 @@ def load(
     `tests_behind`: tests may be appended to the program. If the program forked, a child that
     returns here ends like a script.
     """
+    module, path = new_module(name)
+    execute(say, source, path, module.__dict__, tests_behind=tests_behind)
+    return module
+
+
+def new_module(name: str) -> tuple[types.ModuleType, str]:
+    """Return the empty module for a program, and the path of the program's file."""
     module = types.ModuleType(name)
-    namespace = module.__dict__
-    path = namespace["__file__"] = os.getcwd() + _NAME
-    namespace["__builtins__"] = sys.modules["builtins"]
+    path = module.__dict__["__file__"] = os.getcwd() + _NAME
+    module.__dict__["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
-    execute(say, source, path, namespace, tests_behind=tests_behind)
-    return module
+    return module, path
 
 
 def execute(
