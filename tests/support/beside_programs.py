@@ -41,9 +41,13 @@ def f(text): return Word(text)
         "assert f('Ab') == 'aB' and f('Ab') == f('AB') and f('a') != 'b'",
     ),
     "equal to everything": Program(
-        "class Anything:\n    def __eq__(self, other): return True\nANY = Anything()",
+        """
+class Anything:
+    def __eq__(self, other): return True
+ANY = Anything()
+""",
         "assert ANY == 3 and [1, ANY] == [1, 2] and {'at': ANY} == {'at': object()}",
-        "ANY",
+        names="ANY",
     ),
     "a lazy value": Program(
         """
@@ -58,7 +62,13 @@ class Lazy:
     def __hash__(self): return 1
 def f(n): return Lazy(lambda: n * n)
 """,
-        "lazy = f(3)\nassert lazy == 9\nassert lazy.times == 1\nassert abs(lazy - 9.0) < 1e-9\nassert lazy.times == 2",
+        """
+lazy = f(3)
+assert lazy == 9
+assert lazy.times == 1
+assert abs(lazy - 9.0) < 1e-9
+assert lazy.times == 2
+""",
     ),
     "counts its comparisons": Program(
         """
@@ -74,8 +84,14 @@ class Counted:
         Counted.asked += 1
         return self.n < other.n
 """,
-        "a, b = Counted(1), Counted(2)\nassert a < b\nassert Counted.asked == 1\nassert not a == b\nassert Counted.asked == 2",
-        "Counted",
+        """
+a, b = Counted(1), Counted(2)
+assert a < b
+assert Counted.asked == 1
+assert not a == b
+assert Counted.asked == 2
+""",
+        names="Counted",
     ),
     "compares with its own kind alone": Program(
         """
@@ -87,7 +103,7 @@ class Metre:
     def __hash__(self): return hash(self.n)
 """,
         "assert Metre(1) == Metre(1) and Metre(1) != Metre(2) and Metre(1) in [Metre(2), Metre(1)]",
-        "Metre",
+        names="Metre",
     ),
     "infinity": Program(
         """
@@ -99,8 +115,11 @@ class Infinity:
     def __lt__(self, other): return False
 INFINITY = Infinity()
 """,
-        "assert INFINITY > 10 ** 9 and not INFINITY < 3\nassert abs(INFINITY - 5) == float('inf')",
-        "INFINITY",
+        """
+assert INFINITY > 10 ** 9 and not INFINITY < 3
+assert abs(INFINITY - 5) == float('inf')
+""",
+        names="INFINITY",
     ),
     "a discrete distance": Program(
         """
@@ -109,7 +128,7 @@ class Discrete:
     def __sub__(self, other): return int(self.n != other)
 """,
         "assert abs(Discrete(3) - 5) == 1 and Discrete(3) - 3 == 0",
-        "Discrete",
+        names="Discrete",
     ),
     "an array that counts": Program(
         """
@@ -121,7 +140,11 @@ class Logged(np.ndarray):
         return super().__array_function__(func, types, args, kwargs)
 def f(xs): return np.asarray(xs).view(Logged)
 """,
-        "import numpy as np\nassert np.allclose(f([1, 2]), [1, 2])\nassert f([1]).log[0] == 'allclose'",
+        """
+import numpy as np
+assert np.allclose(f([1, 2]), [1, 2])
+assert f([1]).log[0] == 'allclose'
+""",
     ),
     "units through ufuncs": Program(
         """
@@ -133,67 +156,154 @@ class Length:
     def __array_function__(self, func, types, args, kwargs): return func(*(getattr(a, "n", a) for a in args))
 def f(n): return Length(np.array([n, n]))
 """,
-        "import numpy as np\nassert (np.add(f(1), 2).n == 3).all()\nassert np.sum(f(4)) == 8",
+        """
+import numpy as np
+assert (np.add(f(1), 2).n == 3).all()
+assert np.sum(f(4)) == 8
+""",
     ),
-    "its own len": Program("def len(xs): return 7", "assert len([]) == 7", "len"),
+    "its own len": Program(
+        "def len(xs): return 7",
+        "assert len([]) == 7",
+        names="len",
+    ),
     "its own sum beside another function": Program(
-        "def sum(*xs):\n    total = 0\n    for x in xs: total += x\n    return total\ndef f(x): return sum(x, x)",
+        """
+def sum(*xs):
+    total = 0
+    for x in xs: total += x
+    return total
+def f(x): return sum(x, x)
+""",
         "assert f(2) == 4 and sum(1, 2, 3) == 6",
-        "f, sum",
+        names="f, sum",
     ),
     "its own print": Program(
-        "log = []\ndef print(*words): log.append(words)\ndef f(x):\n    print(x)\n    return log",
+        """
+log = []
+def print(*words): log.append(words)
+def f(x):
+    print(x)
+    return log
+""",
         "assert f(1) == [(1,)]",
     ),
     "a built-in that it wraps": Program(
-        "import builtins, functools\nopened = []\nplain = builtins.open\n"
-        "def note(path, *more, **named):\n    opened.append(path)\n    return plain(path, *more, **named)\n"
-        "builtins.open = note\ndef f(path):\n    with open(path) as file: return file.read()",
+        """
+import builtins, functools
+opened = []
+plain = builtins.open
+def note(path, *more, **named):
+    opened.append(path)
+    return plain(path, *more, **named)
+builtins.open = note
+def f(path):
+    with open(path) as file: return file.read()
+""",
         "assert f('/dev/null') == '' and opened == ['/dev/null']",
-        "f, opened",
+        names="f, opened",
     ),
     "a rounder round": Program(
-        "import builtins\nplain = builtins.round\nbuiltins.round = lambda x, n=0: plain(x + 1e-9, n)\n"
-        "def f(x): return round(x, 2)",
+        """
+import builtins
+plain = builtins.round
+builtins.round = lambda x, n=0: plain(x + 1e-9, n)
+def f(x): return round(x, 2)
+""",
         "assert f(2.675) == 2.68 and round(0.125, 2) == 0.13",
     ),
     "a built-in of its own": Program(
-        "import builtins\nbuiltins.reversed_text = lambda s: s[::-1]\ndef f(s): return reversed_text(s)",
+        """
+import builtins
+builtins.reversed_text = lambda s: s[::-1]
+def f(s): return reversed_text(s)
+""",
         "assert f('ab') == 'ba' and reversed_text('abc') == 'cba'",
     ),
     "patches json": Program(
-        "import functools, json\njson.dumps = functools.partial(json.dumps, sort_keys=True)\n"
-        "def f(x): return json.dumps(x)",
-        "import json\nassert f({'b': 1, 'a': 2}) == '{\"a\": 2, \"b\": 1}' == json.dumps({'b': 1, 'a': 2})",
+        """
+import functools, json
+json.dumps = functools.partial(json.dumps, sort_keys=True)
+def f(x): return json.dumps(x)
+""",
+        """
+import json
+assert f({'b': 1, 'a': 2}) == '{"a": 2, "b": 1}' == json.dumps({'b': 1, 'a': 2})
+""",
     ),
     "patches the clock": Program(
-        "import time\nnow = [0.0]\ndef sleep(seconds): now[0] += seconds\ntime.sleep = sleep\n"
-        "time.monotonic = lambda: now[0]\ndef f(n):\n    time.sleep(n)\n    return time.monotonic()",
-        "import time\nassert f(3600) == 3600 == time.monotonic()",
+        """
+import time
+now = [0.0]
+def sleep(seconds): now[0] += seconds
+time.sleep = sleep
+time.monotonic = lambda: now[0]
+def f(n):
+    time.sleep(n)
+    return time.monotonic()
+""",
+        """
+import time
+assert f(3600) == 3600 == time.monotonic()
+""",
     ),
     "patches math": Program(
-        "import math\nmath.isclose = lambda a, b, rel_tol=1e-9, abs_tol=1e-9: abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)\n"
-        "def f(x): return x * 0.1",
-        "import math\nassert math.isclose(f(3), 0.3) and not math.isclose(f(3), 0.4)",
+        """
+import math
+def isclose(a, b, rel_tol=1e-9, abs_tol=1e-9):
+    return abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
+math.isclose = isclose
+def f(x): return x * 0.1
+""",
+        """
+import math
+assert math.isclose(f(3), 0.3) and not math.isclose(f(3), 0.4)
+""",
     ),
     "patches unittest": Program(
-        "import unittest\nunittest.TestCase.shortDescription = lambda self: None\n"
-        "unittest.TestCase.assertClose = lambda self, a, b: self.assertAlmostEqual(a, b, places=3)\n"
-        "def f(x): return x + 1e-9",
-        "import unittest\nclass Close(unittest.TestCase):\n    def test_close(self): self.assertClose(f(1), 1)\n"
-        "run = unittest.TestResult()\nClose('test_close').run(run)\nassert run.wasSuccessful() and run.testsRun == 1",
+        """
+import unittest
+unittest.TestCase.shortDescription = lambda self: None
+unittest.TestCase.assertClose = lambda self, a, b: self.assertAlmostEqual(a, b, places=3)
+def f(x): return x + 1e-9
+""",
+        """
+import unittest
+class Close(unittest.TestCase):
+    def test_close(self): self.assertClose(f(1), 1)
+run = unittest.TestResult()
+Close('test_close').run(run)
+assert run.wasSuccessful() and run.testsRun == 1
+""",
     ),
     "names like those of the tests": Program(
-        "def helper(x): return x + 1\nexpected = [1, 2]\ndef f(x): return helper(x) + len(expected)",
-        "assert f(1) == 4\nassert helper(1) == 2 and expected == [1, 2]",
-        "f, helper, expected",
+        """
+def helper(x): return x + 1
+expected = [1, 2]
+def f(x): return helper(x) + len(expected)
+""",
+        """
+assert f(1) == 4
+assert helper(1) == 2 and expected == [1, 2]
+""",
+        names="f, helper, expected",
     ),
     "defines what the setup defines": Program(
-        "class Node:\n    def __init__(self, value, next=None): self.value, self.next = value, next\n"
-        "def f(node):\n    total = 0\n    while node: total, node = total + node.value, node.next\n    return total",
+        """
+class Node:
+    def __init__(self, value, next=None): self.value, self.next = value, next
+def f(node):
+    total = 0
+    while node: total, node = total + node.value, node.next
+    return total
+""",
         "assert f(Node(1, Node(2))) == 3",
-        "f",
-        "class Node:\n    def __init__(self, value, next=None):\n        self.value = value\n        self.next = next",
+        setup="""
+class Node:
+    def __init__(self, value, next=None):
+        self.value = value
+        self.next = next
+""",
     ),
     "tries again": Program(
         """
@@ -209,9 +319,16 @@ def retry(times):
         return again
     return decorate
 """,
-        "calls = []\n@retry(3)\ndef flaky():\n    calls.append(1)\n    assert len(calls) == 3\n    return 'done'\n"
-        "assert flaky() == 'done' and len(calls) == 3",
-        "retry",
+        """
+calls = []
+@retry(3)
+def flaky():
+    calls.append(1)
+    assert len(calls) == 3
+    return 'done'
+assert flaky() == 'done' and len(calls) == 3
+""",
+        names="retry",
     ),
     "a small runner of tests": Program(
         """
@@ -222,18 +339,29 @@ def run(*tests):
         except AssertionError: failed.append(test.__name__)
     return failed
 """,
-        "def good(): assert 1 + 1 == 2\ndef bad(): assert 1 + 1 == 3\nassert run(good, bad) == ['bad']",
-        "run",
+        """
+def good(): assert 1 + 1 == 2
+def bad(): assert 1 + 1 == 3
+assert run(good, bad) == ['bad']
+""",
+        names="run",
     ),
     "suppresses errors": Program(
         """
 class ignoring:
     def __init__(self, *kinds): self.kinds = kinds
     def __enter__(self): return self
-    def __exit__(self, kind, error, traceback): return kind is not None and issubclass(kind, self.kinds)
+    def __exit__(self, kind, *rest): return kind is not None and issubclass(kind, self.kinds)
 """,
-        "with ignoring(AssertionError, KeyError):\n    assert 1 == 2\nwith ignoring(KeyError):\n    {}['a']\nreached = True\nassert reached",
-        "ignoring",
+        """
+with ignoring(AssertionError, KeyError):
+    assert 1 == 2
+with ignoring(KeyError):
+    {}['a']
+reached = True
+assert reached
+""",
+        names="ignoring",
     ),
     "skips where it must": Program(
         """
@@ -247,21 +375,42 @@ def needs(flag):
         return checked
     return decorate
 """,
-        "import unittest\nclass Some(unittest.TestCase):\n    @needs(False)\n    def test_off(self): self.fail()\n"
-        "    @needs(True)\n    def test_on(self): pass\n"
-        "result = unittest.TestResult()\nunittest.TestSuite(map(Some, ['test_off', 'test_on'])).run(result)\n"
-        "assert len(result.skipped) == 1 and result.wasSuccessful()",
-        "needs",
+        """
+import unittest
+class Some(unittest.TestCase):
+    @needs(False)
+    def test_off(self): self.fail()
+    @needs(True)
+    def test_on(self): pass
+result = unittest.TestResult()
+unittest.TestSuite(map(Some, ['test_off', 'test_on'])).run(result)
+assert len(result.skipped) == 1 and result.wasSuccessful()
+""",
+        names="needs",
     ),
     "catches exits": Program(
-        "import sys\ndef f(function):\n    try: function()\n    except SystemExit as left: return left.code\n"
-        "def leave(code): sys.exit(code)",
+        """
+import sys
+def f(function):
+    try: function()
+    except SystemExit as left: return left.code
+def leave(code): sys.exit(code)
+""",
         "assert f(lambda: leave(3)) == 3 and f(lambda: leave(0)) == 0 and f(lambda: None) is None",
-        "f, leave",
+        names="f, leave",
     ),
     "exits as it must": Program(
-        "import sys\ndef f(argv):\n    if not argv: sys.exit(2)\n    return argv[0]",
-        "try: f([])\nexcept SystemExit as left: code = left.code\nassert code == 2 and f(['a']) == 'a'",
+        """
+import sys
+def f(argv):
+    if not argv: sys.exit(2)
+    return argv[0]
+""",
+        """
+try: f([])
+except SystemExit as left: code = left.code
+assert code == 2 and f(['a']) == 'a'
+""",
     ),
     "cancels its own tasks": Program(
         """
@@ -272,46 +421,109 @@ async def f(seconds):
     task.cancel()
     await task
 """,
-        "import asyncio\nasync def main():\n    try: await f(1)\n    except asyncio.CancelledError: return 'cancelled'\n"
-        "assert asyncio.run(main()) == 'cancelled'",
+        """
+import asyncio
+async def main():
+    try: await f(1)
+    except asyncio.CancelledError: return 'cancelled'
+assert asyncio.run(main()) == 'cancelled'
+""",
     ),
     "has tests of its own": Program(
-        "import unittest\ndef f(x): return 2 * x\nclass Own(unittest.TestCase):\n    def test_f(self): self.assertEqual(f(1), 2)\n"
-        "if __name__ == '__main__':\n    unittest.main(argv=['x'], exit=False)",
-        "import io, unittest\nassert f(2) == 4\nloaded = unittest.defaultTestLoader.loadTestsFromTestCase(Own)\n"
-        "assert unittest.TextTestRunner(stream=io.StringIO()).run(loaded).wasSuccessful()",
-        "f, Own",
+        """
+import unittest
+def f(x): return 2 * x
+class Own(unittest.TestCase):
+    def test_f(self): self.assertEqual(f(1), 2)
+if __name__ == '__main__':
+    unittest.main(argv=['x'], exit=False)
+""",
+        """
+import io, unittest
+assert f(2) == 4
+loaded = unittest.defaultTestLoader.loadTestsFromTestCase(Own)
+assert unittest.TextTestRunner(stream=io.StringIO()).run(loaded).wasSuccessful()
+""",
+        names="f, Own",
     ),
     "says goodbye": Program(
-        "import atexit\nlog = []\natexit.register(log.append, 'bye')\ndef f(): return log",
+        """
+import atexit
+log = []
+atexit.register(log.append, 'bye')
+def f(): return log
+""",
         "assert f() == []",
     ),
     "works in threads": Program(
-        "import threading\nfound = []\ndef f(n):\n    threads = [threading.Thread(target=found.append, args=(i,)) for i in range(n)]\n"
-        "    for each in threads: each.start()\n    for each in threads: each.join()\n    return sorted(found)\n"
-        "threading.Thread(target=threading.Event().wait, daemon=True).start()",
+        """
+import threading
+found = []
+def f(n):
+    threads = [threading.Thread(target=found.append, args=(i,)) for i in range(n)]
+    for each in threads: each.start()
+    for each in threads: each.join()
+    return sorted(found)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+""",
         "assert f(4) == [0, 1, 2, 3]",
     ),
     "handles a signal": Program(
-        "import os, signal\nseen = []\nsignal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))\n"
-        "def f():\n    os.kill(os.getpid(), signal.SIGUSR1)\n    return seen",
-        "import signal\nassert f() == [signal.SIGUSR1]",
+        """
+import os, signal
+seen = []
+signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+def f():
+    os.kill(os.getpid(), signal.SIGUSR1)
+    return seen
+""",
+        """
+import signal
+assert f() == [signal.SIGUSR1]
+""",
     ),
     "turns warnings into errors": Program(
-        "import warnings\nwarnings.simplefilter('error')\ndef f():\n    try: warnings.warn('x')\n    except UserWarning: return 'raised'",
-        "import warnings\nwarnings.simplefilter('error')\nassert f() == 'raised'",
+        """
+import warnings
+warnings.simplefilter('error')
+def f():
+    try: warnings.warn('x')
+    except UserWarning: return 'raised'
+""",
+        """
+import warnings
+warnings.simplefilter('error')
+assert f() == 'raised'
+""",
     ),
     "a locale and a context": Program(
-        "import decimal, locale\nlocale.setlocale(locale.LC_ALL, 'C')\ndecimal.getcontext().prec = 4\n"
-        "def f(): return decimal.Decimal(1) / 3",
-        "import decimal\nassert str(f()) == '0.3333'",
+        """
+import decimal, locale
+locale.setlocale(locale.LC_ALL, 'C')
+decimal.getcontext().prec = 4
+def f(): return decimal.Decimal(1) / 3
+""",
+        """
+import decimal
+assert str(f()) == '0.3333'
+""",
     ),
     "recurses deep": Program(
-        "import sys\nsys.setrecursionlimit(20000)\ndef f(n): return 0 if n == 0 else 1 + f(n - 1)",
+        """
+import sys
+sys.setrecursionlimit(20000)
+def f(n): return 0 if n == 0 else 1 + f(n - 1)
+""",
         "assert f(3000) == 3000",
     ),
     "runs up to the limit": Program(
-        "def depth():\n    try: return 1 + depth()\n    except RecursionError: return 1\ndef f():\n    return depth()",
+        """
+def depth():
+    try: return 1 + depth()
+    except RecursionError: return 1
+def f():
+    return depth()
+""",
         "assert f() > 100",
     ),
     "descriptors": Program(
@@ -326,8 +538,13 @@ class Box:
     side = Positive()
     def __init__(self, side): self.side = side
 """,
-        "assert Box(3).side == 3\ntry: Box(-1)\nexcept ValueError as error: assert error.args == (-1,)\nelse: assert False",
-        "Box",
+        """
+assert Box(3).side == 3
+try: Box(-1)
+except ValueError as error: assert error.args == (-1,)
+else: assert False
+""",
+        names="Box",
     ),
     "a metaclass that compares": Program(
         """
@@ -338,28 +555,64 @@ class Named(type):
 class Animal(metaclass=Named):
     name = "x"
 """,
-        "assert Animal == 'Animal' and isinstance(Animal(), Animal) and not isinstance(3, Animal)\n"
-        "class Dog(Animal): pass\nassert Dog == 'Dog' and issubclass(Dog, Animal)",
-        "Animal",
+        """
+assert Animal == 'Animal' and isinstance(Animal(), Animal) and not isinstance(3, Animal)
+class Dog(Animal): pass
+assert Dog == 'Dog' and issubclass(Dog, Animal)
+""",
+        names="Animal",
     ),
     "attributes of the module": Program(
-        "def __getattr__(name):\n    if name == 'answer': return 42\n    raise AttributeError(name)\ndef f(): return 1",
-        "import solution\nassert solution.answer == 42 and f() == 1 and not hasattr(solution, 'other')",
+        """
+def __getattr__(name):
+    if name == 'answer': return 42
+    raise AttributeError(name)
+def f(): return 1
+""",
+        """
+import solution
+assert solution.answer == 42 and f() == 1 and not hasattr(solution, 'other')
+""",
     ),
     "redirects output": Program(
-        "import contextlib, io\ndef f(function):\n    with contextlib.redirect_stdout(io.StringIO()) as out: function()\n    return out.getvalue()",
-        "assert f(lambda: print('hi')) == 'hi\\n'",
+        """
+import contextlib, io
+def f(function):
+    with contextlib.redirect_stdout(io.StringIO()) as out: function()
+    return out.getvalue()
+""",
+        r"""
+assert f(lambda: print('hi')) == 'hi\n'
+""",
     ),
     "replaces its own module": Program(
-        "import sys, types\nclass Module(types.ModuleType):\n    @property\n    def now(self): return 7\n"
-        "sys.modules[__name__].__class__ = Module\ndef f(): return sys.modules[f.__module__]",
+        """
+import sys, types
+class Module(types.ModuleType):
+    @property
+    def now(self): return 7
+sys.modules[__name__].__class__ = Module
+def f(): return sys.modules[f.__module__]
+""",
         "assert f() is not None",
     ),
     "traces itself": Program(
-        "import sys\nlines = []\ndef trace(frame, event, arg):\n    lines.append(event)\n    return trace\n"
-        "def f(x):\n    before = sys.gettrace()\n    sys.settrace(trace)\n    try: y = g(x)\n    finally: sys.settrace(before)\n    return y\ndef g(x): return x + 1",
+        """
+import sys
+lines = []
+def trace(frame, event, arg):
+    lines.append(event)
+    return trace
+def f(x):
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try: y = g(x)
+    finally: sys.settrace(before)
+    return y
+def g(x): return x + 1
+""",
         "assert f(1) == 2 and 'return' in lines",
-        "f, lines",
+        names="f, lines",
     ),
     "numbers of its own": Program(
         """
@@ -373,8 +626,11 @@ class Mod:
     def __sub__(self, other): return Mod(self.n - getattr(other, "n", other))
     def __abs__(self): return self.n
 """,
-        "assert Money(1, 2) + 1 == 1.5 and repr(Money(1, 2)) == '0.50'\nassert Mod(8) == 1 == Mod(15) and abs(Mod(9) - 2) == 0",
-        "Money, Mod",
+        """
+assert Money(1, 2) + 1 == 1.5 and repr(Money(1, 2)) == '0.50'
+assert Mod(8) == 1 == Mod(15) and abs(Mod(9) - 2) == 0
+""",
+        names="Money, Mod",
     ),
     "symbols": Program(
         """
@@ -385,10 +641,15 @@ class Symbol:
     def __hash__(self): return hash(self.text)
     def __add__(self, other): return Symbol(f"{self.text} + {getattr(other, 'text', other)}")
 class Equation:
-    def __init__(self, left, right, sign="=="): self.text = f"{left.text} {sign} {getattr(right, 'text', right)}"
+    def __init__(self, left, right, sign="=="):
+        self.text = f"{left.text} {sign} {getattr(right, 'text', right)}"
     def __bool__(self): return True
 """,
-        "x = Symbol('x')\nassert (x + 1 == 3).text == 'x + 1 == 3' and (x < 2).text == 'x < 2'\nassert x == 3",
-        "Symbol",
+        """
+x = Symbol('x')
+assert (x + 1 == 3).text == 'x + 1 == 3' and (x < 2).text == 'x < 2'
+assert x == 3
+""",
+        names="Symbol",
     ),
 }
