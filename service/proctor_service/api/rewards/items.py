@@ -49,6 +49,7 @@ LIMITS_WITH_CEILING = (
     "disk_mb",
 )
 
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One submission of a request: the fields to echo, and the item for the evaluator."""

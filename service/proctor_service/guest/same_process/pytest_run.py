@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES
 from typing import Any, NoReturn
 
 from ...codec import values
@@ -24,6 +25,7 @@ from ..channel import BEGAN, Channel
 from .pytest_reporter import SETTINGS, configures, files_to_collect, make_reporter
 
 _TEXT = 2000
+_COMPILED = (*EXTENSION_SUFFIXES, *BYTECODE_SUFFIXES)
 
 
 def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
@@ -109,15 +111,33 @@ def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
 
 
 def _clear_folders(tests: dict[str, str]) -> None:
-    """Remove conftest.py files, except the grader's own, and bytecode where pytest looks for them."""
+    """Remove what would stand in for a file of the grader, and conftest.py files of others.
+
+    In the folders of the grader's files that is bytecode, and packages and extension modules with
+    the name of a file.
+    """
     folders = {""}
     for path in tests:
         while path := path.rpartition("/")[0]:
             folders.add(f"{path}/")
     for folder in folders:
-        work_files.remove(f"{folder}__pycache__")
-        if f"{folder}conftest.py" not in tests:
-            work_files.remove(f"{folder}conftest.py")
+        for name in _names_in(folder or "."):
+            path, stem = folder + name, folder + name.partition(".")[0]
+            if path in tests or any(each.startswith(f"{path}/") for each in tests):
+                continue
+            is_package = os.path.isdir(path) and any(
+                each.startswith("__init__.") for each in _names_in(path)
+            )
+            replaces = f"{stem}.py" in tests and (is_package or name.endswith(_COMPILED))
+            if replaces or name in ("__pycache__", "conftest.py"):
+                work_files.remove(path)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except PermissionError:  # an agent has shut it: no import finds anything there
+        return []
 
 
 def _options(directory: str, tests: dict[str, str]) -> list[str]:
