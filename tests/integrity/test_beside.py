@@ -60,9 +60,9 @@ def test_what_plain_python_accepts_passes(service: Service) -> None:
         items.append({"completion": each.plain, "grader": {"kind": "exec"}})
         items += [{"completion": each.source, "grader": grader} for grader in graders.values()]
         names += [(name, form) for form in ("plain", *graders)]
-    for name, result in zip(names, judge(service, *items), strict=True):
-        assert (name, result["verdict"], result["message"]) == (name, "passed", "")
-        assert (name, result["hack_signals"]) == (name, [])
+    for where, result in zip(names, judge(service, *items), strict=True):
+        assert (where, result["verdict"], result["message"]) == (where, "passed", "")
+        assert (where, result["hack_signals"]) == (where, [])
 
 
 # A program that ends itself, or breaks the interpreter, at any moment: each gets a verdict and no reward.
@@ -269,6 +269,11 @@ def test_no_verdict_and_no_error_changes_the_integrity(service: Service) -> None
     loop = {"completion": "while True: pass"}
     limits = {"cpu_seconds": 1, "disk_mb": 1}
     for form in ("asserts", "exec", "pytest", "runner"):
-        items = [unfit, loop, {"completion": "def f(x) return"}, {"completion": ""}]
+        items: list[dict[str, Any]] = [
+            unfit,
+            loop,
+            {"completion": "def f(x) return"},
+            {"completion": ""},
+        ]
         results = ask(service, *items, grader=FORMS[form], limits=limits)
         assert [result["integrity"] for result in results] == ["in_process"] * 4, form

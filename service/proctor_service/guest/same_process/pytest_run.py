@@ -46,7 +46,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     if source is not None:
         own = {"solution.py": source, **own}
     work_files.write_files({**own, **tests})
-    _clear_folders(tests)
+    _clear_folders({*tests, *(() if source is None else ("solution.py",))})
     _check(channel, tests)
     directory = os.getcwd()
     sys.argv = ["pytest"]
@@ -110,25 +110,25 @@ def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
     return lambda *parts: send(dumps([word, *parts]))
 
 
-def _clear_folders(tests: dict[str, str]) -> None:
-    """Remove what would stand in for a file of the grader, and conftest.py files of others.
+def _clear_folders(files: set[str]) -> None:
+    """Remove what would stand in for one of these files, and conftest.py files of others.
 
-    In the folders of the grader's files that is bytecode, and packages and extension modules with
-    the name of a file.
+    In the folders of the files that is bytecode, and packages and extension modules with the name of
+    a file.
     """
     folders = {""}
-    for path in tests:
+    for path in files:
         while path := path.rpartition("/")[0]:
             folders.add(f"{path}/")
     for folder in folders:
         for name in _names_in(folder or "."):
             path, stem = folder + name, folder + name.partition(".")[0]
-            if path in tests or any(each.startswith(f"{path}/") for each in tests):
+            if path in files or any(each.startswith(f"{path}/") for each in files):
                 continue
             is_package = os.path.isdir(path) and any(
                 each.startswith("__init__.") for each in _names_in(path)
             )
-            replaces = f"{stem}.py" in tests and (is_package or name.endswith(_COMPILED))
+            replaces = f"{stem}.py" in files and (is_package or name.endswith(_COMPILED))
             if replaces or name in ("__pycache__", "conftest.py"):
                 work_files.remove(path)
 
