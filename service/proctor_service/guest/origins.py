@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..codec.introspection import class_mro
@@ -23,18 +23,12 @@ _TELLING = (NameError, ImportError, ZeroDivisionError)
 class Origins:
     """Trust decisions about code, by its origin.
 
-    `own` recognises code of the tests, from a code object and its globals. Libraries are modules
-    outside the directories that the submission can write. `runner`: the globals of the runner's
-    modules.
+    `own` recognises code of the tests. Libraries are modules outside the directories that the
+    submission can write. `runner`: the globals of the runner's modules.
     """
 
-    __slots__ = ("_runner", "_writable", "own")
-
     def __init__(
-        self,
-        own: Callable[[types.CodeType, Any], bool],
-        writable: str,
-        runner: tuple[Mapping[str, Any], ...] = (),
+        self, own: Callable[[types.CodeType], bool], writable: str, *runner: dict[str, Any]
     ) -> None:
         self.own = own
         self._writable = writable
@@ -45,20 +39,14 @@ class Origins:
         entry = error.__traceback__
         while entry is not None:
             frame, entry = entry.tb_frame, entry.tb_next
-            if not self._trusts(frame.f_code, frame.f_globals):
+            if not (self.own(frame.f_code) or self._is_library(frame.f_globals)):
                 return True
         return False
 
-    def _trusts(self, code: types.CodeType, namespace: Any) -> bool:
-        """Tell whether code with these globals belongs to the tests, the runner or a library."""
-        return (
-            self.own(code, namespace)
-            or self._is_library(namespace)
-            or any(each is namespace for each in self._runner)
-        )
-
     def _is_library(self, namespace: Any) -> bool:
-        """Tell whether these are the globals of a library module."""
+        """Tell whether these are the globals of a library module, or of the runner."""
+        if any(each is namespace for each in self._runner):
+            return True
         name = namespace.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         file = getattr(module, "__file__", None) or ""

@@ -52,11 +52,9 @@ class _Tests:
         compiled = test_code.compile_tests(before, setup, tests)
         self._before, self._setup, *self._tests = compiled
         parts = {id(code) for each in compiled for code in each.codes()}
-        self._origins = origins.Origins(
-            lambda code, namespace: id(code) in parts,
-            os.path.dirname(os.getcwd()) + "/",
-            (globals(), vars(test_code), vars(unittest_runs)),
-        )
+        writable = os.path.dirname(os.getcwd()) + "/"
+        runner = globals(), vars(test_code), vars(unittest_runs)
+        self._origins = origins.Origins(lambda code: id(code) in parts, writable, *runner)
         self._cases = unittest_runs.Cases(
             {}, self._defines, _failure, self._origins.passed_submission
         )
@@ -68,9 +66,7 @@ class _Tests:
     def _defines(self, cls: type) -> bool:
         """Tell whether the tests define a class."""
         functions = [part for part in vars(cls).values() if type(part) is types.FunctionType]
-        return not functions or any(
-            self._origins.own(each.__code__, each.__globals__) for each in functions
-        )
+        return not functions or any(self._origins.own(each.__code__) for each in functions)
 
     def run(self, source: str) -> int:
         """Run setup, submission and all tests; return 0 if all tests passed, else 1."""

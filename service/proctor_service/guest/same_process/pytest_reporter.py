@@ -69,11 +69,8 @@ class _Reporter:
         self.began = False
         self.directory = os.getcwd()
         paths = {os.path.abspath(path) for path in tests}
-        self.whose = origins.Origins(
-            lambda code, namespace: code.co_filename in paths,
-            os.path.dirname(self.directory) + "/",
-            (globals(),),
-        )
+        writable = os.path.dirname(self.directory) + "/"
+        self.whose = origins.Origins(lambda code: code.co_filename in paths, writable, globals())
         import unittest
 
         self.skips = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
