@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-import symtable
-import warnings
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from proctor_service.judge.analysis.names import star_names
+from proctor_service.judge.syntax import syntax_tree
 
-_BUILTINS = frozenset(name for name in dir(builtins) if not name.startswith("__"))
-# Built-ins that reach names which the text does not tell.
-_SEARCHING = frozenset(["compile", "dir", "eval", "exec", "globals", "locals", "vars"])
+# Some built-ins reach names which the text does not tell.
+_BUILTINS = {name for name in dir(builtins) if not name.startswith("__")} - {
+    *("compile", "dir", "eval", "exec", "globals", "locals", "vars")
+}
 _SUBMISSION = ("solution", "__main__")  # modules with the submission's names
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def split_setup(text: str) -> tuple[str, str]:
@@ -24,23 +28,17 @@ def split_setup(text: str) -> tuple[str, str]:
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            statements = ast.parse(text).body
-            known = (_bound(text) | _starred(statements) | _BUILTINS) - _SEARCHING
-            lines = text.split("\n")
-            starts = [_start(statement, lines) for statement in statements]
-            for index, statement in enumerate(statements):
-                end = starts[index + 1] if index + 1 < len(starts) else (len(lines), 0)
-                if (
-                    _imports_submission(statement)
-                    or _loaded(_between(lines, starts[index], end)) - known
-                ):
-                    before = _between(lines, (0, 0), starts[index])
-                    blank = "\n" * starts[index][0]
-                    return before, blank + _between(lines, starts[index], (len(lines), 0))
+        statements = syntax_tree(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "", text
+    names = [_Names.of(statement) for statement in statements]
+    known = _BUILTINS.union(*(each.bound for each in names))
+    for statement, each in zip(statements, names, strict=True):
+        if not each.loaded - each.local <= known:
+            lines = text.split("\n")
+            line, column = _start(statement, lines)
+            before = "\n".join([*lines[:line], lines[line][:column]])
+            return before, "\n".join([*[""] * line, lines[line][column:], *lines[line + 1 :]])
     return text, ""
 
 
@@ -53,54 +51,42 @@ def _start(statement: ast.stmt, lines: list[str]) -> tuple[int, int]:
     return line, len(lines[line].encode()[: statement.col_offset].decode())
 
 
-def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    part = lines[start[0] : end[0] + 1]
-    if end[0] < len(lines):
-        part[-1] = part[-1][: end[1]]
-    part[0] = part[0][start[1] :] if part else ""
-    return "\n".join(part)
+@dataclass(slots=True)
+class _Names:
+    """Names that a statement binds at module level or in an inner scope, and names that it loads."""
 
+    bound: set[str] = field(default_factory=set)
+    local: set[str] = field(default_factory=set)
+    loaded: set[str] = field(default_factory=set)
 
-def _tables(text: str) -> Iterator[symtable.SymbolTable]:
-    todo = [symtable.symtable(text, "<setup>", "exec")]
-    while todo:
-        yield todo[-1]
-        todo += todo.pop().get_children()
+    @classmethod
+    def of(cls, statement: ast.stmt) -> _Names:
+        found = cls()
+        todo: list[tuple[ast.AST, set[str]]] = [(statement, found.bound)]
+        while todo:
+            node, into = todo.pop()
+            found._add(node, into)
+            into = found.local if isinstance(node, _SCOPES) else into
+            todo += [(child, into) for child in ast.iter_child_nodes(node)]
+        return found
 
-
-def _bound(text: str) -> set[str]:
-    """Return the global names that a text binds."""
-    return {
-        symbol.get_name()
-        for table in _tables(text)
-        for symbol in table.get_symbols()
-        if (table.get_type() == "module" or symbol.is_declared_global())
-        and (symbol.is_assigned() or symbol.is_imported())
-    }
-
-
-def _loaded(text: str) -> set[str]:
-    """Return the global names that a text loads."""
-    return {
-        symbol.get_name()
-        for table in _tables(text)
-        for symbol in table.get_symbols()
-        if symbol.is_referenced() and (table.get_type() == "module" or symbol.is_global())
-    }
-
-
-def _starred(statements: list[ast.stmt]) -> set[str]:
-    """Return the names of `from math import *`, for the modules whose names are known."""
-    found: set[str] = set()
-    for node in statements:
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            found |= star_names(node.module or "") or frozenset()
-    return found
-
-
-def _imports_submission(statement: ast.stmt) -> bool:
-    return any(
-        (isinstance(node, ast.Import) and any(each.name in _SUBMISSION for each in node.names))
-        or (isinstance(node, ast.ImportFrom) and node.module in _SUBMISSION)
-        for node in ast.walk(statement)
-    )
+    def _add(self, node: ast.AST, into: set[str]) -> None:
+        if isinstance(node, ast.Name):
+            (self.loaded if isinstance(node.ctx, ast.Load) else into).add(node.id)
+        elif isinstance(node, ast.arg):
+            self.local.add(node.arg)
+        elif isinstance(node, ast.Global):
+            self.bound.update(node.names)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            modules = [getattr(node, "module", None), *(each.name for each in node.names)]
+            if not {*_SUBMISSION}.isdisjoint(modules[: 1 if modules[0] else None]):
+                self.loaded.add("import of the submission")  # never known
+            if modules[1] == "*":
+                into.update(star_names(modules[0] or "") or ())
+            into.update((each.asname or each.name).partition(".")[0] for each in node.names)
+        else:  # definitions, handlers of exceptions, and patterns: `case [a, *b]`, `case {**c}`
+            into.update(
+                name
+                for name in (getattr(node, "name", None), getattr(node, "rest", None))
+                if name is not None and not isinstance(node, ast.alias)
+            )
