@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from proctor_client.wire import CacheResult, Extract, Priority, Scoring
+from proctor_client.wire import CacheResult, Extract, Integrity, Priority, Scoring
 from proctor_service.errors import Failure, HandedBack, JudgeFailed
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.sandbox.interface import DEFAULT, PAYER, Backend, Sandboxes
@@ -39,6 +39,7 @@ class NoCode:
     tests: int = 0
     message: str = "No code was found in the completion."
     environment: str = DEFAULT
+    integrity: Integrity = "separated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,12 @@ class Evaluator:
         """
         submission = item.submission
         if isinstance(submission, NoCode):
-            judgement = Judgement("no_code", total=submission.tests, message=submission.message)
+            judgement = Judgement(
+                "no_code",
+                total=submission.tests,
+                message=submission.message,
+                integrity=submission.integrity,
+            )
             outcome = Outcome(judgement, 0.0)
         else:
             work = partial(self._in_turn, item, submission)

@@ -132,28 +132,12 @@ def test_nor_what_the_tests_directory_was(judge: Ask, what: str) -> None:
 
 
 AROUND: dict[str, str] = {
-    "a module made by hand": """
-import sys, types
-name = "tests.test_it"
-sys.modules[name] = forged = types.ModuleType(name)
-forged.__file__ = "/box/work/tests/test_it.py"
-forged.test_one = forged.test_two = lambda: None
-""",
     "a path that leads away": "__path__ = ['/box/home/mine']\n",
     "no finder": """
 import pathlib, sys
 sys.meta_path[:] = [each for each in sys.meta_path if type(each).__name__ != "Files"]
 pathlib.Path("/box/work/tests/test_it.py").unlink()
 pathlib.Path("/box/work/tests/test_it.py").write_text("def test_one(): pass\\n")
-""",
-    "a finder of its own": """
-import importlib.machinery, sys
-class Finder:
-    def find_spec(self, name, path, target=None):
-        if name == "tests.test_it":
-            loader = importlib.machinery.SourceFileLoader(name, "/box/home/mine/test_it.py")
-            return importlib.machinery.ModuleSpec(name, loader, origin=loader.path)
-sys.meta_path.insert(0, Finder())
 """,
     "a conftest of its own": """
 import sys, types

@@ -44,10 +44,10 @@ BREAKS = {
     "a decoder": ("codec/decoding", "decode", calls(([WORD], 2))),
     "pytest, options": ("guest/same_process/pytest_run", "_options", PYTEST),
     "pytest, reporter": ("guest/same_process/pytest_reporter", "make_reporter", PYTEST),
-    "pytest, start": ("guest/same_process/comparison_policy", "speak_of", PYTEST),
+    "pytest, start": ("guest/same_process/pytest_run", "_clear_folders", PYTEST),
     "command": ("guest/command", "place", {"kind": "command", "argv": ["true"]}),
 }  # fmt: skip
-ALWAYS = ("_options", "make_reporter", "speak_of")
+ALWAYS = ("_options", "make_reporter", "_clear_folders")
 
 
 def is_our_error(
@@ -107,11 +107,11 @@ def test_a_state_that_our_code_fails_to_restore_is_our_error(tmp_path: Path) -> 
 def test_the_runner_of_the_level_shared_that_fails_is_our_error(tmp_path: Path) -> None:
     for module, name in (
         ("guest/same_process/test_code", "compile_tests"),
-        ("guest/same_process/main", "_load"),
+        ("guest/origins", "failure_texts"),
     ):
         broken = broken_inside(tmp_path / name, module, name, always=True)
         with broken, shared_judge() as judge:
-            if name == "_load":  # the submission has begun, as far as anybody can tell
+            if name == "failure_texts":  # the submission has begun, as far as anybody can tell
                 assert judge(SOURCE, "assert f(1) == 2").verdict == "early_exit"
                 continue
             with pytest.raises(RunnerFailed, match=TEXT):

@@ -66,9 +66,6 @@ def test_an_honest_program_is_rewarded_and_not_accused(results: Results, entry: 
         ("leaving/exit-code-of-a-crash/exec", "early_exit"),
         ("channel/channel-behind-a-pipe/asserts", "forged_result"),
         ("channel/pytest-report-by-its-own-reporter/pytest", "forged_result"),
-        ("pytest_runs/equal-to-numbers/pytest", "lying_equality"),
-        ("pytest_runs/equal-in-unittest/pytest", "lying_equality"),
-        ("pytest_runs/close-replaced/pytest", "harness_patched"),
     ],
 )
 def test_what_was_tried_is_told(results: Results, name: str, signal: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ..codec.introspection import class_mro
@@ -23,53 +23,37 @@ _TELLING = (NameError, ImportError, ZeroDivisionError)
 class Origins:
     """Trust decisions about code, by its origin.
 
-    `own` recognises code of the tests, from a code object and its globals. Libraries are modules
-    outside the directories that the submission can write. `runner`: the globals of the runner's
-    modules.
+    `own` recognises code of the tests. Libraries are modules outside the directories that the
+    submission can write. `runner`: the globals of the runner's modules.
     """
 
-    __slots__ = ("_runner", "_writable", "own")
-
     def __init__(
-        self,
-        own: Callable[[types.CodeType, Any], bool],
-        writable: str,
-        runner: tuple[Mapping[str, Any], ...] = (),
+        self, own: Callable[[types.CodeType], bool], writable: str, *runner: dict[str, Any]
     ) -> None:
         self.own = own
         self._writable = writable
         self._runner = runner
-
-    def trusted(self, function: types.FunctionType) -> bool:
-        """Tell whether a function belongs to the tests, the runner or a library."""
-        return self.trusts(function.__code__, function.__globals__)
-
-    def trusts(self, code: types.CodeType, namespace: Any) -> bool:
-        """Tell whether code with these globals belongs to the tests, the runner or a library."""
-        return (
-            self.own(code, namespace)
-            or self.library(namespace)
-            or any(each is namespace for each in self._runner)
-        )
 
     def passed_submission(self, error: BaseException) -> bool:
         """Tell whether an exception passed through code of the submission."""
         entry = error.__traceback__
         while entry is not None:
             frame, entry = entry.tb_frame, entry.tb_next
-            if not self.trusts(frame.f_code, frame.f_globals):
+            if not (self.own(frame.f_code) or self._is_library(frame.f_globals)):
                 return True
         return False
 
-    def library(self, namespace: Any) -> bool:
-        """Tell whether these are the globals of a library module, except `unittest.mock`."""
+    def _is_library(self, namespace: Any) -> bool:
+        """Tell whether these are the globals of a library module, or of the runner."""
+        if any(each is namespace for each in self._runner):
+            return True
         name = namespace.get("__name__")
         module = sys.modules.get(name) if type(name) is str else None
         file = getattr(module, "__file__", None) or ""
         return (
             module is not None
             and vars(module) is namespace
-            and name not in ("__main__", "unittest.mock")
+            and name != "__main__"
             and not str(file).startswith(self._writable)
         )
 

@@ -88,11 +88,11 @@ def load_job(channel: Channel, job: dict[str, Any]) -> dict[str, Any]:
     """
     work_files.write_file(_NAME[1:], work_files.to_bytes(job["source"]))
     as_script = job.get("mode") == "script"
-    module = _new_module("__main__" if as_script else "solution")
+    module, path = new_module("__main__" if as_script else "solution")
     _run_setup(channel, job.get("setup") or "", module.__dict__)
     channel.send(BEGAN)
     say = partial(_send, channel)
-    execute(say, job["source"], module.__file__ or "", module.__dict__, tests_behind=as_script)
+    execute(say, job["source"], path, module.__dict__, tests_behind=as_script)
     return module.__dict__
 
 
@@ -104,20 +104,19 @@ def load(
     `tests_behind`: tests may be appended to the program. If the program forked, a child that
     returns here ends like a script.
     """
-    module = _new_module(name)
-    path = module.__file__ or ""
+    module, path = new_module(name)
     execute(say, source, path, module.__dict__, tests_behind=tests_behind)
     return module
 
 
-def _new_module(name: str) -> types.ModuleType:
-    """Return the module of a program that is about to run."""
+def new_module(name: str) -> tuple[types.ModuleType, str]:
+    """Return the empty module for a program, and the path of the program's file."""
     module = types.ModuleType(name)
-    module.__file__ = os.getcwd() + _NAME
+    path = module.__dict__["__file__"] = os.getcwd() + _NAME
     module.__dict__["__builtins__"] = sys.modules["builtins"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.modules[name] = module
-    return module
+    return module, path
 
 
 def _run_setup(channel: Channel, setup: str, namespace: dict[str, Any]) -> None:

@@ -1,19 +1,11 @@
-"""Runs of `unittest` test cases, with protection from skips by the submission.
-
-`unittest` is large and few tests use it, so the import happens on demand.
-"""
+"""Runs of `unittest` test cases. `unittest` is large and few tests use it: the import is on demand."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
-
-from .origins import Origins
-
-_CALLS = ("_callSetUp", "_callTestMethod", "_callTearDown", "_callCleanup")
 
 
 class Cases:
@@ -21,6 +13,7 @@ class Cases:
 
     `is_own` tells whether the tests define a class. `failure` makes the exception to raise, from a
     result and the exceptions of the failed tests; the default is the first of these exceptions.
+    `is_foreign` tells whether an exception comes from the submission, which may not skip a test.
     """
 
     def __init__(
@@ -28,10 +21,12 @@ class Cases:
         namespace: dict[str, Any],
         is_own: Callable[[type], bool],
         failure: Callable[[Any, list[BaseException]], BaseException] | None = None,
+        is_foreign: Callable[[BaseException], bool] = lambda error: False,
     ) -> None:
         self.namespace = namespace
         self._is_own = is_own
         self._failure = failure or (lambda result, raised: raised[0])
+        self._is_foreign = is_foreign
 
     def run(self, classes: Iterable[Any]) -> Any:
         """Run the test cases and return the result.
@@ -41,6 +36,7 @@ class Cases:
         import unittest
 
         raised: list[BaseException] = []
+        is_foreign = self._is_foreign
 
         class Result(unittest.TestResult):
             """Result with the exceptions of failed tests."""
@@ -56,6 +52,13 @@ class Cases:
             def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
                 raised.extend([] if err is None else [err[1]])
                 super().addSubTest(test, subtest, err)
+
+            def addSkip(self, test: Any, reason: str) -> None:
+                error: Any = sys.exc_info()
+                if isinstance(error[1], unittest.SkipTest) and is_foreign(error[1]):
+                    self.addError(test, error)
+                else:
+                    super().addSkip(test, reason)
 
         suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, classes))
         result = Result()
@@ -79,50 +82,3 @@ class Cases:
 
         for module in (unittest, sys.modules["unittest.main"]):
             vars(module).update(main=main, TestProgram=main)
-
-
-def guard_skips(origins: Origins) -> None:
-    """Turn `unittest.SkipTest` from the submission into a failure; tests may skip themselves."""
-    import unittest
-
-    def is_foreign(error: BaseException | None) -> bool:
-        return isinstance(error, unittest.SkipTest) and origins.passed_submission(error)
-
-    def check(error: BaseException) -> None:
-        if is_foreign(error):
-            raise AssertionError("the program skips its test") from None
-
-    def calling(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def called(case: Any, *args: Any, **named: Any) -> Any:
-            try:
-                return plain(case, *args, **named)
-            except unittest.SkipTest as error:
-                check(error)
-                raise
-
-        return called
-
-    case: Any = unittest.TestCase
-    for name in filter(case.__dict__.__contains__, _CALLS):
-        setattr(case, name, calling(getattr(case, name)))
-    plain_subtest, plain_skip = case.subTest, unittest.TestResult.addSkip
-
-    @contextlib.contextmanager
-    def subTest(self: Any, *args: Any, **named: Any) -> Iterator[None]:
-        with plain_subtest(self, *args, **named):
-            try:
-                yield
-            except unittest.SkipTest as error:
-                check(error)
-                raise
-
-    def addSkip(self: Any, test: Any, reason: str) -> None:
-        """Handle skips outside a test: from setUpClass and setUpModule."""
-        error = sys.exc_info()
-        if is_foreign(error[1]):
-            self.addError(test, error)
-        else:
-            plain_skip(self, test, reason)
-
-    case.subTest = subTest
-    unittest.TestResult.addSkip = addSkip  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ from proctor_service.judge.graders import (
     runners,
 )
 from proctor_service.judge.run import JobTooLong, Unfit
-from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.interface import Sandboxes
 from proctor_service.settings.languages import Language
 
@@ -68,34 +68,43 @@ class Judge:
         if submission.source.startswith(_BYTE_ORDER_MARK):
             # Python accepts a byte order mark in files but rejects one in text.
             submission = replace(submission, source=submission.source[1:])
-        languages = self._languages
+        grader = submission.grader
         try:
-            match submission.grader:
-                case AssertsGrader() as grader:
-                    return await self._judge_asserts(submission, grader, backend)
-                case CallsGrader() as grader:
-                    return await calls.judge(submission, grader, backend)
-                case StdioGrader() as grader:
-                    return await programs.judge_stdio(submission, grader, backend, languages)
-                case ExecGrader() as grader:
-                    return await programs.judge_exec(submission, grader, backend, languages)
-                case PytestGrader() as grader:
-                    return await in_process.judge_pytest(submission, grader, backend)
-                case CommandGrader(runner="pytest") as grader:
-                    by_pytest = PytestGrader(
-                        kind="pytest", files=grader.files, reveal=grader.reveal
-                    )
-                    return await in_process.judge_pytest(submission, by_pytest, backend)
-                case CommandGrader(runner=str()) as grader:
-                    return await runners.judge_runner(submission, grader, backend, languages)
-                case CommandGrader() as grader:
-                    return await programs.judge_command(submission, grader, backend, languages)
-                case HarborGrader() as grader:
-                    return await harbor.judge(submission, grader, backend)
+            judgement = await self._by_grader(submission, backend)
         except Unfit as unfit:
-            return unfit.judgement
+            judgement = unfit.judgement
         except (JobTooLong, ValueTooLarge):
-            return _too_large(submission)
+            judgement = _too_large(submission)
+        integrity = integrity_of(grader)
+        if (
+            isinstance(grader, AssertsGrader)
+            and (await self._analysed(grader)).level == "in_process"
+        ):
+            integrity = "in_process"
+        return replace(judgement, integrity=integrity)
+
+    async def _by_grader(self, submission: Submission, backend: Sandboxes) -> Judgement:
+        languages = self._languages
+        match submission.grader:
+            case AssertsGrader() as grader:
+                return await self._judge_asserts(submission, grader, backend)
+            case CallsGrader() as grader:
+                return await calls.judge(submission, grader, backend)
+            case StdioGrader() as grader:
+                return await programs.judge_stdio(submission, grader, backend, languages)
+            case ExecGrader() as grader:
+                return await programs.judge_exec(submission, grader, backend, languages)
+            case PytestGrader() as grader:
+                return await in_process.judge_pytest(submission, grader, backend)
+            case CommandGrader(runner="pytest") as grader:
+                by_pytest = PytestGrader(kind="pytest", files=grader.files, reveal=grader.reveal)
+                return await in_process.judge_pytest(submission, by_pytest, backend)
+            case CommandGrader(runner=str()) as grader:
+                return await runners.judge_runner(submission, grader, backend, languages)
+            case CommandGrader() as grader:
+                return await programs.judge_command(submission, grader, backend, languages)
+            case HarborGrader() as grader:
+                return await harbor.judge(submission, grader, backend)
 
     async def _judge_asserts(
         self, submission: Submission, grader: AssertsGrader, backend: Sandboxes

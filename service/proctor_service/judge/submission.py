@@ -45,12 +45,23 @@ class Submission:
 
 SOLUTION = "solution.py"
 _ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso-8859-1", "iso-8859-15", "cp1252")
+_SEPARATED_KINDS = ("calls", "stdio")
 _KINDS_WITHOUT_SOLUTION = ("pytest", "command", "harbor")
 
 
 def needs_solution(grader: Grader) -> bool:
     """Return False for a grader that judges a working directory without a solution.py, too."""
     return grader.kind not in _KINDS_WITHOUT_SOLUTION
+
+
+def integrity_of(grader: Grader) -> Integrity:
+    """Return the integrity of a grader's results, as far as it follows from the grader alone.
+
+    Of `asserts` without a stated integrity, the analysis of its tests decides.
+    """
+    if isinstance(grader, AssertsGrader):
+        return grader.integrity or "separated"
+    return "separated" if grader.kind in _SEPARATED_KINDS else "in_process"
 
 
 def source_of(solution: bytes, grader: Grader) -> str:

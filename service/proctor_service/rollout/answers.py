@@ -5,7 +5,13 @@ from __future__ import annotations
 from proctor_service.evaluate import NoCode
 from proctor_service.judge.extract import extract
 from proctor_service.judge.recognition import parsed
-from proctor_service.judge.submission import SOLUTION, Submission, needs_solution, source_of
+from proctor_service.judge.submission import (
+    SOLUTION,
+    Submission,
+    integrity_of,
+    needs_solution,
+    source_of,
+)
 from proctor_service.rollout.trajectory import Plan
 
 
@@ -13,7 +19,11 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     """Return the submission of a program, with the original files of the task."""
     task = plan.task
     if code is None:
-        return NoCode(task.test_count, environment=plan.environment)
+        return NoCode(
+            task.test_count,
+            environment=plan.environment,
+            integrity=integrity_of(task.grader),
+        )
     return Submission(
         code, task.grader, plan.limits, plan.scoring, files=task.files, environment=plan.environment
     )

@@ -20,7 +20,7 @@ from typing import Protocol
 from proctor_client.wire import Tool
 from proctor_service.errors import FileMissing, FileRefused, SandboxEnded
 from proctor_service.evaluate import NoCode
-from proctor_service.judge.submission import SOLUTION, Submission
+from proctor_service.judge.submission import SOLUTION, Submission, integrity_of
 from proctor_service.rollout import answers
 from proctor_service.rollout.observation import Observation, observe, text_of
 from proctor_service.rollout.reply import MOST_ARGUMENTS_CHARACTERS, ToolCall, clean
@@ -226,7 +226,9 @@ class Toolbox:
                 return answers.of_state(self._plan, solution, archive)
             except (FileMissing, FileRefused) as refused:
                 why = f"There is nothing to judge: {refused.message}"
-                return NoCode(self._plan.task.test_count, why, self._plan.environment)
+                task = self._plan.task
+                integrity = integrity_of(task.grader)
+                return NoCode(task.test_count, why, self._plan.environment, integrity)
             except SandboxEnded:
                 await self.close()
         return answers.of_files(self._plan)

@@ -30,7 +30,7 @@ from proctor_service.api.rewards.checks import check_files, check_judges_code, c
 from proctor_service.errors import Failure, InvalidRequest, JudgeFailed
 from proctor_service.evaluate import Item, NoCode, Origin, Outcome
 from proctor_service.judge.extract import extract
-from proctor_service.judge.submission import Judgement, Submission, test_count
+from proctor_service.judge.submission import Judgement, Submission, integrity_of, test_count
 from proctor_service.sandbox.environments.built import NO_ENVIRONMENTS, Environments
 from proctor_service.sandbox.interface import Backend, Limits
 from proctor_service.scheduling.json_encoding import encode
@@ -48,7 +48,6 @@ LIMITS_WITH_CEILING = (
     "processes",
     "disk_mb",
 )
-_NOTHING = Judgement("failed")  # default fields of an item without a verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +218,9 @@ class Translation:
         submission: Submission | NoCode
         key = None
         if source is None:
-            submission = NoCode(test_count(grader), environment=environment)
+            submission = NoCode(
+                test_count(grader), environment=environment, integrity=integrity_of(grader)
+            )
         else:
             scoring = asked.scoring or request.scoring
             submission = Submission(
@@ -312,7 +313,7 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
         failure = JudgeFailed("the judge said nothing")
     if failure is not None or judgement is None:
         failure = failure or JudgeFailed("no judgement")
-        judgement, reward, verdict = _NOTHING, None, None
+        judgement, reward, verdict = _nothing(entry.item.submission), None, None
     else:
         reward, verdict = outcome.reward, judgement.verdict
     usage = judgement.usage
@@ -354,6 +355,13 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
         "degraded": degraded,
     }
     return Line(encode(body), reward, verdict, failure is not None and failure.retryable)
+
+
+def _nothing(submission: Submission | NoCode) -> Judgement:
+    """Return the fields of an item without a verdict."""
+    if isinstance(submission, NoCode):
+        return Judgement("failed", integrity=submission.integrity)
+    return Judgement("failed", integrity=integrity_of(submission.grader))
 
 
 def error_body(failure: Failure) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from proctor_service.evaluate import Item, NoCode, Origin
 from proctor_service.judge.submission import (
     SOLUTION,
     Submission,
+    integrity_of,
     needs_solution,
     source_of,
     test_count,
@@ -110,4 +111,5 @@ class Gradings:
 
 def _nothing_to_judge(asked: GradeRequest, session: Session, why: str) -> NoCode:
     message = f"There is nothing to judge: {why}"
-    return NoCode(test_count(asked.grader), message, session.environment)
+    integrity = integrity_of(asked.grader)
+    return NoCode(test_count(asked.grader), message, session.environment, integrity)

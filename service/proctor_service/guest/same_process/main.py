@@ -1,19 +1,18 @@
-"""Runner for test code in the submission's interpreter, like a Python file with both.
+"""Runner for test code in the submission's interpreter, as one file with setup, submission and tests.
 
-The submission is loaded as the module `solution`. Setup and tests then run in its globals under the
-name `__main__`, as if appended to the submission. Before any code of the submission runs, all test
-code is compiled (`test_code.py`), and the code that runs the tests is recorded (`tamper_check.py`).
-Every report after the start begins with a secret word.
+Setup that needs no name of the submission runs first, then the submission as the module `solution`,
+then other setup and the tests, all in the same globals. The tests see these under the name
+`__main__`. All test code is compiled before any of it runs (`test_code.py`). Every report after the
+start begins with a secret word.
 
 Send the start of the submission, then `["test", name, outcome, hint, text]` for each test, with an
 outcome of passed, failed, raised or exit, and `["finished", end, status]`. Other lines:
-`["unusable", reason]` before anything else if the tests are at fault, the reports of `script.load`
-for a submission that fails to load, `["patched", name]`, and `["lied"]`.
+`["unusable", reason]` before anything else if the tests are at fault, and the reports of
+`script.execute` for a submission that fails to load.
 """
 
 from __future__ import annotations
 
-import builtins
 import os
 import sys
 import types
@@ -22,7 +21,7 @@ from typing import Any
 
 from .. import origins, script, unittest_runs, work_files
 from ..channel import BEGAN, Channel
-from . import comparison_policy, tamper_check, test_code, test_files
+from . import test_code
 from .pytest_run import finish, speaker, unusable
 
 
@@ -34,118 +33,81 @@ def run_shared(channel: Channel, job: dict[str, Any]) -> None:
     work_files.write_file("solution.py", work_files.to_bytes(job["source"]))
     sys.argv = ["solution.py"]
     try:
-        tests = _Tests(say, job["setup"], job.pop("tests"))
+        tests = _Tests(say, job["before"], job["setup"], job.pop("tests"))
     except test_code.Unusable as error:
         unusable(channel, str(error))
     channel.send(BEGAN)
-    # While submission and tests run, no name leads to the secret word that proves the end.
-    finish(say, job.pop("end"), tests.run(_load(say, job["source"])))
-
-
-def _load(say: Callable[..., None], source: str) -> dict[str, Any]:
-    """Run the submission's top level as the module `solution` and return its globals."""
     script.find_files(os.getcwd())
-    try:
-        module = script.load(say, source, "solution", tests_behind=True)
-    except script.Left:
-        script.leave(1)
-    # From here on, the module is the file with submission and tests.
-    sys.modules["__main__"] = sys.modules["solution"] = module
-    module.__dict__.update(__name__="__main__", __builtins__=builtins)
-    return module.__dict__
+    # While submission and tests run, no name leads to the secret word that proves the end.
+    finish(say, job.pop("end"), tests.run(job["source"]))
 
 
 class _Tests:
-    """Compiled tests with their checks.
+    """Compiled tests. Raises `test_code.Unusable`."""
 
-    Raises `test_code.Unusable`.
-    """
-
-    def __init__(self, say: Callable[..., None], setup: str, tests: list[dict[str, Any]]) -> None:
-        texts = [setup, *(test["source"] for test in tests)]
+    def __init__(
+        self, say: Callable[..., None], before: str, setup: str, tests: list[dict[str, Any]]
+    ) -> None:
         self._say = say
-        self._writable = os.path.dirname(os.getcwd()) + "/"
-        self._parts: set[int] = set()
-        modules = (comparison_policy, test_code, unittest_runs)
-        self._origins = origins.Origins(
-            lambda code, namespace: id(code) in self._parts,
-            self._writable,
-            (globals(), *map(vars, modules)),
+        compiled = test_code.compile_tests(before, setup, tests)
+        self._before, self._setup, *self._tests = compiled
+        parts = {id(code) for each in compiled for code in each.codes()}
+        writable = os.path.dirname(os.getcwd()) + "/"
+        runner = globals(), vars(test_code), vars(unittest_runs)
+        self._origins = origins.Origins(lambda code: id(code) in parts, writable, *runner)
+        self._cases = unittest_runs.Cases(
+            {}, self._defines, _failure, self._origins.passed_submission
         )
-        self._guard = comparison_policy.Comparing(lambda: say("lied"), self._origins, texts)
-        compiled = test_code.compile_tests(setup, tests, self._guard)
-        self._setup, *self._tests = compiled
-        for each in compiled:
-            for code in each.codes():
-                test_files.note(code, self._parts)
-        self._definitions = test_code.Definitions(self._origins, compiled)
-        self._cases = unittest_runs.Cases({}, self._defines, _failure)
-        libraries = test_files.import_libraries(
-            {name for each in compiled for name in each.imports}, {"solution"}
+        self._has_cases = any("unittest" in text for text in (before, setup)) or any(
+            "unittest" in test["source"] for test in tests
         )
         test_code.check_imports(compiled)
-        # Importing pytest loads unittest.
-        if comparison_policy.speak_of("unittest", texts) or "unittest" in sys.modules:
-            import unittest.mock
-
-            self._guard.into_unittest(unittest.TestCase)
-            unittest_runs.guard_skips(self._origins)
-            self._cases.replace_main()
-        ours = (
-            _Tests,
-            comparison_policy.Comparing,
-            tamper_check.Original,
-            unittest_runs.Cases,
-            origins.Origins,
-        )
-        patching = comparison_policy.speak_of("patch", texts)
-        self._original = tamper_check.Original(ours, libraries, self._origins, patching)
 
     def _defines(self, cls: type) -> bool:
         """Tell whether the tests define a class."""
         functions = [part for part in vars(cls).values() if type(part) is types.FunctionType]
-        return not functions or any(
-            self._origins.own(each.__code__, each.__globals__) for each in functions
-        )
+        return not functions or any(self._origins.own(each.__code__) for each in functions)
 
-    def run(self, namespace: dict[str, Any]) -> int:
-        """Run all tests; return 0 if all passed, else 1."""
+    def run(self, source: str) -> int:
+        """Run setup, submission and all tests; return 0 if all tests passed, else 1."""
+        module, path = script.new_module("solution")
+        namespace = module.__dict__
+        broken = self._error_of(self._before, namespace)
+        if broken is None:
+            try:
+                script.execute(self._say, source, path, namespace, tests_behind=True)
+            except script.Left:
+                script.leave(1)
+        # From here on, the module is the file with submission and tests.
+        sys.modules["__main__"] = sys.modules["solution"] = module
+        namespace["__name__"] = "__main__"
         self._cases.namespace = namespace
-        if self._original.changed() is not None:
-            self._say("patched", self._original.changed())
-        broken = self._error_of(self._setup, namespace)
+        if self._has_cases:
+            self._cases.replace_main()
+        broken = broken or self._error_of(self._setup, namespace)
         status = 0
         for index, test in enumerate(self._tests):
             error = broken or self._error_of(test, namespace)
-            changed = self._original.changed() or self._definitions.replaced(namespace)
-            if changed is not None:
-                self._say("patched", changed[:300])
-            outcome = self._outcome(error)
+            outcome = self._outcome(error, broken=broken is not None)
             status = status or int(outcome != "passed")
             hint, text = origins.failure_texts(error, self._origins, loading=False)
             self._say("test", str(index), outcome, hint, text)
         return status
 
     def _error_of(self, test: test_code.Test, namespace: dict[str, Any]) -> BaseException | None:
-        """Return a test's exception, or an AssertionError for a failed and caught assertion."""
-        failures = self._guard.failures
         try:
-            test.execute(namespace)
-            self._definitions.add(test)
             test.run(namespace, self._cases)
         except BaseException as error:
             return error
-        if self._guard.failures != failures and not test.catches:
-            return AssertionError("an assertion did not hold, and the program caught its exception")
         return None
 
-    def _outcome(self, error: BaseException | None) -> str:
+    def _outcome(self, error: BaseException | None, *, broken: bool) -> str:
         if error is None:
             return "passed"
         if isinstance(error, SystemExit):
             if self._origins.passed_submission(error):
                 return "exit"
-            return "passed" if script.exit_code(error) == 0 else "failed"
+            return "failed" if broken or script.exit_code(error) else "passed"
         # pytest's `Failed` does not derive from AssertionError.
         is_failure = isinstance(error, AssertionError) or type(error).__name__ == "Failed"
         return "failed" if is_failure else "raised"

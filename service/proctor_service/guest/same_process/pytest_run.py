@@ -1,17 +1,14 @@
 """Runner for pytest in the submission's interpreter; reports each test when the test ends.
 
-Tests and submission share an interpreter, so this grader is `in_process`. These measures limit
-tampering. Before the submission can be imported, pytest is loaded, the code that runs tests is
-recorded (`tamper_check.py`), and the grader's files are compiled (`test_files.py`). Outcomes are
-taken at the call of the test function, independent of pytest's reports. Only the grader's own files
-configure the run. Every report after the start begins with a secret word.
+Tests and submission share an interpreter, so this grader is `in_process`, and pytest runs as ever. The
+grader's files go over the submission's, and are put back before each is collected. Only the
+grader's own files configure the run. Every report after the start begins with a secret word.
 
 Send the start of the submission, then `["collected", n]`, `["test", name, outcome, hint, text]` for
 each test, and `["finished", end, status]`. The hint contains no data from a test. Other lines:
 `["unusable", reason]` before anything else if the grader's files are at fault,
-`["syntax", reason]`, `["broken", hint, text]` for a file with a failed collection, `["left"]` after
-an early end of pytest, `["patched", name]`, and `["lied"]` for an object that claims to equal every
-value.
+`["syntax", reason]`, `["broken", hint, text]` for a file with a failed collection, and `["left"]`
+after an early end of pytest.
 """
 
 from __future__ import annotations
@@ -19,15 +16,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES
 from typing import Any, NoReturn
 
 from ...codec import values
-from .. import origins, script, unittest_runs, work_files
+from .. import script, work_files
 from ..channel import BEGAN, Channel
-from . import comparison_policy, test_files
 from .pytest_reporter import SETTINGS, configures, files_to_collect, make_reporter
 
 _TEXT = 2000
+_COMPILED = (*EXTENSION_SUFFIXES, *BYTECODE_SUFFIXES)
 
 
 def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
@@ -35,7 +33,7 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     say = speaker(channel.send, job.pop("word"))
     sys.path.extend(job["tools"])
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    import unittest.mock  # loaded first: tests may import unittest.mock after the submission ran
+    import unittest.mock  # noqa: F401  before the submission's files can be found
 
     try:
         import pytest
@@ -48,27 +46,26 @@ def run_pytest(channel: Channel, job: dict[str, Any]) -> None:
     if source is not None:
         own = {"solution.py": source, **own}
     work_files.write_files({**own, **tests})
-    _remove_conftests(tests)
+    _clear_folders({*tests, *(() if source is None else ("solution.py",))})
+    _check(channel, tests)
     directory = os.getcwd()
     sys.argv = ["pytest"]
-    rewriter = sys.modules["_pytest.assertion.rewrite"]
-    whose = origins.Origins(
-        lambda code, namespace: files.ran(namespace),
-        os.path.dirname(directory) + "/",
-        (globals(), vars(comparison_policy), vars(test_files), vars(unittest_runs)),
-    )
-    protect_skips = comparison_policy.Comparing(lambda: say("lied"), whose, tests.values())
-    files = test_files.Files(tests, directory, rewriter.rewrite_asserts, protect_skips)
-    broken = files.broken(files_to_collect(tests))
-    if broken is not None:
-        unusable(channel, broken)
-    protect_skips.into_unittest(unittest.TestCase)
-    unittest_runs.guard_skips(whose)
-    sys.meta_path.insert(0, files)
-    reporter = make_reporter(say, tests, files, whose, lambda: _begin(channel, say, source))
+    reporter = make_reporter(say, tests, lambda: _begin(channel, say, source))
     options = [*_options(directory, tests), *files_to_collect(tests)]
+    if any("-p" in tests.get(name, "") for name in SETTINGS):  # a plugin may import the submission
+        reporter.start()
     # While the tests run, no name leads to the secret word that proves the end.
-    finish(say, job.pop("end"), _main(pytest.main, channel, files, reporter, options))
+    finish(say, job.pop("end"), _main(pytest.main, channel, reporter, options))
+
+
+def _check(channel: Channel, tests: dict[str, str]) -> None:
+    """Report the first test file or conftest.py that is not Python, and end the process."""
+    conftests = [name for name in tests if os.path.basename(name) == "conftest.py"]
+    for name in [*conftests, *(path[2:] for path in files_to_collect(tests))]:
+        try:
+            compile(tests[name], name, "exec", dont_inherit=True)
+        except script.UNCOMPILABLE as error:
+            unusable(channel, f"{os.path.basename(name)}: {type(error).__name__}: {error}")
 
 
 def _begin(channel: Channel, say: Callable[..., None], source: str | None) -> None:
@@ -81,23 +78,15 @@ def _begin(channel: Channel, say: Callable[..., None], source: str | None) -> No
         script.leave(1)
 
 
-def _main(
-    main: Callable[..., int],
-    channel: Channel,
-    files: test_files.Files,
-    reporter: Any,
-    options: list[str],
-) -> int:
-    """Run pytest and return its exit status; an early failure is the grader's fault.
-
-    Early means before the submission can be imported.
-    """
+def _main(main: Callable[..., int], channel: Channel, reporter: Any, options: list[str]) -> int:
+    """Run pytest and return its exit status; an end before the submission is the grader's fault."""
     try:
         status = int(main(options, plugins=[reporter]))
-    except BaseException as error:
-        if not reporter.began and files.raised(error):
-            unusable(channel, f"{type(error).__name__}: {script.describe(error)}")
-        raise
+    except Exception as error:  # of a plugin of the grader
+        if not reporter.began:
+            raise
+        reporter.tell_broken(error)
+        return 1
     if not reporter.began:
         unusable(channel, f"pytest ended with code {status} before it collected anything")
     return status
@@ -121,19 +110,37 @@ def speaker(send: Callable[[bytes], None], word: str) -> Callable[..., None]:
     return lambda *parts: send(dumps([word, *parts]))
 
 
-def _remove_conftests(tests: dict[str, str]) -> None:
-    """Remove conftest.py files where pytest looks for them, except the grader's own."""
+def _clear_folders(files: set[str]) -> None:
+    """Remove what would stand in for one of these files, and conftest.py files of others.
+
+    In the folders of the files that is bytecode, and packages and extension modules with the name of
+    a file.
+    """
     folders = {""}
-    for path in tests:
+    for path in files:
         while path := path.rpartition("/")[0]:
             folders.add(f"{path}/")
     for folder in folders:
-        if f"{folder}conftest.py" not in tests:
-            work_files.remove(f"{folder}conftest.py")
+        for name in _names_in(folder or "."):
+            path, stem = folder + name, folder + name.partition(".")[0]
+            if path in files or any(each.startswith(f"{path}/") for each in files):
+                continue
+            is_package = os.path.isdir(path) and any(
+                each.startswith("__init__.") for each in _names_in(path)
+            )
+            replaces = f"{stem}.py" in files and (is_package or name.endswith(_COMPILED))
+            if replaces or name in ("__pycache__", "conftest.py"):
+                work_files.remove(path)
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except PermissionError:  # an agent has shut it: no import finds anything there
+        return []
 
 
 def _options(directory: str, tests: dict[str, str]) -> list[str]:
-    settings = next((name for name in SETTINGS if name in tests), "/dev/null")
+    settings = next((name for name in SETTINGS if name in tests), os.devnull)
     places = ["--rootdir", directory, "--confcutdir", directory, "-c", settings]
-    # The files are already rewritten; pytest's own rewriting reads caches beside the files.
-    return ["-q", "-p", "no:cacheprovider", "--color=no", "--assert=plain", *places]
+    return ["-q", "-p", "no:cacheprovider", "--color=no", *places]

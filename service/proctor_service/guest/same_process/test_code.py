@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import importlib.util
 import os
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .. import function_calls, script
-from ..origins import Origins
 from ..unittest_runs import Cases
-from . import test_files
-from .comparison_policy import Comparing
-
-# Builtins that depend on their caller, or are often replaced by tests.
-_DYNAMIC = frozenset((
-    *("super", "locals", "globals", "vars", "dir", "eval", "exec", "compile", "open", "input", "print"),
-    *("exit", "quit", "__import__", "breakpoint", "__name__", "__doc__", "__debug__"),
-))  # fmt: skip
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_IMPLIED = ("__init_subclass__", "__class_getitem__", "__new__")  # Python wraps these methods
-_CATCHERS = ("raises", "assertRaises", "suppress", "expectedFailure", "assertRaisesRegex")
 
 
 class Unusable(Exception):
@@ -31,109 +18,60 @@ class Unusable(Exception):
 
 
 class Test:
-    """Code of a test, and the functions or classes to run afterwards.
+    """Code of a test, and the functions or classes to run after its statements.
 
-    `imports`: full names of the imported modules; `needed`: the modules imported at top level,
-    without which the test cannot run. `catches`: the test may catch the exception of an assertion
-    itself.
+    `needed`: names of the modules that the test imports at top level.
     """
 
-    def __init__(self, code: types.CodeType, run: list[tuple[Any, ...]], tree: ast.Module) -> None:
-        self._code = code
-        self._run = run
-        self.defined = [*_defined(tree)]
-        self.bound = set(_bound(tree))
-        self.imports = set(test_files.imported(tree))
-        self.needed = set(test_files.imported(ast.Module([*map(_import_only, tree.body)], [])))
-        self.catches = any(
-            isinstance(node, ast.ExceptHandler)
-            or getattr(node, "attr", getattr(node, "id", "")) in _CATCHERS
-            for node in ast.walk(tree)
-        )
+    def __init__(self, name: str, tree: ast.Module, run: Iterable[Any] = ()) -> None:
+        self.needed = {each.partition(".")[0] for each in _imported(tree.body)}
+        _assert_alone(tree)
+        try:
+            self._code = compile(tree, name, "exec", dont_inherit=True)
+            self._run = [_compiled(*each) for each in run]
+        except (*script.UNCOMPILABLE, TypeError) as error:
+            raise Unusable(f"{name}: {type(error).__name__}: {error}") from None
 
     def codes(self) -> Iterator[types.CodeType]:
         """Iterate over all code objects of the test."""
-        yield self._code
-        yield from (
-            part for _, *parts in self._run for part in parts if isinstance(part, types.CodeType)
-        )
-
-    def execute(self, namespace: dict[str, Any]) -> None:
-        """Run the statements; exceptions propagate."""
-        exec(self._code, namespace)
+        todo = [self._code, *(entry for _, _, entry in self._run if entry is not None)]
+        while todo:
+            code = todo.pop()
+            yield code
+            todo += [each for each in code.co_consts if isinstance(each, types.CodeType)]
 
     def run(self, namespace: dict[str, Any], cases: Cases) -> None:
-        """Run the functions or classes listed for after the statements; exceptions propagate."""
-        for kind, what, *more in self._run:
+        """Run the statements, then the listed functions or classes; exceptions propagate."""
+        exec(self._code, namespace)
+        for kind, what, entry in self._run:
             if kind == "cases":
                 cases.run([namespace[name] for name in what])
             elif kind == "check":
-                candidate = (
-                    eval(more[0], namespace) if more else function_calls.last_function(namespace)
-                )
-                _drive(namespace[what](candidate))
+                _drive(namespace[what](_candidate(entry, namespace)))
             else:
                 _drive(namespace[what]())
 
 
-class Definitions:
-    """Functions and classes defined by the tests, to detect replacements.
-
-    Definitions that the tests decorate or bind in another way are not checked.
-    """
-
-    def __init__(self, origins: Origins, tests: list[Test]) -> None:
-        self._origins = origins
-        self._rebound = {name for test in tests for name in test.bound}
-        self._expected: list[tuple[str, tuple[str, ...] | None]] = []
-
-    def add(self, test: Test) -> None:
-        """Check the definitions of this test from now on."""
-        self._expected += [each for each in test.defined if each[0] not in self._rebound]
-
-    def replaced(self, namespace: dict[str, Any]) -> str | None:
-        """Return the name of a definition with foreign code, or None."""
-        for name, methods in self._expected:
-            value = namespace.get(name)
-            parts = [value]
-            if methods is not None:
-                members = (
-                    type.__dict__["__dict__"].__get__(value) if isinstance(value, type) else {}
-                )
-                parts = [members.get(method) for method in methods]
-            if not all(self._is_own(part) for part in parts):
-                return name
-        return None
-
-    def _is_own(self, value: Any) -> bool:
-        is_function = type(value) is types.FunctionType
-        return is_function and self._origins.own(value.__code__, value.__globals__)
+def _candidate(entry: types.CodeType | None, namespace: dict[str, Any]) -> Any:
+    """Return the entry point, or the submission's last function; a built-in never stands in."""
+    if entry is None:
+        return function_calls.last_function(namespace)
+    if entry.co_names[0] not in namespace:
+        raise NameError(f"name {entry.co_names[0]!r} is not defined")
+    return eval(entry, namespace)
 
 
-def compile_tests(setup: str, tests: list[dict[str, Any]], protect_skips: Comparing) -> list[Test]:
-    """Compile the setup and the tests. Raises Unusable for invalid Python."""
-    trees = [_parse("setup", setup)]
-    trees += [_parse(f"test {index}", test["source"]) for index, test in enumerate(tests)]
-    real = _real_builtins(trees, [entry for test in tests for entry in _entries(test["run"])])
-    found = []
-    for index, tree in enumerate(trees):
-        name = "<setup>" if index == 0 else f"<test {index - 1}>"
-        plain = ast.parse(setup if index == 0 else tests[index - 1]["source"])
-        if index:
-            _assert_alone(tree)
-        protect_skips.into(tree, real)
-        try:
-            code = protect_skips.embed(compile(tree, name, "exec", dont_inherit=True))
-            run = [_compiled(each) for each in (tests[index - 1]["run"] if index else ())]
-        except (*script.UNCOMPILABLE, TypeError) as error:
-            raise Unusable(f"{name}: {type(error).__name__}: {error}") from None
-        found.append(Test(code, run, plain))
-    return found
+def compile_tests(before: str, setup: str, tests: list[dict[str, Any]]) -> list[Test]:
+    """Compile both parts of the setup, and the tests. Raises Unusable for invalid Python."""
+    parts = [Test("<setup>", _parse("setup", text)) for text in (before, setup)]
+    for index, test in enumerate(tests):
+        parts.append(Test(f"<test {index}>", _parse(f"test {index}", test["source"]), test["run"]))
+    return parts
 
 
 def check_imports(tests: list[Test]) -> None:
     """Raise Unusable if Python and the working directory lack a module that the tests need."""
-    for name in sorted({name.partition(".")[0] for test in tests for name in test.needed}):
+    for name in sorted({name for test in tests for name in test.needed}):
         brought = name == "solution" or any(map(os.path.lexists, (name, f"{name}.py")))
         if not brought and importlib.util.find_spec(name) is None:
             raise Unusable(f"No module named {name!r}")
@@ -146,17 +84,9 @@ def _parse(name: str, text: str) -> ast.Module:
         raise Unusable(f"{name}: {type(error).__name__}: {error}") from None
 
 
-def _entries(run: list[Any]) -> list[str]:
-    return [str(each[2]) for each in run if each[0] == "check" and each[2]]
-
-
-def _compiled(run: Any) -> tuple[Any, ...]:
-    kind, what, *more = run
-    return (
-        kind,
-        what,
-        *(compile(each, "<entry point>", "eval", dont_inherit=True) for each in more if each),
-    )
+def _compiled(kind: str, what: Any, entry: str = "") -> tuple[str, Any, types.CodeType | None]:
+    code = compile(entry, "<entry point>", "eval", dont_inherit=True) if entry else None
+    return kind, what, code
 
 
 def _assert_alone(tree: ast.Module) -> None:
@@ -167,66 +97,13 @@ def _assert_alone(tree: ast.Module) -> None:
             tree.body[0] = ast.copy_location(ast.Assert(value, None), tree.body[0])
 
 
-def _import_only(statement: ast.stmt) -> ast.stmt:
-    is_import = isinstance(statement, (ast.Import, ast.ImportFrom))
-    return statement if is_import else ast.copy_location(ast.Pass(), statement)
-
-
-def _real_builtins(trees: list[ast.Module], entries: list[str]) -> frozenset[str]:
-    """Return the names that mean builtins in test code, even if the submission defines them.
-
-    A task may ask for a function with a builtin's name. Then the tests use no other name of the
-    submission. If the tests use other names, the builtin is meant.
-    """
-    loaded: set[str] = set()
-    bound: set[str] = set()
-    for tree in trees:
-        bound.update(_bound(tree))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                loaded.add(node.id)
-            elif isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
-                bound.add(node.name)
-            elif isinstance(node, ast.arg):
-                bound.add(node.arg)
-    for entry in entries:
-        loaded.update(n.id for n in ast.walk(ast.parse(entry)) if isinstance(n, ast.Name))
-    known = set(vars(builtins))
-    if not loaded - bound - known:
-        return frozenset()
-    named = {entry.partition("(")[0].partition(".")[0] for entry in entries}
-    return frozenset((loaded & known) - bound - _DYNAMIC - named)
-
-
-def _defined(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-    """Iterate over names of undecorated functions, and of classes with their methods' names."""
-    for node in tree.body:
-        if isinstance(node, _FUNCTIONS) and not node.decorator_list:
-            yield node.name, None
-        elif isinstance(node, ast.ClassDef) and not node.decorator_list:
-            plain = [each for each in node.body if isinstance(each, _FUNCTIONS)]
-            names = [each.name for each in plain]
-            yield (
-                node.name,
-                tuple(
-                    each.name
-                    for each in plain
-                    if not each.decorator_list
-                    and names.count(each.name) == 1
-                    and each.name not in _IMPLIED
-                ),
-            )
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """Iterate over names bound or deleted without a definition, anywhere in the code."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield from ((each.asname or each.name).partition(".")[0] for each in node.names)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
-            yield node.name
+def _imported(statements: list[ast.stmt]) -> Iterator[str]:
+    """Iterate over the full names of the modules that these statements import."""
+    for node in statements:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
 
 
 def _drive(result: Any) -> None:

@@ -16,8 +16,9 @@ from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.flow import records_of
 from proctor_service.judge.analysis.functions import FunctionsOnly
 from proctor_service.judge.analysis.literals import NotPlannable
-from proctor_service.judge.analysis.names import Names, names_of, setup_before
+from proctor_service.judge.analysis.names import Names, names_of
 from proctor_service.judge.analysis.plan import Plan, plan_calls
+from proctor_service.judge.analysis.setups import split_setup
 from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 
 if TYPE_CHECKING:
@@ -66,12 +67,10 @@ def analyse_suite(grader: AssertsGrader, suite: Suite) -> Analysis:
     """Decide the level of parsed tests, as `analyse`. Raises InvalidTask."""
     tests = sources_of(suite)
     submission = names_of(suite)
-    before = setup_before(suite, submission)
-    behind = "" if before == suite.setup_text else _behind(suite.setup_text, before)
-    setup = (before, behind)
+    setup = split_setup(suite.setup_text)
     if grader.integrity == "in_process":
         return Analysis("in_process", "the grader asks for it", setup, tests)
-    records = frozenset() if behind else records_of(suite.setup)
+    records = frozenset() if setup[1] else records_of(suite.setup)
     try:
         functions = FunctionsOnly(suite, submission, records)
         reason = functions.reason
@@ -100,11 +99,6 @@ def beside_the_submission(
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("in_process", reason, setup, tests)
-
-
-def _behind(setup: str, before: str) -> str:
-    """Return the setup without its beginning, on the same lines."""
-    return "\n" * before.count("\n") + setup[len(before) :]
 
 
 def _plan(suite: Suite, names: Names) -> tuple[Plan | None, str]:

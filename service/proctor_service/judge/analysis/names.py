@@ -65,27 +65,6 @@ def names_of(suite: Suite) -> frozenset[str]:
     return frozenset(loaded - bound - _ALWAYS - _BUILTINS).union([entry] if entry else [])
 
 
-def setup_before(suite: Suite, submission: frozenset[str]) -> str:
-    """Return the setup if it needs no name of the submission, else its first statements that need none.
-
-    It runs before the submission, in its globals. What a statement of the rest binds is not there yet.
-    """
-    if not suite.setup_text.strip():
-        return ""
-    lines = suite.setup_text.splitlines(keepends=True)
-    for statement in suite.setup.body:
-        read = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-        if read & submission:
-            return "".join(lines[: first_line(statement) - 1])
-    return suite.setup_text
-
-
-def first_line(statement: ast.stmt) -> int:
-    """Return the number of a statement's first line, that of its first decorator if there is one."""
-    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(each.lineno for each in decorators)])
-
-
 def entry_name(entry_point: str | None) -> str:
     """Return the global name in an entry point, as `Solution` in `Solution().f`; "" if missing."""
     return (entry_point or "").partition(".")[0].removesuffix("()")

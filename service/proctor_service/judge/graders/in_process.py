@@ -8,21 +8,26 @@ submission in the runner's place is a forgery.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
 
 from proctor_client.wire import MAX_FAILURES, AssertsGrader, Failure, PytestGrader, Verdict
 from proctor_service.codec.values import Malformed, loads_message
+from proctor_service.errors import InvalidTask
 from proctor_service.judge import verdict as verdicts
 from proctor_service.judge.analysis.levels import Analysis
+from proctor_service.judge.analysis.pytest_files import has_no_test
 from proctor_service.judge.run import Run, message, parsed, run
 from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.judge.verdict import FORGED, Raised, not_loaded
 from proctor_service.sandbox.interface import Sandboxes
 
-PATCHED = "harness_patched"
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
 _OUTCOMES = ("passed", "failed", "excused", "raised", "exit")
 _VERDICTS: dict[str, Verdict] = {"raised": "runtime_error", "exit": "early_exit"}
 _FINISHED_WELL = (0, 1)  # exit codes of pytest: all tests passed, some tests failed
@@ -45,15 +50,18 @@ class Report:
     stopped: Raised | None = None
     broken: str | None = None
     left: bool = False
-    patched: str | None = None
-    lied: bool = False
     forged: bool = False
 
 
 async def judge_pytest(
     submission: Submission, grader: PytestGrader, backend: Sandboxes
 ) -> Judgement:
-    """Judge by test files that import the module `solution`; test files replace submitted files."""
+    """Judge by test files that import the module `solution`; test files replace submitted files.
+
+    Raises InvalidTask for files without a test, decided from their text, or files that cannot run.
+    """
+    if await _few_or_in_thread(sum(map(len, grader.files.values())), has_no_test, grader.files):
+        raise InvalidTask("the grader's files have no test that pytest would collect")
     from_state = submission.state is not None and not submission.source
     source = None if from_state else submission.source
     finished, report = await _run(
@@ -80,9 +88,10 @@ async def judge_shared(
     """Judge by test statements. Raises InvalidTask for invalid tests or missing modules."""
     tests = analysis.tests
     listed = [{"source": test.source, "run": test.run} for test in tests]
+    before, setup = analysis.setup
     finished, report = await _run(
         submission, backend, "shared", grader.reveal,
-        source=submission.source, setup=grader.setup, tests=listed,
+        source=submission.source, before=before, setup=setup, tests=listed,
     )  # fmt: skip
     outcomes = _outcomes(report, len(tests))
     failed = [index for index, (outcome, _) in enumerate(outcomes) if outcome != "passed"]
@@ -97,6 +106,13 @@ async def judge_shared(
     verdict = _verdict_of(finished, report) or _shared_verdict(report, outcomes)
     passed = len(tests) - len(failed)
     return _judgement((finished, report, grader.reveal), verdict, passed, len(tests), failures)
+
+
+async def _few_or_in_thread(
+    size: int, function: Callable[[_Given], _Found], given: _Given
+) -> _Found:
+    """Return `function(given)`; for a large size, from a thread."""
+    return function(given) if size <= _FEW_BYTES else await asyncio.to_thread(function, given)
 
 
 async def _run(
@@ -118,18 +134,12 @@ def _judgement(
     failures: Sequence[Failure],
 ) -> Judgement:
     finished, report, reveal = of
-    tried = {
-        FORGED: report.forged,
-        PATCHED: report.patched is not None,
-        "lying_equality": report.lied,
-        "early_exit": verdict[0] == "early_exit",
-    }
+    tried = {FORGED: report.forged, "early_exit": verdict[0] == "early_exit"}
     whole = report.status is not None or report.stopped is not None or report.left
     shown: dict[str, object] = {} if reveal else {"stdout": "", "stderr": ""}
     return finished.judgement(
         verdict[0],
-        # A replaced runner or a forged report proves no passed test.
-        passed=0 if report.patched or report.forged else passed,
+        passed=0 if report.forged else passed,  # a forged report proves no passed test
         total=total,
         failures=tuple(failures),
         message=verdict[1],
@@ -176,10 +186,6 @@ def _take(report: Report, frame: list[object], end: str, *, reveal: bool) -> Non
             report.broken = report.broken or (text if reveal else hint)
         case ["left"]:
             report.left = True
-        case ["patched", str(what)]:
-            report.patched = what
-        case ["lied"]:
-            report.lied = True
         case _:
             report.forged = True
 
@@ -195,12 +201,8 @@ def _verdict_of(finished: Run, report: Report) -> tuple[Verdict, str] | None:
         return "early_exit", "the program left before the tests had finished"
     if report.status is None:
         return verdicts.of_silence(finished.ended)
-    if report.patched is not None:
-        return "failed", f"what runs the tests was replaced: {report.patched}"
     if report.forged or report.status != finished.ended.exit_code:
         return "failed", "the test report is not the runner's own"
-    if report.lied:
-        return "failed", "an object says that it equals whatever it is compared with"
     return None
 
 
