@@ -120,7 +120,9 @@ def main() -> None:
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
         raise SystemExit("the service that wanted this analysis is gone")
     _end_after(reading_seconds)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = memory_bytes if most == resource.RLIM_INFINITY else min(memory_bytes, most)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     gc.disable()
