@@ -44,6 +44,8 @@ CPU_SECONDS = 2.0
 _READING_SECONDS = 4.0
 """The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
 cannot be read cannot be judged."""
+ENDED = "the analysis of the tests takes too much time or memory"
+"""Reason of tests whose analysis was ended."""
 _WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
@@ -97,10 +99,9 @@ def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
         found: Analysis = _value(unpickler.load())
         return found
     except (EOFError, pickle.UnpicklingError):
-        reason = "the analysis of the tests takes too much time or memory"
-    if tests is None:
-        raise InvalidTask(reason)
-    return beside_the_submission(grader, tests, reason)
+        if tests is None:
+            raise InvalidTask(ENDED) from None
+    return beside_the_submission(grader, tests, ENDED)
 
 
 def _value(message: Any) -> Any:
