@@ -510,3 +510,26 @@ def test_a_short_answer_that_stands_for_a_huge_value_is_left_to_a_sandbox(test: 
     source = "def f(x):\n    y = [0]\n    for _ in range(18): y = [y, y]\n    return y"
     with pytest.raises(NotDecidable):
         planned(source, test)
+
+
+NARROW = [
+    # what f(1) returns, the test, whether it passes; None: numpy compares
+    ("numpy.float16('inf')", "assert f(1) == 3628800", False),
+    ("numpy.float16(2048)", "assert f(1) == 2049", False),
+    ("numpy.float32(3)", "assert f(1) == 3", True),
+    ("[numpy.float32(3), 'a']", "assert f(1) == [3, 'a']", True),
+    ("numpy.float16('inf')", "assert f(1) < 70000", False),
+    ("numpy.float32(2)", "assert f(1)", True),
+    ("numpy.float32(0.1)", "assert f(1) == 0.1", None),
+    ("[numpy.float32(0.1)]", "assert f(1) == [0.1]", None),
+    ("numpy.float64(0.1)", "assert f(1) == 0.1", True),
+    ("numpy.uint8(255)", "assert f(1) == 255", True),
+    ("numpy.int8(44)", "assert f(1) == 300", False),
+    ("numpy.array([])", "assert f(1) == 1", None),
+    ("float('nan')", "assert f(1) == float('nan')", False),
+]
+
+
+@pytest.mark.parametrize(("returned", "test", "passes"), NARROW)
+def test_narrow_numbers_are_widened(returned: str, test: str, passes: bool | None) -> None:
+    assert judged(f"import numpy\ndef f(x): return {returned}", test) is passes

@@ -30,7 +30,13 @@ __all__ = [
 ]
 
 # Bound at import: an honest submission may replace json.dumps.
-_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+_join = "".join
+_make: Any = vars(json.encoder)["c_make_encoder"]  # None where the interpreter lacks it
+# `JSONEncoder.encode` makes such an encoder for each value, which takes longer than to use it.
+_encode: Any = _make and _make(
+    None, None, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+_slow_dumps = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
 _loads = json.JSONDecoder().decode
 _MOST_MESSAGE_BYTES = 1 << 17
 
@@ -38,7 +44,7 @@ _MOST_MESSAGE_BYTES = 1 << 17
 def dumps(wire: Any) -> bytes:
     """Return one line of JSON. Raises ``ValueTooLarge``."""
     try:
-        text = _dumps(wire)
+        text = _join(_encode(wire, 0)) if _encode else _slow_dumps(wire)
     except RecursionError:
         text = json_lines.write(wire)
     if len(text) >= MAX_LINE_BYTES:

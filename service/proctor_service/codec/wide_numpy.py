@@ -10,29 +10,46 @@ from typing import Any
 
 _OPERATIONS = (
     *("eq", "ne", "lt", "le", "gt", "ge", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow"),
-    *("radd", "rsub", "rmul", "rtruediv", "rfloordiv", "rmod", "rpow"),
+    *(
+        "radd",
+        "rsub",
+        "rmul",
+        "rtruediv",
+        "rfloordiv",
+        "rmod",
+        "rpow",
+        "abs",
+        "neg",
+        "pos",
+        "round",
+    ),
 )
-_OWN = ("abs", "neg", "pos")
 
 
 def scalar(numpy: Any, value: Any) -> Any:
-    """Return a narrow floating-point or complex number as one that calculates with all digits."""
+    """Return a narrow floating-point or complex number as one that calculates with its decimal digits.
+
+    So `float32(0.1)` equals 0.1, and `float16(30000)` does not equal 30007.3.
+    """
     kind = type(value)
     wide = {"f": numpy.float64, "c": numpy.complex128}.get(value.dtype.kind)
     if wide is None or value.dtype.itemsize >= numpy.dtype(wide).itemsize:
         return value
-
-    def binary(name: str) -> Any:
-        return lambda self, other: getattr(wide(self), f"__{name}__")(other)
-
-    members = {f"__{name}__": binary(name) for name in _OPERATIONS if hasattr(wide, f"__{name}__")}
-    members.update({f"__{name}__": _unary(wide, name) for name in _OWN})
+    if wide is numpy.float64:
+        same = wide(str(value))
+    else:
+        same = wide(complex(float(str(value.real)), float(str(value.imag))))
+    members = {
+        name: _operation(same, name)
+        for name in (f"__{each}__" for each in _OPERATIONS)
+        if hasattr(wide, name)
+    }
     members["__hash__"] = kind.__hash__
     return type(kind.__name__, (kind,), members)(value)
 
 
-def _unary(wide: Any, name: str) -> Any:
-    return lambda self: getattr(wide(self), f"__{name}__")()
+def _operation(same: Any, name: str) -> Any:
+    return lambda self, *others: getattr(same, name)(*others)
 
 
 def empty_array(numpy: Any, value: Any) -> Any:

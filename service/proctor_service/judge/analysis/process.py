@@ -44,6 +44,8 @@ CPU_SECONDS = 2.0
 _READING_SECONDS = 4.0
 """The same for the parser alone. It takes 1 s on an idle machine, and more on a busy one; tests that
 cannot be read cannot be judged."""
+ENDED = "the analysis of the tests takes too much time or memory"
+"""Reason of tests whose analysis was ended."""
 _WALL_TIMES = 10  # of the CPU time
 _LEAST_MEMORY_BYTES = 1 << 30  # of address space
 _MEMORY_TIMES = 512  # a node of a syntax tree has up to 600 bytes, and two characters or more
@@ -97,10 +99,9 @@ def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
         found: Analysis = _value(unpickler.load())
         return found
     except (EOFError, pickle.UnpicklingError):
-        reason = "the analysis of the tests takes too much time or memory"
-    if tests is None:
-        raise InvalidTask(reason)
-    return beside_the_submission(grader, tests, reason, ("", grader.setup))
+        if tests is None:
+            raise InvalidTask(ENDED) from None
+    return beside_the_submission(grader, tests, ENDED, ("", grader.setup))
 
 
 def _value(message: Any) -> Any:
@@ -120,7 +121,9 @@ def main() -> None:
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
         raise SystemExit("the service that wanted this analysis is gone")
     _end_after(reading_seconds)
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    bound = memory_bytes if most == resource.RLIM_INFINITY else min(memory_bytes, most)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
     with contextlib.suppress(OSError):  # where memory runs out, this process is the one to end
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     gc.disable()

@@ -103,13 +103,14 @@ class Source:
 
     def text_of(self, node: ast.expr) -> str:
         """Return the text of an expression for a message, at most 300 characters in one line."""
-        last = (node.end_lineno or node.lineno) - 1
-        parts: list[bytes] = []
+        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        parts = [
+            self.lines[first][node.col_offset : node.end_col_offset if first == last else None]
+        ]
         size = 0
-        for index in range(node.lineno - 1, last + 1):
-            begin = node.col_offset if index == node.lineno - 1 else None
+        for index in range(first + 1, last + 1):
             end = node.end_col_offset if index == last else None
-            parts.append(self.lines[index][begin:end].strip())
+            parts.append(self.lines[index][:end].strip())
             size += len(parts[-1])
             if size > _SHOWN * _LONGEST_CHARACTER_BYTES:
                 break

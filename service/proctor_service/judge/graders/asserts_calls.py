@@ -43,6 +43,7 @@ _TRUTH_BYTES = 65_536
 _TRUE = tuple(b'["%s",' % tag for tag in (b"l", b"t", b"d", b"s", b"fs", b"b", b"i", b"u"))
 # Arrays, instances of subclasses, and numpy's scalars: their text, type and arithmetic are their own.
 _OTHER_CLASSES = frozenset(["nd", "ns", "npnan", "h"])
+_NARROW_FRACTIONS = ("f2", "f4", "c8")
 _LARGEST_PARSED_BYTES = 1 << 20
 _NAN = re.compile(rb'\bNaN\b|"nan"')
 """Encodings that are no proof of equal values: `[1,NaN]`, `["nan"]`; not `"banana"`."""
@@ -178,8 +179,8 @@ def _compares(check: Check, line: bytes) -> bool:
     symbol = check.symbol
     if symbol == "==" and line == check.expected and not _NAN.search(line):
         return True
-    decoder = values.Decoder()
-    expected = decoder.decode(values.loads(check.expected))
+    expected_wire, decoder = values.loads(check.expected), values.Decoder()
+    expected = decoder.decode(expected_wire)
     if len(line) > decoder.expanded_bytes * _LONGER_AT_MOST + _LONGEST_ITEM_BYTES:
         if symbol in ("==", "is"):
             return False
@@ -189,7 +190,7 @@ def _compares(check: Check, line: bytes) -> bool:
     if len(line) > _LARGEST_PARSED_BYTES:
         raise NotDecidable("a large value")
     wire = values.loads(line)
-    value = _plain(wire)
+    value = _plain(wire, expected_wire)
     if symbol in ("is", "is not"):  # None, True and False are encoded as themselves
         return COMPARISONS[symbol](wire, expected) is True
     left, right = (expected, value) if check.reflected else (value, expected)
@@ -229,22 +230,36 @@ def _is_true(value: Any) -> bool:
     return value is NotImplemented or bool(value)
 
 
-def _plain(wire: Any) -> Any:
-    """Return the value of a wire form.
+def _plain(wire: Any, expected: Any = None) -> Any:
+    """Return the value of a wire form, to be compared with that of another.
 
-    Raises NotDecidable for a value of numpy's, at any depth, that may compare in another way than
-    the plain value.
+    numpy makes the literal as narrow as a scalar of its own, and `float16(inf) == 3628800` would
+    hold. Here the scalar becomes as wide as the literal. Raises NotDecidable for an array, and for
+    a narrow scalar against a literal with fractions, which is equal only when it is narrow too.
     """
     value = values.decode(wire)
     for tag, item in _tagged(wire):
-        if tag == "nd" or (tag == "ns" and not _compares_as_plain(item[1])):
+        if tag == "nd" or (tag == "ns" and not _compares_as_plain(item[1], expected)):
             raise NotDecidable("a value of numpy's")
     return value
 
 
-def _compares_as_plain(form: Any) -> bool:
-    """Tell whether numpy's scalars of a type compare like the plain values: not so `float32`."""
-    return type(form) is str and (form[1:2] in "biuSU" or form[1:] in ("f8", "c16"))
+def _compares_as_plain(form: Any, expected: Any) -> bool:
+    """Tell whether numpy's scalars of a type compare with an expected value like the plain values."""
+    if type(form) is not str or form[1:] in _NARROW_FRACTIONS:
+        return type(form) is str and not _has_fraction(expected)
+    return form[1:2] in "biuSU" or form[1:] in ("f8", "c16")
+
+
+def _has_fraction(wire: Any) -> bool:
+    todo = [wire]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, float):
+            return True
+        if isinstance(item, list):
+            todo += item
+    return False
 
 
 def _tagged(wire: Any) -> Iterator[tuple[str, list[Any]]]:
