@@ -113,8 +113,8 @@ class FunctionsOnly:
 
     def _of_setup(self) -> Iterator[str]:
         """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
-        for function in (each for several in self._flow.functions.values() for each in several):
-            if self._flow.parent.get(id(function)) is not self._suite.setup:
+        for function in self._suite.setup.body:
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             for node in ast.walk(function):
                 if isinstance(node, ast.Global) or _changes(node):
