@@ -21,6 +21,7 @@ from proctor_service.codec.limits import MAX_LINE_BYTES, ValueTooLarge
 from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
+from proctor_service.judge.control import second_run
 from proctor_service.judge.graders import (
     asserts_calls,
     asserts_values,
@@ -60,6 +61,7 @@ class Judge:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         _check_language(submission, backend)
         judgement = await self._judge(submission, backend)
+        judgement = await second_run.controlled(self._judge, submission, backend, judgement)
         _check_language(submission, backend)  # by now the sandboxes of its environment are known
         return judgement
 

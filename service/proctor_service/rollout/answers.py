@@ -15,7 +15,13 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
     if code is None:
         return NoCode(task.test_count, environment=plan.environment)
     return Submission(
-        code, task.grader, plan.limits, plan.scoring, files=task.files, environment=plan.environment
+        code,
+        task.grader,
+        plan.limits,
+        plan.scoring,
+        files=task.files,
+        environment=plan.environment,
+        negative_control=plan.negative_control,
     )
 
 
@@ -54,4 +60,5 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
         plan.scoring,
         state=archive,
         environment=plan.environment,
+        negative_control=plan.negative_control,
     )
