@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
 
-Kind = OneOf["integer", "float", "complex", "string", "bytes", "boolean", "null"]
-_NUMBERS = ("integer", "float")
+Kind = OneOf["integer", "float", "complex", "string", "bytes", "boolean", "null", "decimal"]
+_NUMBERS = ("integer", "float", "decimal")
 _NARROW = 2  # times; a tolerance may count from either value
 _WIDEST_RELATIVE = 0.45  # above, no number is certain to be far away
 
@@ -57,7 +57,7 @@ class Literal:
 
     `type`: values of one type may replace each other. `value`: equal for literals that tests may take for
     equal. `gap`: place for an element in a container without scalars. `text` is the literal as written, if
-    it may stand elsewhere, too.
+    it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3 in 1/3).
     """
 
     begin: int
@@ -67,6 +67,7 @@ class Literal:
     scalars: tuple[Scalar, ...]
     gap: int | None = None
     text: str | None = None
+    divisor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +126,10 @@ def changed(
 ) -> dict[str, str] | None:
     """Return the texts with other expected values, or None without a clear expectation.
 
-    Each expectation becomes by an even coin another one of the suite, or a value far away; at least one
-    becomes a value far away, since some right answers equal several of the suite's values (7 modulo 5).
+    One expectation, and by an even coin each other one, becomes another value: a program that cheats in a
+    part of the tests alone is found in some draws. The other value is by an even coin one that the suite
+    expects elsewhere, or a value far away; at least one is far away, since some right answers equal
+    several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)
     usable = [each for each in expectations if each.tolerance.bears()]
@@ -137,8 +140,11 @@ def changed(
     found: dict[str, list[Edit]] = {}
     for index, each in enumerate(usable):
         edit = None
-        if index != surely_far and draw.below(2, "coin", index):
-            edit = _other(each, usable, texts[each.part], draw, dialect)
+        if index != surely_far:
+            if draw.below(2, "left", index):
+                continue
+            if draw.below(2, "coin", index):
+                edit = _other(each, usable, texts[each.part], draw, dialect)
         edit = edit or _far(each, texts[each.part], draw, dialect)
         if edit is not None:
             found.setdefault(each.part, []).append(edit)

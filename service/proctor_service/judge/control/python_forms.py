@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from proctor_service.judge.control.expectations import EXACT, Tolerance
-from proctor_service.judge.control.python_literals import has_rows, number_of
+from proctor_service.judge.control.python_literals import (
+    has_rows,
+    is_constructor,
+    is_literal,
+    number_of,
+)
+from proctor_service.judge.control.python_reach import Column, column_of, columns_of
 
+_BUILTINS = frozenset(["abs", "all", "dict", "frozenset", "list", "set", "tuple"])
+_ABSOLUTE = frozenset(["builtins.abs", "math.fabs", "numpy.abs", "numpy.absolute"])
+_ARRAY_OF = frozenset(["numpy.array", "numpy.asarray"])
 _ONLY_FAR = frozenset(["assertCountEqual"])  # takes lists in another order for equal
 
 
@@ -78,6 +87,12 @@ CONDITIONS: Mapping[str, Form] = MappingProxyType(
             is_of_arrays=True,
         ),
         "numpy.array_equal": Form(is_of_arrays=True),
+        "numpy.isclose": Form(
+            relative=("rtol", 2, 1e-5),
+            absolute=("atol", 3, 1e-8),
+            others=("equal_nan",),
+            is_of_arrays=True,
+        ),
     }
 )
 """Functions whose result is asserted, as `assert math.isclose(f(2), 0.5)`."""
@@ -93,13 +108,18 @@ NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An expression that is compared for certain, and the rules for other values in its place."""
+    """An expression that is compared for certain, and the rules for other values in its place.
+
+    `scope`: the comprehension or lambda that has the comparison, with the `columns` of its table.
+    """
 
     expected: ast.expr
     answer: ast.expr
     tolerance: Tolerance = EXACT
     only_far: bool = False
     is_of_arrays: bool = False
+    scope: ast.AST | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
 
     def bears(self, literal: ast.expr) -> bool:
         """Tell whether a literal is fit for this comparison."""
@@ -107,10 +127,20 @@ class Comparison:
 
 
 class Forms:
-    """Reader of the assertions of a text, with its imports: full name by local name."""
+    """Reader of the assertions of a text.
 
-    def __init__(self, imports: Mapping[str, str]) -> None:
+    `imports`: full name by local name. `bound`: names that the tests bind themselves.
+    """
+
+    def __init__(self, imports: Mapping[str, str], bound: Container[str] = ()) -> None:
         self._imports = imports
+        self._bound = bound
+
+    def is_value(self, node: ast.expr) -> bool:
+        """Tell whether an expression is a literal, or the call of a constructor with literals."""
+        if isinstance(node, ast.Call):
+            return is_constructor(node, self.full_name(node.func))
+        return is_literal(node)
 
     def comparisons(self, statement: ast.stmt, case: str | None) -> Iterator[Comparison]:
         """Yield what a statement compares; each comparison twice, with either side as the expected one.
@@ -127,8 +157,11 @@ class Forms:
                     ):
                         only_far = method in _ONLY_FAR
                         yield from _of_call(call, METHODS[method], only_far=only_far)
+                    case ast.Attribute(value=ast.Name(id=name), attr="assertTrue") if name == case:
+                        for condition in call.args[:1]:
+                            yield from self._of_condition(condition)
                     case _ if (full := self.full_name(function)) in STATEMENTS:
-                        yield from _of_call(call, STATEMENTS[full])
+                        yield from self._of_arrays(_of_call(call, STATEMENTS[full]))
 
     def full_name(self, function: ast.expr) -> str:
         """Return the full name of an imported function, or an empty text."""
@@ -136,9 +169,12 @@ class Forms:
         while isinstance(function, ast.Attribute):
             parts.append(function.attr)
             function = function.value
-        if not isinstance(function, ast.Name) or function.id not in self._imports:
+        if not isinstance(function, ast.Name):
             return ""
-        return ".".join([self._imports[function.id], *reversed(parts)])
+        if function.id in self._imports:
+            return ".".join([self._imports[function.id], *reversed(parts)])
+        is_builtin = function.id in _BUILTINS and function.id not in self._bound and not parts
+        return f"builtins.{function.id}" if is_builtin else ""
 
     def _of_condition(self, test: ast.expr) -> Iterator[Comparison]:
         match test:
@@ -149,19 +185,76 @@ class Forms:
                 yield from self._of_sides(left, right)
                 yield from self._of_sides(right, left)
             case ast.Compare(
+                left=left, ops=[ast.Is()], comparators=[ast.Constant(value=bool() | None) as right]
+            ):
+                yield Comparison(right, left)
+            case ast.Compare(
                 left=ast.Call(
-                    func=ast.Name(id="abs"),
+                    func=function,
                     args=[ast.BinOp(op=ast.Sub(), left=one, right=other)],
                     keywords=[],
                 ),
                 ops=[ast.Lt() | ast.LtE()],
                 comparators=[bound],
-            ):
+            ) if self.full_name(function) in _ABSOLUTE:
                 if (most := number_of(bound)) is not None:
                     yield Comparison(one, other, Tolerance(absolute=most))
                     yield Comparison(other, one, Tolerance(absolute=most))
             case ast.Call() if (full := self.full_name(test.func)) in CONDITIONS:
-                yield from _of_call(test, CONDITIONS[full])
+                # An array of truth values has no truth value itself: `.all()` is around it.
+                if full != "numpy.isclose":
+                    yield from self._of_arrays(_of_call(test, CONDITIONS[full]))
+            case ast.Call(func=function, args=[each], keywords=[]) if (
+                self.full_name(function) == "builtins.all"
+            ):
+                yield from self._of_table(each)
+            case ast.Call(func=ast.Attribute(value=each, attr="all"), args=[], keywords=[]):
+                yield from self._of_elements(each)
+            case ast.Call(func=function, args=[each], keywords=[]) if (
+                self.full_name(function) == "numpy.all"
+            ):
+                yield from self._of_elements(each)
+
+    def _of_table(self, rows: ast.expr) -> Iterator[Comparison]:
+        """Yield the comparisons of `all(..)` over a literal table."""
+        match rows:
+            case (ast.GeneratorExp() | ast.ListComp()) as node if len(node.generators) == 1:
+                (loop,) = node.generators
+                if loop.ifs or loop.is_async or not column_of(loop.iter, None):
+                    return
+                condition, columns = node.elt, columns_of(loop.target, loop.iter)
+            case ast.Call(
+                func=ast.Name(id="map"),
+                args=[ast.Lambda(args=ast.arguments(args=[argument])) as node, table],
+                keywords=[],
+            ) if column_of(table, None):
+                condition, columns = node.body, {argument.arg: column_of(table, None)}
+            case _:
+                return
+        for each in self._of_condition(condition):
+            yield replace(each, scope=node, columns={**columns, **each.columns})
+
+    def _of_elements(self, condition: ast.expr) -> Iterator[Comparison]:
+        """Yield the comparisons of a condition for each element of an array."""
+        if isinstance(condition, ast.Call):
+            if self.full_name(condition.func) == "numpy.isclose":
+                yield from self._of_arrays(_of_call(condition, CONDITIONS["numpy.isclose"]))
+        elif isinstance(condition, ast.Compare):
+            found = self._of_condition(condition)
+            yield from self._of_arrays(
+                replace(each, only_far=True, is_of_arrays=True) for each in found
+            )
+
+    def _of_arrays(self, found: Iterable[Comparison]) -> Iterator[Comparison]:
+        """Yield comparisons; of `np.array(..)` without a type, its argument."""
+        for each in found:
+            match each.expected:
+                case ast.Call(func=function, args=[values], keywords=[]) if (
+                    each.is_of_arrays and self.full_name(function) in _ARRAY_OF
+                ):
+                    yield replace(each, expected=values)
+                case _:
+                    yield each
 
     def _of_sides(self, answer: ast.expr, expected: ast.expr) -> Iterator[Comparison]:
         if isinstance(expected, ast.Call) and self.full_name(expected.func) == "pytest.approx":

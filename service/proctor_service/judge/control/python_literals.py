@@ -31,6 +31,13 @@ _KINDS: dict[type, Kind] = {
 _CONTAINERS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _LINE = re.compile(r"\r\n|\r|\n")  # as the tokenizer counts lines: a form feed ends none
 _MOST_PARTS = 2000  # of a literal
+_OF_ONE = frozenset(
+    (
+        *("builtins.set", "builtins.frozenset", "builtins.tuple", "builtins.list", "builtins.dict"),
+        *("collections.deque", "collections.Counter", "collections.OrderedDict"),
+    )
+)
+"""Constructors of containers whose value changes with each element of their argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,9 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def literal_of(node: ast.expr, positions: Positions) -> Literal | None:
-    """Return the literal that an expression is, or None."""
+    """Return the literal that an expression is, or None. A call is that of a constructor."""
+    if isinstance(node, ast.Call):
+        return _constructed(node, positions)
     if not is_literal(node):
         return None
     begin, end = positions.span(node)
@@ -102,9 +111,61 @@ def literal_of(node: ast.expr, positions: Positions) -> Literal | None:
     )
 
 
+def is_constructor(call: ast.Call, name: str) -> bool:
+    """Tell whether a call of a function with this full name makes a value of literals."""
+    if call.keywords or not call.args or not all(map(is_literal, call.args)):
+        return False
+    first = call.args[0]
+    if name in _OF_ONE:
+        is_numeric = isinstance(first, ast.Constant) and not isinstance(first.value, str)
+        return len(call.args) == 1 and not is_numeric
+    if name == "decimal.Decimal":
+        return len(call.args) == 1 and _decimal(first) is not None
+    is_integral = all(_type(each) == "integer" for each in call.args)
+    return name == "fractions.Fraction" and len(call.args) < 3 and is_integral
+
+
+def _constructed(call: ast.Call, positions: Positions) -> Literal | None:
+    """Return the value of a constructor: what changes is its first argument."""
+    begin, end = positions.span(call)
+    inner = literal_of(call.args[0], positions)
+    if inner is None:
+        return None
+    text = positions.text[begin:end]
+    function = ast.unparse(call.func)
+    values = tuple(repr(ast.literal_eval(each)) for each in call.args)
+    scalars, divisor = inner.scalars, 1.0
+    number = _decimal(call.args[0])
+    if function.endswith("Decimal") and number is not None:
+        first = scalars[0]
+        scalars = (Scalar(first.begin, first.end, "decimal", number),)
+    elif len(call.args) > 1:
+        divisor = float(abs(ast.literal_eval(call.args[1])))
+    is_plain = not _LINE.search(text)
+    return Literal(
+        begin, end, function, values, scalars, inner.gap, text if is_plain else None, divisor
+    )
+
+
+def _decimal(node: ast.expr) -> float | None:
+    """Return the value of a literal argument of `Decimal`, if it is a number of ordinary size."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        try:
+            value = float(node.value)
+        except ValueError:
+            return None
+        return value if math.isfinite(value) else None
+    return None
+
+
 def number_of(node: ast.expr | None) -> float | None:
     """Return the value of a literal number that is finite and at least 0, or None."""
     match node:
+        case ast.Call(func=ast.Name(id="Decimal"), args=[text], keywords=[]):
+            return _decimal(text)
+        case ast.Call(func=ast.Name(id="Fraction"), args=[one, two], keywords=[]):
+            above, below = number_of(one), number_of(two)
+            return above / below if above is not None and below else None
         case ast.Constant(value=bool()):
             return None
         case ast.Constant(value=int() | float() as value) if abs(value) < 1e300:
@@ -130,7 +191,10 @@ class Python:
             case "boolean", bool(value):
                 return repr(not value)
             case "null", _:
-                return repr(prime)
+                return "..."
+            case "decimal", float(value):
+                far = _far_number(value, tolerance, prime)
+                return None if far is None else repr(far)
             case "string", str(value):
                 return repr(value + _letters(draw, *place))
             case "bytes", bytes(value):

@@ -126,10 +126,10 @@ def blocks_of(
                     rows = tables.get(rows.id, rows)
                 is_plain = all(isinstance(each, _PLAIN) for each in inner)
                 if is_plain and column_of(rows, None):
-                    yield Block(tuple(inner), scope, case, {**columns, **_columns(target, rows)})
+                    yield Block(tuple(inner), scope, case, {**columns, **columns_of(target, rows)})
 
 
-def _columns(target: ast.expr, rows: ast.expr) -> dict[str, Column]:
+def columns_of(target: ast.expr, rows: ast.expr) -> dict[str, Column]:
     """Return the column of each name in a loop's target."""
     names = target.elts if isinstance(target, ast.Tuple | ast.List) else None
     found = {}
@@ -161,6 +161,15 @@ def column_of(rows: ast.expr, place: tuple[int, int] | None) -> Column:
             return ()
         column.append(row.elts[number])
     return tuple(column)
+
+
+def runs_all_cases(statement: ast.stmt, full_name: Mapping[str, str]) -> bool:
+    """Tell whether a statement is `unittest.main()`: without arguments, a failed test fails all."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=function, args=[], keywords=more)):
+            is_plain = all(each.arg == "verbosity" for each in more)
+            return is_plain and dotted(function, full_name) == "unittest.main"
+    return False
 
 
 def called_at_top(body: Sequence[ast.stmt]) -> set[str]:

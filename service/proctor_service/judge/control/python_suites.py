@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from proctor_service.judge.control.expectations import EXACT, Expectation, Tolerance
 from proctor_service.judge.control.python_forms import NAMES, Comparison, Forms
-from proctor_service.judge.control.python_literals import Positions, is_literal, literal_of
+from proctor_service.judge.control.python_literals import Positions, literal_of
 from proctor_service.judge.control.python_reach import (
     Block,
     Column,
@@ -22,6 +22,7 @@ from proctor_service.judge.control.python_reach import (
     is_generator,
     methods_of_case,
     methods_of_plain_class,
+    runs_all_cases,
 )
 from proctor_service.judge.syntax import syntax_tree
 
@@ -82,11 +83,30 @@ class Suite:
 
 @dataclass(slots=True)
 class _Use:
-    """A place where a name is compared."""
+    """A place where a name is compared, or its item at a place."""
 
     node: ast.Name
+    place: int | None
     comparison: Comparison
     block: Block
+
+    @property
+    def scope(self) -> ast.AST | None:
+        """The innermost scope that may bind the name, or None for the top level."""
+        name = self.node.id
+        inner = self.comparison.scope
+        if inner is not None and name in self.comparison.columns:
+            return inner
+        outer = self.block.scope
+        return outer if outer is not None and _is_bound_in(name, outer) else None
+
+    @property
+    def column(self) -> Column | None:
+        """The column that the name stands for; None if no table binds the name."""
+        for columns in (self.comparison.columns, self.block.columns):
+            if self.node.id in columns:
+                return columns[self.node.id]
+        return None
 
 
 @dataclass(slots=True)
@@ -94,7 +114,7 @@ class _Found:
     """What the comparisons of a suite say: literals with their module, and uses of names."""
 
     direct: list[tuple[Module, ast.expr, Comparison]] = field(default_factory=list)
-    uses: list[tuple[Module, _Use]] = field(default_factory=list)
+    uses: list[tuple[Module, Forms, _Use]] = field(default_factory=list)
 
 
 def words_of(source: str) -> frozenset[str]:
@@ -111,11 +131,11 @@ def expectations(suite: Suite) -> list[Expectation]:
     found = _Found()
     for module in suite.modules:
         imports = _imports(trees if suite.foreign is not None else [module.tree])
-        forms = Forms(imports)
+        forms = Forms(imports, definitions.counts)
         for block in _blocks(module, suite, definitions, imports):
             for statement in block.statements:
                 for comparison in forms.comparisons(statement, block.case):
-                    _add(found, module, comparison, block)
+                    _add(found, module, forms, comparison, block)
     return list(_made(found, suite, trees))
 
 
@@ -200,9 +220,10 @@ def _blocks(
         yield from blocks_of(body, None, kept)
         own = {}
     called = called_at_top(body)
+    runs_all = any(runs_all_cases(each, imports) for each in body)
     for node in module.tree.body:
         if isinstance(node, ast.ClassDef):
-            if module.by_pytest or node.name in module.cases:
+            if module.by_pytest or runs_all or node.name in module.cases:
                 for method in methods_of_case(node, imports, definitions):
                     case = method.args.args[0].arg
                     tables = {**own, **_tables(method, method.body)}
@@ -314,13 +335,18 @@ def _name_nodes(scope: ast.AST) -> dict[str, list[ast.Name]]:
     return found
 
 
-def _add(found: _Found, module: Module, comparison: Comparison, block: Block) -> None:
+def _add(found: _Found, module: Module, forms: Forms, comparison: Comparison, block: Block) -> None:
     expected = comparison.expected
-    if is_literal(expected):
-        if not is_literal(comparison.answer) and comparison.bears(expected):
-            found.direct.append((module, expected, comparison))
-    elif isinstance(expected, ast.Name) and not is_literal(comparison.answer):
-        found.uses.append((module, _Use(expected, comparison, block)))
+    if forms.is_value(comparison.answer):
+        return
+    match expected:
+        case _ if forms.is_value(expected):
+            if comparison.bears(expected):
+                found.direct.append((module, expected, comparison))
+        case ast.Name():
+            found.uses.append((module, forms, _Use(expected, None, comparison, block)))
+        case ast.Subscript(value=ast.Name() as name, slice=ast.Constant(value=int(place))):
+            found.uses.append((module, forms, _Use(name, place, comparison, block)))
 
 
 def _made(found: _Found, suite: Suite, trees: Sequence[ast.AST]) -> Iterator[Expectation]:
@@ -335,7 +361,8 @@ def _made(found: _Found, suite: Suite, trees: Sequence[ast.AST]) -> Iterator[Exp
         literal = literal_of(node, positions[module.part])
         if literal is not None and (module.part, literal.begin) not in places:
             places.add((module.part, literal.begin))
-            yield Expectation(module.part, literal, tolerance, only_far)
+            scaled = Tolerance(tolerance.relative, tolerance.absolute * literal.divisor)
+            yield Expectation(module.part, literal, scaled, only_far)
 
 
 def _of_names(
@@ -343,28 +370,57 @@ def _of_names(
 ) -> Iterator[tuple[Module, ast.expr, Tolerance, bool]]:
     """Yield the literals that stand behind names which tests use for nothing but comparisons."""
     messages = {id(name) for tree in trees for name in _in_messages(tree)}
-    groups: dict[tuple[int, str], list[tuple[Module, _Use]]] = {}
-    for module, use in found.uses:
-        scope = use.block.scope
-        is_local = scope is not None and _is_bound_in(use.node.id, scope)
-        groups.setdefault((id(scope) if is_local else 0, use.node.id), []).append((module, use))
-    for (scope_id, name), uses in groups.items():
-        module, first = uses[0]
-        if not scope_id and suite.foreign is not None and name in suite.foreign:
+    groups: dict[tuple[int, str, int | None], list[tuple[Module, Forms, _Use]]] = {}
+    for module, forms, use in found.uses:
+        key = (id(use.scope), use.node.id, use.place)
+        groups.setdefault(key, []).append((module, forms, use))
+    for (_, name, place), uses in groups.items():
+        module, forms, first = uses[0]
+        scope = first.scope
+        if scope is None and suite.foreign is not None and name in suite.foreign:
             continue
-        scopes = [first.block.scope] if scope_id else trees
-        nodes = [node for scope in scopes if scope for node in _name_nodes(scope).get(name, ())]
-        loads = {id(node) for node in nodes if isinstance(node.ctx, ast.Load)} - messages
-        if loads != {id(use.node) for _, use in uses}:
+        nodes = [
+            node
+            for tree in (trees if scope is None else [scope])
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and node.id == name
+        ]
+        items = {} if place is None else _item_places(scope, trees, name)
+        loads = {
+            id(node)
+            for node in nodes
+            if isinstance(node.ctx, ast.Load)
+            and id(node) not in messages
+            and items.get(id(node), place) == place
+        }
+        if loads != {id(use.node) for _, _, use in uses}:
             continue
-        values = _values(name, first, nodes, scope_id != 0, module)
-        if not values or any(not use.comparison.bears(v) for v in values for _, use in uses):
+        values = _values(first, nodes, module, forms)
+        comparisons = [use.comparison for _, _, use in uses]
+        if not values or not all(each.bears(v) for v in values for each in comparisons):
             continue
-        tolerance, only_far = EXACT, False
-        for _, use in uses:
-            tolerance |= use.comparison.tolerance
-            only_far = only_far or use.comparison.only_far
+        tolerance = EXACT
+        for each in comparisons:
+            tolerance |= each.tolerance
+        only_far = any(each.only_far for each in comparisons)
         yield from ((module, value, tolerance, only_far) for value in values)
+
+
+def _item_places(
+    scope: ast.AST | None, trees: Sequence[ast.AST], name: str
+) -> dict[int, int | None]:
+    """Return the place of each item `name[place]` that is read, by the id of the name's node."""
+    found: dict[int, int | None] = {}
+    for tree in trees if scope is None else [scope]:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id=other) as item,
+                    slice=ast.Constant(value=int(place)),
+                    ctx=ast.Load(),
+                ) if other == name and place >= 0:
+                    found[id(item)] = place
+    return found
 
 
 def _in_messages(tree: ast.AST) -> Iterator[ast.AST]:
@@ -376,32 +432,46 @@ def _in_messages(tree: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(node.value)
 
 
-def _is_bound_in(name: str, scope: Function) -> bool:
-    arguments = scope.args
-    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    if any(each.arg == name for each in every):
-        return True
-    nodes = _name_nodes(scope).get(name, ())
-    return any(not isinstance(node.ctx, ast.Load) for node in nodes)
+def _is_bound_in(name: str, scope: ast.AST) -> bool:
+    return any(
+        (isinstance(node, ast.arg) and node.arg == name)
+        or (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
+        for node in ast.walk(scope)
+    )
 
 
 def _values(
-    name: str, use: _Use, nodes: Sequence[ast.Name], is_local: bool, module: Module
+    use: _Use, nodes: Sequence[ast.Name], module: Module, forms: Forms
 ) -> tuple[ast.expr, ...]:
-    """Return the literals that a name stands for; none in doubt."""
+    """Return the literals that a name, or its item, stands for; none in doubt."""
+    name, scope = use.node.id, use.scope
     stores = [node for node in nodes if not isinstance(node.ctx, ast.Load)]
-    if name in use.block.columns:
-        is_parameter = use.block.scope is not None and name in {
-            each.arg for each in ast.walk(use.block.scope) if isinstance(each, ast.arg)
-        }
-        if len(stores) != (0 if is_parameter else 1):
+    column = use.column
+    if column is not None:
+        parameters = [] if scope is None else list(ast.walk(scope))
+        bound = sum(isinstance(each, ast.arg) and each.arg == name for each in parameters)
+        if len(stores) + bound != 1:
             return ()
-        return tuple(each for each in use.block.columns[name] if is_literal(each))
-    if len(stores) != 1:
+        if use.place is not None:
+            column = _items(column, use.place)
+        return tuple(each for each in column if forms.is_value(each))
+    if len(stores) != 1 or use.place is not None:
         return ()
-    body = use.block.scope.body if is_local and use.block.scope else module.tree.body
+    body = scope.body if isinstance(scope, _FUNCTIONS) else module.tree.body
     for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name() as target], value=value) if target is stores[0]:
-                return (value,) if is_literal(value) else ()
+                return (value,) if forms.is_value(value) else ()
     return ()
+
+
+def _items(column: Column, place: int) -> Column:
+    """Return an item of each row; nothing if a row lacks it."""
+    found = []
+    for row in column:
+        if not isinstance(row, ast.Tuple | ast.List) or len(row.elts) <= place:
+            return ()
+        if any(isinstance(each, ast.Starred) for each in row.elts):
+            return ()
+        found.append(row.elts[place])
+    return tuple(found)
