@@ -108,13 +108,14 @@ def _pytest(files: Mapping[str, str], seed: bytes) -> dict[str, str] | None:
     if _are_long(files.values()) or any(path.rpartition("/")[2] in SETTINGS for path in files):
         return None
     collected = {path.removeprefix("./") for path in files_to_collect(dict(files))}
-    modules, beside = [], []
+    modules = []
     for path, text in files.items():
-        if path in collected:
-            modules.append(Module(path, text, syntax_tree(text), by_pytest=True))
-        elif path.endswith(".py"):
-            beside.append(syntax_tree(text))
-    return _others(files, Suite(tuple(modules), tuple(beside)), seed)
+        if path.endswith(".py"):
+            has_tests = path in collected
+            modules.append(
+                Module(path, text, syntax_tree(text), by_pytest=True, has_tests=has_tests)
+            )
+    return _others(files, Suite(tuple(modules)), seed)
 
 
 def _others(texts: Mapping[str, str], suite: Suite, seed: bytes) -> dict[str, str] | None:

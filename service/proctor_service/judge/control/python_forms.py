@@ -17,6 +17,9 @@ from proctor_service.judge.control.python_literals import (
 from proctor_service.judge.control.python_reach import Column, column_of, columns_of
 
 _BUILTINS = frozenset(["abs", "all", "dict", "frozenset", "list", "set", "tuple"])
+_OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = MappingProxyType(
+    {ast.NotEq: ast.Eq, ast.Gt: ast.LtE, ast.GtE: ast.Lt}
+)
 _ABSOLUTE = frozenset(["builtins.abs", "math.fabs", "numpy.abs", "numpy.absolute"])
 _ARRAY_OF = frozenset(["numpy.array", "numpy.asarray"])
 _ONLY_FAR = frozenset(["assertCountEqual"])  # takes lists in another order for equal
@@ -181,6 +184,11 @@ class Forms:
             case ast.BoolOp(op=ast.And(), values=values):
                 for each in values:
                     yield from self._of_condition(each)
+            case ast.UnaryOp(
+                op=ast.Not(), operand=ast.Compare(left=left, ops=[operator], comparators=[right])
+            ) if type(operator) in _OPPOSITES:
+                opposite = ast.Compare(left, [_OPPOSITES[type(operator)]()], [right])
+                yield from self._of_condition(opposite)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 yield from self._of_sides(left, right)
                 yield from self._of_sides(right, left)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from proctor_service.judge.control.expectations import EXACT, Expectation, Tolerance
 from proctor_service.judge.control.python_forms import NAMES, Comparison, Forms
-from proctor_service.judge.control.python_literals import Positions, literal_of
+from proctor_service.judge.control.python_literals import Positions, is_literal, literal_of
 from proctor_service.judge.control.python_reach import (
     Block,
     Column,
@@ -49,9 +50,11 @@ _HOOK = "pytest_"
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A text of tests. `part`: its name. `is_run`: its functions run by themselves, as pytest's.
+    """A text of tests. `part`: its name.
 
-    `functions`, `cases`: names of the functions and TestCases that run behind its statements.
+    `functions`, `cases`: names of the functions and TestCases that run behind its statements; with
+    `awaits` also coroutines. `by_pytest`: pytest collects the tests, or, without `has_tests`, the
+    fixtures. `is_main`: its name is `__main__`.
     """
 
     part: str
@@ -60,6 +63,7 @@ class Module:
     functions: frozenset[str] = frozenset()
     cases: frozenset[str] = frozenset()
     by_pytest: bool = False
+    has_tests: bool = True
     awaits: bool = False
     is_main: bool = False
 
@@ -212,6 +216,9 @@ def _blocks(
     """Yield the certain statements of a module."""
     body = _with_main(module) if module.is_main else module.tree.body
     own = _tables(module.tree, module.tree.body)
+    fixtures = _fixtures(suite) if module.by_pytest else {}
+    if not module.has_tests:
+        return
     if suite.foreign is None:
         yield from blocks_of(body, None, own)
     else:  # a submission may read what its namespace has
@@ -230,10 +237,10 @@ def _blocks(
                     yield from blocks_of(method.body, method, tables, case)
             if module.by_pytest:
                 for method in methods_of_plain_class(node, definitions):
-                    yield from _of_collected(method, own, imports)
+                    yield from _of_collected(method, own, imports, fixtures)
         elif isinstance(node, _FUNCTIONS) and definitions.is_once(node.name):
             if module.by_pytest and node.name.startswith("test"):
-                yield from _of_collected(node, own, imports)
+                yield from _of_collected(node, own, imports, fixtures)
             elif node.decorator_list or is_generator(node):
                 continue
             elif _runs(node, module, called):
@@ -248,10 +255,13 @@ def _runs(node: Function, module: Module, called: set[str]) -> bool:
 
 
 def _of_collected(
-    function: Function, tables: Mapping[str, ast.expr], imports: Mapping[str, str]
+    function: Function,
+    tables: Mapping[str, ast.expr],
+    imports: Mapping[str, str],
+    fixtures: Mapping[str, Column],
 ) -> Iterator[Block]:
     """Yield the certain statements of a function that pytest collects."""
-    columns: dict[str, Column] = {}
+    columns = {each.arg: fixtures[each.arg] for each in function.args.args if each.arg in fixtures}
     for decorator in function.decorator_list:
         found = _parametrized(decorator, tables, imports)
         if found is None or found.keys() & columns.keys():
@@ -260,6 +270,29 @@ def _of_collected(
     if isinstance(function, ast.FunctionDef) and not is_generator(function):
         own = {**tables, **_tables(function, function.body)}
         yield from blocks_of(function.body, function, own, columns=columns)
+
+
+def _fixtures(suite: Suite) -> dict[str, Column]:
+    """Return the literal of each fixture that returns one, and that one function alone asks for."""
+    trees = [*(module.tree for module in suite.modules), *suite.beside]
+    definitions = Definitions.of(trees)
+    arguments = Counter(
+        node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)
+    )
+    found: dict[str, Column] = {}
+    for module in suite.modules:
+        imports = _imports([module.tree])
+        for node in module.tree.body:
+            match node:
+                case ast.FunctionDef(
+                    name=name,
+                    args=ast.arguments(args=[], vararg=None, kwarg=None),
+                    decorator_list=[decorator],
+                    body=[ast.Return(value=ast.expr() as value)],
+                ) if dotted(decorator, imports) == "pytest.fixture":
+                    if is_literal(value) and definitions.is_once(name) and arguments[name] == 1:
+                        found[name] = (value,)
+    return found
 
 
 def _parametrized(
@@ -353,16 +386,26 @@ def _made(found: _Found, suite: Suite, trees: Sequence[ast.AST]) -> Iterator[Exp
     """Yield the expectations, without two for the same place."""
     places: set[tuple[str, int]] = set()
     positions = {module.part: Positions.of(module.text) for module in suite.modules}
+    owners = {id(node): module for module in suite.modules for node in _returned(module)}
     listed = [
         (module, node, comparison.tolerance, comparison.only_far)
         for module, node, comparison in found.direct
     ]
     for module, node, tolerance, only_far in (*listed, *_of_names(found, suite, trees)):
+        module = owners.get(id(node), module)
         literal = literal_of(node, positions[module.part])
         if literal is not None and (module.part, literal.begin) not in places:
             places.add((module.part, literal.begin))
             scaled = Tolerance(tolerance.relative, tolerance.absolute * literal.divisor)
             yield Expectation(module.part, literal, scaled, only_far)
+
+
+def _returned(module: Module) -> Iterator[ast.expr]:
+    """Yield the values that functions at the top level return first."""
+    for node in module.tree.body:
+        match node:
+            case ast.FunctionDef(body=[ast.Return(value=ast.expr() as value)]):
+                yield value
 
 
 def _of_names(
