@@ -227,6 +227,8 @@ def _far_number(value: float, tolerance: Tolerance, prime: int) -> str | None:
     """Return a number far from another one, or None."""
     try:
         size = abs(float(value))
+        if math.isinf(size):
+            return repr(float(prime)) if tolerance == EXACT else None
         candidates = [(size + tolerance.absolute + 1.0) * (prime % 8191 + 1021)]
         if not tolerance.absolute:
             candidates.append(size / (prime % 8191 + 1021))

@@ -413,6 +413,13 @@ def _of_names(
 ) -> Iterator[tuple[Module, ast.expr, Tolerance, bool]]:
     """Yield the literals that stand behind names which tests use for nothing but comparisons."""
     messages = {id(name) for tree in trees for name in _in_messages(tree)}
+    shared = {
+        name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
     groups: dict[tuple[int, str, int | None], list[tuple[Module, Forms, _Use]]] = {}
     for module, forms, use in found.uses:
         key = (id(use.scope), use.node.id, use.place)
@@ -420,7 +427,8 @@ def _of_names(
     for (_, name, place), uses in groups.items():
         module, forms, first = uses[0]
         scope = first.scope
-        if scope is None and suite.foreign is not None and name in suite.foreign:
+        is_foreign = scope is None and suite.foreign is not None and name in suite.foreign
+        if is_foreign or name in shared:
             continue
         nodes = [
             node
