@@ -6,7 +6,7 @@ The rules here hold for every language; `Dialect` writes the values of one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal as OneOf
 from typing import Protocol
@@ -122,9 +122,11 @@ def changed(
     texts: Mapping[str, str],
     expectations: Sequence[Expectation],
     seed: bytes,
-    dialect: Dialect,
+    dialect_of: Callable[[str], Dialect],
 ) -> dict[str, str] | None:
     """Return the texts with other expected values, or None without a clear expectation.
+
+    `dialect_of`: the dialect of each text.
 
     One expectation, and by an even coin each other one, becomes another value: a program that cheats in a
     part of the tests alone is found in some draws. The other value is by an even coin one that the suite
@@ -132,8 +134,13 @@ def changed(
     several of the suite's values (7 modulo 5).
     """
     draw = Draw(seed)
+    dialects = {part: dialect_of(part) for part in texts}
     usable = [each for each in expectations if each.tolerance.bears()]
-    usable = [each for each in usable if _far(each, texts[each.part], draw, dialect) is not None]
+    usable = [
+        each
+        for each in usable
+        if _far(each, texts[each.part], draw, dialects[each.part]) is not None
+    ]
     if not usable:
         return None
     surely_far = draw.below(len(usable), "far")
@@ -144,8 +151,8 @@ def changed(
             if draw.below(2, "left", index):
                 continue
             if draw.below(2, "coin", index):
-                edit = _other(each, usable, texts[each.part], draw, dialect)
-        edit = edit or _far(each, texts[each.part], draw, dialect)
+                edit = _other(each, usable, texts[each.part], draw, dialects[each.part])
+        edit = edit or _far(each, texts[each.part], draw, dialects[each.part])
         if edit is not None:
             found.setdefault(each.part, []).append(edit)
     return {**texts, **{part: edited(texts[part], edits) for part, edits in found.items()}}

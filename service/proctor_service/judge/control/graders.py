@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
 from proctor_service.guest.same_process.pytest_reporter import SETTINGS, files_to_collect
 from proctor_service.judge.analysis.suite import parse_suite
+from proctor_service.judge.control import grammar_suites
 from proctor_service.judge.control.expectations import changed
+from proctor_service.judge.control.grammar_suites import Text, Written
+from proctor_service.judge.control.grammar_tables import GRAMMARS
 from proctor_service.judge.control.python_literals import PYTHON
 from proctor_service.judge.control.python_suites import Module, Suite, expectations, words_of
+from proctor_service.judge.graders.runner_tools import RUNNER_LANGUAGES
 from proctor_service.judge.submission import Submission
 from proctor_service.judge.syntax import syntax_tree
 
@@ -71,6 +77,13 @@ def _changed(submission: Submission, seed: bytes) -> Grader | None:
         case PytestGrader(files=files) | CommandGrader(runner="pytest", files=files) as grader:
             texts = _pytest(files, seed)
             return None if texts is None else grader.model_copy(update={"files": texts})
+        case ExecGrader() as grader:
+            own = {"tests": grader.tests}
+            texts = _by_grammar(own, [grader.setup], submission.language, None, seed)
+            return None if texts is None else grader.model_copy(update=texts)
+        case CommandGrader(runner=str() as runner, files=files) as grader:
+            texts = _by_grammar(files, (), RUNNER_LANGUAGES[runner], runner, seed)
+            return None if texts is None else grader.model_copy(update={"files": texts})
     return None
 
 
@@ -118,9 +131,44 @@ def _pytest(files: Mapping[str, str], seed: bytes) -> dict[str, str] | None:
     return _others(files, Suite(tuple(modules)), seed)
 
 
+def _by_grammar(
+    files: Mapping[str, str], beside: Sequence[str], language: str, runner: str | None, seed: bytes
+) -> dict[str, str] | None:
+    """Return the texts with other expected values, for a language that tree-sitter parses."""
+    if not grammar_suites.is_known(language) or _are_long([*files.values(), *beside]):
+        return None
+    if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
+        return None
+    texts = [Text.of(part, text, language) for part, text in files.items()]
+    others = [Text.of("", text, language) for text in beside if text]
+    known = [each for each in (*texts, *others) if each is not None]
+    if len(known) < len(texts) + len(others):
+        return None
+    expectations = grammar_suites.expectations(
+        known[: len(texts)], known[len(texts) :], language, runner
+    )
+    grammar = GRAMMARS[language]
+    found = changed(files, expectations, seed, lambda part: Written(files, part, grammar))
+    if found is None or not all(grammar_suites.parses(text, language) for text in found.values()):
+        return None
+    return found
+
+
+_TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
+    {
+        None: re.compile(r"tests"),
+        "go_test": re.compile(r"[^/]+_test\.go"),  # "f_test.go"
+        "cargo_test": re.compile(r"tests/[^/]+\.rs"),  # "tests/it.rs"
+        "jest": re.compile(r".+\.(?:test|spec)\.js"),  # "solution.test.js"
+        "junit": re.compile(r".+\.java"),  # "SolTest.java"
+    }
+)
+"""Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
+
+
 def _others(texts: Mapping[str, str], suite: Suite, seed: bytes) -> dict[str, str] | None:
     """Return the texts with other expected values; None if there are none, or they do not compile."""
-    found = changed(texts, expectations(suite), seed, PYTHON)
+    found = changed(texts, expectations(suite), seed, lambda _: PYTHON)
     if found is not None:
         for module in suite.modules:
             syntax_tree(found[module.part])
