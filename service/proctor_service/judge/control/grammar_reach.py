@@ -124,12 +124,13 @@ def blocks(root: Node, language: str, runner: str | None) -> Iterator[Body]:
     yield from _BLOCKS[language](root, runner)
 
 
-def _statements(body: Node | None) -> Body:
+def statements_of(body: Node | None) -> Body:
+    """Return the statements of a block."""
     if body is None:
         return ()
     inner = [each for each in body.named_children if "comment" not in each.type]
     if len(inner) == 1 and inner[0].type == "statement_list":
-        return _statements(inner[0])
+        return statements_of(inner[0])
     return inner
 
 
@@ -147,7 +148,7 @@ def _names(root: Node, kinds: Sequence[str]) -> Counter[str]:
 
 
 def _of_javascript(root: Node, runner: str | None) -> Iterator[Body]:
-    body = _statements(root)
+    body = statements_of(root)
     kinds = ("function_declaration", "variable_declarator", "class_declaration")
     bound = _names(root, kinds)
     if runner == "jest":
@@ -167,7 +168,7 @@ def _of_javascript(root: Node, runner: str | None) -> Iterator[Body]:
         elif statement.type == "expression_statement" and statement.named_children:
             called, _ = callee_of(statement.named_children[0])
             if called in declared and bound[called] == 1:
-                yield _statements(declared.pop(called).child_by_field_name("body"))
+                yield statements_of(declared.pop(called).child_by_field_name("body"))
 
 
 _NODE_ASSERT = re.compile(  # "const assert = require('assert')" and "import assert from 'node:assert'"
@@ -199,9 +200,9 @@ def _of_jest(body: Body) -> Iterator[Body]:
         if inner.type != "statement_block":
             continue
         if name == "describe":
-            yield from _of_jest(_statements(inner))
+            yield from _of_jest(statements_of(inner))
         else:
-            yield _statements(inner)
+            yield statements_of(inner)
 
 
 def _of_java(root: Node, runner: str | None) -> Iterator[Body]:
@@ -218,9 +219,9 @@ def _of_java(root: Node, runner: str | None) -> Iterator[Body]:
         is_plain = not any("@" in each or "abstract" in each for each in modifiers)
         if runner == "junit" and (node.child_by_field_name("superclass") or not is_plain):
             continue
-        for method in _statements(node.child_by_field_name("body")):
+        for method in statements_of(node.child_by_field_name("body")):
             if method.type == "method_declaration" and _is_run(method, bound, runner):
-                yield _statements(method.child_by_field_name("body"))
+                yield statements_of(method.child_by_field_name("body"))
 
 
 def _is_run(method: Node, bound: Mapping[str, int], runner: str | None) -> bool:
@@ -244,7 +245,7 @@ def _of_go(root: Node, runner: str | None) -> Iterator[Body]:
         is_test = name.startswith("Test") and parameters == "(t*testing.T)"
         is_run = is_test if runner == "go_test" else name == "main" and parameters == "()"
         if is_run and bound[name] == 1:
-            yield _statements(node.child_by_field_name("body"))
+            yield statements_of(node.child_by_field_name("body"))
 
 
 def _of_rust(root: Node, runner: str | None) -> Iterator[Body]:
@@ -258,7 +259,7 @@ def _of_rust(root: Node, runner: str | None) -> Iterator[Body]:
             returns = node.child_by_field_name("return_type") is not None
             is_run = attributes == ["#[test]"] if runner else name == "main" and not attributes
             if is_run and not returns:
-                yield _statements(node.child_by_field_name("body"))
+                yield statements_of(node.child_by_field_name("body"))
         elif node.type == "mod_item" and runner and attributes in ([], ["#[cfg(test)]"]):
             inner = node.child_by_field_name("body")
             if inner is not None:

@@ -18,10 +18,16 @@ from proctor_service.judge.control.expectations import (
     Scalar,
     Tolerance,
 )
+from proctor_service.judge.control.grammar_names import (
+    Binding,
+    Key,
+    is_only_compared,
+    key_of,
+    walked,
+)
 from proctor_service.judge.control.grammar_reach import (
     blocks,
     callee_of,
-    certain,
     is_failure,
     text_of,
 )
@@ -108,16 +114,38 @@ def expectations(
         return []
     found: dict[tuple[str, int], Expectation] = {}
     for text in texts:
-        for body in blocks(text.tree.root_node, language, runner):
-            for statement in certain(body, grammar):
-                for each in _comparisons(statement, grammar):
-                    for expected, answer in ((each.one, each.other), (each.other, each.one)):
-                        literal = _literal(expected, grammar, text)
-                        if literal is not None and _literal(answer, grammar, text) is None:
-                            found[text.part, literal.begin] = Expectation(
-                                text.part, literal, each.tolerance
-                            )
+        for each in _of_text(text, grammar, language, runner):
+            found.setdefault((text.part, each.literal.begin), each)
     return list(found.values())
+
+
+def _of_text(
+    text: Text, grammar: Grammar, language: str, runner: str | None
+) -> Iterator[Expectation]:
+    names: dict[tuple[Key, int], tuple[Binding, list[tuple[Node, Tolerance]]]] = {}
+    for body in blocks(text.tree.root_node, language, runner):
+        for statement, bindings in walked(body, {}, grammar):
+            for each in _comparisons(statement, grammar):
+                for expected, answer in ((each.one, each.other), (each.other, each.one)):
+                    if _literal(answer, grammar, text) is not None:
+                        continue
+                    literal = _literal(expected, grammar, text)
+                    if literal is not None:
+                        yield Expectation(text.part, literal, each.tolerance)
+                    named = key_of(expected)
+                    if named is not None and named[0] in bindings:
+                        binding = bindings[named[0]]
+                        uses = names.setdefault((named[0], binding.leaf.id), (binding, []))[1]
+                        uses.append((named[1], each.tolerance))
+    for (key, _), (binding, uses) in names.items():
+        if is_only_compared(key, binding, {leaf.id for leaf, _ in uses}, grammar):
+            tolerance = EXACT
+            for _, more in uses:
+                tolerance |= more
+            for value in binding.values:
+                literal = _literal([value], grammar, text)
+                if literal is not None:
+                    yield Expectation(text.part, literal, tolerance)
 
 
 def _words(root: Node) -> Iterator[str]:
