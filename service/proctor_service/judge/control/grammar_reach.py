@@ -237,6 +237,8 @@ def _is_run(method: Node, bound: Mapping[str, int], runner: str | None) -> bool:
 
 def _of_go(root: Node, runner: str | None) -> Iterator[Body]:
     bound = _names(root, ("function_declaration",))
+    if bound["panic"]:
+        return
     for node in root.named_children:
         if node.type != "function_declaration":
             continue
