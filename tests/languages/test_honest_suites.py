@@ -6,8 +6,6 @@ import pytest
 from honest_suites import check_table
 from state_judging import Places
 
-pytest.importorskip("tree_sitter_language_pack", reason="the extra `languages` is not installed")
-
 
 @pytest.mark.parametrize("table", ["javascript.toml", "go.toml", "java.toml", "rust.toml"])
 def test_a_right_program_fails_other_expected_values(places: Places, table: str) -> None:

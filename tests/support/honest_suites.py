@@ -87,9 +87,7 @@ def check_table(places: Places, table: str, draws: int) -> None:
     changed = [replace(submission, grader=grader) for _, submission, grader in drawn if grader]
     seconds = judged(places, changed)
     flagged = [
-        name
-        for (name, _), second in zip(named, seconds, strict=True)
-        if second.verdict == "passed"
+        name for (name, _), second in zip(named, seconds, strict=True) if second.verdict == "passed"
     ]
     assert not flagged, flagged
     broken = [

@@ -36,8 +36,8 @@ from proctor_service.judge.control.grammar_tables import GRAMMARS, Grammar
 if TYPE_CHECKING:
     from tree_sitter import Node, Tree
 
-_NUMBER = re.compile(
-    r"(?!0[xXbBoO])(\d[\d_]*(?:\.[\d_]+)?(?:[eE][+-]?\d+)?)([A-Za-z]\w*)?"  # "1_000", "2.5f" and "4u8", not "0x1F"
+_NUMBER = re.compile(  # "1_000", "2.5f" and "4u8", not "0x1F"
+    r"(?!0[xXbBoO])(\d[\d_]*(?:\.[\d_]+)?(?:[eE][+-]?\d+)?)([A-Za-z]\w*)?"
 )
 _FRACTION = re.compile(r"[.eE]")  # "2.5" and "1e9"
 _SMALL_PRIMES = (37, 41, 43, 47, 53)  # within eight bits, also beside a small number
