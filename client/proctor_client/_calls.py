@@ -32,6 +32,8 @@ class RewardOptions(TypedDict, total=False):
     """Limits of every submission without its own limits; None selects the server's limits."""
     scoring: wire.Scoring
     """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
+    negative_control: wire.NegativeControl
+    """Second run of passed programs by other expected values: `off`, `signal` (default) or `verdict`."""
     extract: wire.Extract
     """Method for extracting code from a completion; default: `auto`."""
     tags: Iterable[str]

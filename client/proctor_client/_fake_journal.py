@@ -23,7 +23,7 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 ROUTES = ("evaluations", "rollouts", "jobs")
 VERSION = "fake"
 _AS_JUDGED = ("verdict", "reward", "tests", "message", "stdout", "stderr", "integrity", "level",
-              "hack_signals", "exit_code")  # fmt: skip
+              "hack_signals", "negative_control", "exit_code")  # fmt: skip
 _AS_RESULT = (*_AS_JUDGED, "truncated", "cache", "usage", "sandbox_id")
 
 

@@ -33,7 +33,7 @@ MOST_BYTES = 4 << 20
 MOST_OUTPUT_KB = 64
 """Output of a submission for which the service bounds no answer to MOST_SUBMISSIONS."""
 
-_OF_EACH = ("grader", "limits", "scoring", "environment")
+_OF_EACH = ("grader", "limits", "scoring", "negative_control", "environment")
 """Options of a request that a submission may have itself, with the same meaning."""
 
 

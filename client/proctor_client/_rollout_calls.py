@@ -31,6 +31,8 @@ class RolloutOptions(TypedDict, total=False):
     """Limits of each sandbox; None selects the server's limits."""
     scoring: wire.Scoring
     """`all` (the default): 1.0 when every test passes, else 0.0; `fraction`: passed / total."""
+    negative_control: wire.NegativeControl
+    """Second run of passed programs by other expected values: `off`, `signal` (default) or `verdict`."""
     extract: wire.Extract
     """Method for extracting code from the policy's submissions; default: `auto`."""
     tags: Iterable[str]

@@ -60,6 +60,7 @@ class Noted:
             "in_process",
             "shared",
             ("early_exit",),
+            "clear",
             Usage(0.25, 0.5, 7.0),
             "sb_there",
         )

@@ -60,7 +60,8 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         integrity="in_process",
         level="shared",
         hack_signals=("early_exit",),
-        usage=Usage(0.5, 1.5, 9.25),
+        negative_control="caught",
+        usage=Usage(0.5, 1.5, 9.25, control_seconds=0.25),
         sandbox_id="sb_1",
     )
     with running_service(judge=Seen(whole)) as service, service.client() as client:
@@ -100,11 +101,13 @@ def test_a_result_has_every_field_of_the_contract() -> None:
         "integrity": "in_process",
         "level": "shared",
         "hack_signals": ["early_exit"],
+        "negative_control": "caught",
         "usage": {
             "cpu_seconds": 0.5,
             "wall_seconds": 1.5,
             "peak_memory_mb": 9.25,
             "compile_seconds": 0.0,
+            "control_seconds": 0.25,
         },
         "cache": "miss",
         "sandbox_id": "sb_1",
@@ -284,6 +287,9 @@ def test_identical_work_is_judged_once() -> None:
 
         other = exec_request("same", limits={"cpu_seconds": 1})
         assert ask(client, other)["results"][0]["cache"] == "miss"
+        for mode in ("off", "verdict"):
+            again = ask(client, exec_request("same", negative_control=mode))
+            assert again["results"][0]["cache"] == "miss"
         assert ask(client, exec_request("same"))["results"][0]["cache"] == "hit"
         assert ask(client, exec_request("same", job="x"))["results"][0]["cache"] == "hit"
 

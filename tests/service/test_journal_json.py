@@ -162,7 +162,8 @@ def test_a_comparison_has_the_recorded_output(under: Under, error: str | None) -
     result: dict[str, Any] = {
         "verdict": None if error else "passed", "reward": None if error else 1.0, "message": "",
         "tests": {"passed": 1, "total": 1, "failures": []}, "integrity": "separated",
-        "level": None, "hack_signals": [], "exit_code": None, "stdout": "", "stderr": "",
+        "level": None, "hack_signals": [], "negative_control": None, "exit_code": None,
+        "stdout": "", "stderr": "",
         "error": {"reason": error, "message": "again"} if error else None,
     }  # fmt: skip
     content = answers.compared(under.reader, "t", "ev_1", encode(result), "2.0")

@@ -15,8 +15,8 @@ Row: TypeAlias = Mapping[str, Any]
 TaskOf: TypeAlias = Callable[[Row], Mapping[str, Any]]
 """Function from a row to the fields of a wire.Submission, without the completion.
 
-The fields are `grader`, and optionally `files`, `limits`, `language`, `scoring`, `environment`. The
-function raises BadTask for a row that cannot be judged.
+The fields are `grader`, and optionally `files`, `limits`, `language`, `scoring`,
+`negative_control`, `environment`. The function raises BadTask for a row that cannot be judged.
 """
 
 GRADER = "grader"

@@ -59,6 +59,8 @@ Integrity = Literal["separated", "in_process"]
 Level = Literal["calls", "values", "shared"]
 CacheResult = Literal["miss", "hit", "coalesced"]
 Scoring = Literal["all", "fraction"]
+NegativeControl = Literal["off", "signal", "verdict"]
+ControlOutcome = Literal["clear", "caught", "none"]
 Priority = Literal["evaluation", "training"]
 Extract = Literal["auto", "xml", "fence", "none"]
 

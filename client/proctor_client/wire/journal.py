@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from proctor_client.wire.base import (
     CacheResult,
+    ControlOutcome,
     ErrorReason,
     Extract,
     Integrity,
@@ -36,6 +37,7 @@ _EVALUATION: dict[str, JsonValue] = {
     "integrity": "separated",
     "level": "calls",
     "hack_signals": [],
+    "negative_control": None,
     "exit_code": 0,
     "cache": "miss",
     "usage": {
@@ -44,6 +46,7 @@ _EVALUATION: dict[str, JsonValue] = {
         "queue_seconds": 0.001,
         "peak_memory_mb": 9.1,
         "compile_seconds": 0.0,
+        "control_seconds": 0.0,
     },
     "seconds": 0.012,
     "sandbox_id": "sb_17",
@@ -88,6 +91,7 @@ _RECORDED: dict[str, JsonValue] = {
     "integrity": "separated",
     "level": "calls",
     "hack_signals": [],
+    "negative_control": None,
     "exit_code": 0,
     "stdout": "",
     "stderr": "",
@@ -155,6 +159,7 @@ class Evaluation(Response):
     integrity: Integrity | str | None = None
     level: Level | str | None = None
     hack_signals: list[str] = Field([])
+    negative_control: ControlOutcome | str | None = None
     exit_code: int | None = None
     cache: CacheResult | str
     usage: Usage = Usage()
@@ -217,6 +222,7 @@ class Judged(Response):
     integrity: Integrity | str | None = None
     level: Level | str | None = None
     hack_signals: list[str] = Field([])
+    negative_control: ControlOutcome | str | None = None
     exit_code: int | None = None
     stdout: str = ""
     stderr: str = ""

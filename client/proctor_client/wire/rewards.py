@@ -11,11 +11,13 @@ from proctor_client.wire.base import (
     MAX_SUBMISSIONS,
     Bounded,
     CacheResult,
+    ControlOutcome,
     ErrorReason,
     Extract,
     Integrity,
     JsonObject,
     Level,
+    NegativeControl,
     Priority,
     Request,
     Response,
@@ -42,12 +44,14 @@ _RESULT: dict[str, JsonValue] = {
     "integrity": "separated",
     "level": "calls",
     "hack_signals": [],
+    "negative_control": None,
     "usage": {
         "cpu_seconds": 0.004,
         "wall_seconds": 0.006,
         "queue_seconds": 0.001,
         "peak_memory_mb": 9.1,
         "compile_seconds": 0.0,
+        "control_seconds": 0.0,
     },
     "cache": "miss",
     "sandbox_id": "sb_17",
@@ -97,6 +101,7 @@ class Submission(Request):
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring | None = None
+    negative_control: NegativeControl | None = Field(None, description="Instead of the request's.")
     files: Texts = Field(
         default_factory=dict, description="Path to text; written into the sandbox first."
     )
@@ -134,6 +139,12 @@ class RewardRequest(Request):
     grader: Grader | None = None
     limits: Limits | None = None
     scoring: Scoring = "all"
+    negative_control: NegativeControl = Field(
+        "signal",
+        description="Of a program that passed beside its tests: `signal` runs it once more, by other "
+        "expected values, and reports the outcome; with `verdict` a program that passes two such draws "
+        "has failed; `off`: no second run.",
+    )
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)
@@ -184,7 +195,8 @@ class Tests(Response):
 class Usage(Response):
     """Resources used by the evaluation. `queue_seconds` never counts against the submission.
 
-    `compile_seconds`: the part of `cpu_seconds` that the compiler took.
+    `compile_seconds`: the part of `cpu_seconds` that the compiler took. `control_seconds`: CPU time of the
+    negative control, which no other field counts.
     """
 
     cpu_seconds: float = 0.0
@@ -192,6 +204,7 @@ class Usage(Response):
     queue_seconds: float = 0.0
     peak_memory_mb: float = 0.0
     compile_seconds: float = 0.0
+    control_seconds: float = 0.0
 
 
 class Result(Response):
@@ -222,6 +235,11 @@ class Result(Response):
         "sandbox of its own, both `separated`; `shared` beside the submission.",
     )
     hack_signals: list[str] = Field([])
+    negative_control: ControlOutcome | str | None = Field(
+        None,
+        description="Of a program that passed beside its tests, once more by other expected values: `clear` "
+        "(it failed), `caught` (it passed them, too), or `none` (no finding). Null without a second run.",
+    )
     usage: Usage = Usage()
     cache: CacheResult | str
     sandbox_id: str | None = None

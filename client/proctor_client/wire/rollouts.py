@@ -20,6 +20,7 @@ from proctor_client.wire.base import (
     MAX_TRAJECTORIES,
     Extract,
     JsonObject,
+    NegativeControl,
     Priority,
     Request,
     Response,
@@ -207,6 +208,7 @@ class RolloutRequest(Request):
     trajectories_per_task: int = Field(1, gt=0, le=MAX_TRAJECTORIES)
     limits: Limits | None = None
     scoring: Scoring = "all"
+    negative_control: NegativeControl = Field("signal", description="As in /reward.")
     extract: Extract = "auto"
     tags: list[str] = Field([], max_length=64)
     job: str = Field("default", min_length=1, max_length=200)

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 from proctor_client.wire.base import (
     Arguments,
     Ending,
+    NegativeControl,
     Request,
     Response,
     SandboxStatus,
@@ -148,6 +149,7 @@ class ExecResult(Response):
                         "queue_seconds": 0.001,
                         "peak_memory_mb": 9.1,
                         "compile_seconds": 0.0,
+                        "control_seconds": 0.0,
                     },
                 }
             ]
@@ -185,6 +187,7 @@ class GradeRequest(Request):
 
     grader: Grader
     scoring: Scoring = "all"
+    negative_control: NegativeControl = Field("signal", description="As in /reward.")
     limits: Limits | None = None
     step: int | None = Field(
         None, ge=0, le=2**53, description="Step of the training run, for the journal."

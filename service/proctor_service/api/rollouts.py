@@ -116,6 +116,7 @@ class Planning:
             limits=self._limits(environment),
             environment=environment,
             scoring=request.scoring,
+            negative_control=request.negative_control,
             extract=request.extract,
             tenant=self._tenant,
             job=request.job,

@@ -29,11 +29,12 @@ GROUP_ROWS = 1000
 GROUP_CHARACTERS = 32_000_000
 _TEXTS = (
     "id", "tenant", "job", "task", "submission_id", "rollout_id", "verdict", "error", "level",
-    "integrity", "cache", "sandbox_id", "graded_sandbox_id", "trace_id", "version", "grader_kind",
+    "integrity", "negative_control", "cache", "sandbox_id", "graded_sandbox_id", "trace_id", "version",
+    "grader_kind",
 )  # fmt: skip
 _NUMBERS = (
     "at", "reward", "cpu_seconds", "wall_seconds", "queue_seconds", "seconds", "peak_memory_mb",
-    "compile_seconds",
+    "compile_seconds", "control_seconds",
 )  # fmt: skip
 _INTEGERS = ("step", "passed", "total", "exit_code")
 _LISTS = ("tags", "signals")

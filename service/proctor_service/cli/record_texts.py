@@ -119,6 +119,7 @@ def _evaluation_facts(row: Row, conditions: Row) -> dict[str, Any]:
         "exit code": row["exit_code"],
         "level": row["level"],
         "integrity": row["integrity"],
+        "negative control": row["negative_control"],
         "cache": row["cache"],
         "grader": row["grader_kind"],
         "language": conditions.get("language"),

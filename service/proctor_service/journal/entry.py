@@ -75,6 +75,7 @@ class Entries:
                 dict(submission.files),
                 submission.state is not None,
                 submission.environment,
+                submission.negative_control,
             )
         said = (origin.completion, origin.extract, "" if failure is None else failure.message)
         return EVALUATION, head, judgement_values(shown), said, texts

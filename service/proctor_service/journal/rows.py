@@ -23,8 +23,8 @@ MOST_WORDS_CHARACTERS = 200_000
 MOST_NAME_CHARACTERS = 200
 _JUDGEMENT = (
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
-    "integrity", "level", "signals", "sandbox_id", "unreported", "verifier_reward",
-    "failures", "usage",
+    "integrity", "level", "signals", "negative_control", "sandbox_id", "unreported",
+    "verifier_reward", "failures", "usage",
 )  # fmt: skip
 _LIMITS = (
     "cpu_seconds", "wall_seconds", "memory_mb", "output_kb", "processes", "disk_mb", "network",
@@ -68,7 +68,8 @@ class Batch:
             cache, queue_seconds, seconds, graded, traceparent, characters, kind,
         ) = head  # fmt: skip
         judgement = dict(zip(_JUDGEMENT, judged, strict=True))
-        cpu_seconds, wall_seconds, peak_memory_mb, _, _, compile_seconds = judgement["usage"]
+        cpu_seconds, wall_seconds, peak_memory_mb, _, _, *others = judgement["usage"]
+        compile_seconds, control_seconds = others
         signals = judgement["signals"]
         row: dict[str, Any] = {
             "id": id_,
@@ -88,6 +89,7 @@ class Batch:
             "level": judgement["level"],
             "integrity": judgement["integrity"],
             "signals": self._list(signals),
+            "negative_control": judgement["negative_control"],
             "exit_code": judgement["exit_code"],
             "cache": cache,
             "cpu_seconds": cpu_seconds,
@@ -96,6 +98,7 @@ class Batch:
             "seconds": seconds,
             "peak_memory_mb": peak_memory_mb,
             "compile_seconds": compile_seconds,
+            "control_seconds": control_seconds,
             "sandbox_id": judgement["sandbox_id"],
             "graded_sandbox_id": graded,
             "trace_id": traceparent[3:35] or None,
@@ -133,7 +136,10 @@ class Batch:
             row["completion"] = self._keep(completion)
             shown = completion
         else:
-            source, grader, limits, scoring, language, files, with_state, environment = given
+            (
+                source, grader, limits, scoring, language, files, with_state, environment,
+                negative_control,
+            ) = given  # fmt: skip
             shown = completion or source
             row["source_begin"] = shown.find(source)
             row["source_end"] = row["source_begin"] + len(source)
@@ -144,7 +150,7 @@ class Batch:
             if files:
                 row["files"] = self._keep(dump(files))
             row["conditions"] = self._keep_once(
-                (language, limits, scoring, extract, with_state, environment),
+                (language, limits, scoring, extract, with_state, environment, negative_control),
                 lambda: {
                     "language": language,
                     "limits": dict(zip(_LIMITS, limits, strict=True)),
@@ -152,6 +158,7 @@ class Batch:
                     "extract": extract,
                     "with_state": with_state,
                     "environment": environment,
+                    "negative_control": negative_control,
                 },
             )
         row["completion_characters"] = len(shown)

@@ -61,6 +61,8 @@ evaluations = Table(
     Column("seconds", Float, nullable=False),
     Column("peak_memory_mb", Float, nullable=False),
     Column("compile_seconds", Float, nullable=False, server_default="0"),
+    Column("control_seconds", Float, nullable=False, server_default="0"),
+    Column("negative_control", Text),
     Column("sandbox_id", Text),
     Column("graded_sandbox_id", Text),
     Column("trace_id", Text),
@@ -83,7 +85,8 @@ evaluations = Table(
 to the end. `tags`, `signals`: JSON lists. `truncated`: the output was cut.
 
 The others are digests of texts. `grader`, `files`, `conditions`, `output`, `failures`: JSON
-(`json_texts.py`), NULL where empty. `conditions`: language, limits, scoring and extraction;
+(`json_texts.py`), NULL where empty. `conditions`: language, limits, scoring, extraction and
+the mode of the negative control;
 `with_state` is true if also the files of a sandbox were judged, which are not recorded. `output`:
 message (of the error, if there is one), stdout and stderr. The judged source is the part of the
 completion from `source_begin` to `source_end`, or the text `source` if it is no part of it."""

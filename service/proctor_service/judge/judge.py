@@ -22,6 +22,7 @@ from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.analysis.formulas import NotDecidable
 from proctor_service.judge.analysis.levels import Analysis, analyse
 from proctor_service.judge.analysis.process import analyse_apart
+from proctor_service.judge.control import second_run
 from proctor_service.judge.graders import (
     asserts_calls,
     asserts_test_sandbox,
@@ -61,6 +62,7 @@ class Judge:
         """Return the judgement. Raises a `Failure` when a verdict is impossible."""
         _check_language(submission, backend)
         judgement = await self._judge(submission, backend)
+        judgement = await second_run.controlled(self._judge, submission, backend, judgement)
         _check_language(submission, backend)  # by now the sandboxes of its environment are known
         return judgement
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from proctor_client.wire import (
     AssertsGrader,
     CallsGrader,
+    ControlOutcome,
     Failure,
     Grader,
     Integrity,
     Level,
+    NegativeControl,
     Scoring,
     StdioGrader,
     Verdict,
@@ -41,6 +43,7 @@ class Submission:
     files: Mapping[str, str] = field(default_factory=dict)
     state: bytes | None = None
     environment: str = DEFAULT
+    negative_control: NegativeControl = "signal"
 
 
 SOLUTION = "solution.py"
@@ -97,6 +100,7 @@ class Judgement:
     integrity: Integrity = "separated"
     level: Level | None = None
     hack_signals: tuple[str, ...] = ()
+    negative_control: ControlOutcome | None = None
     usage: Usage = field(default_factory=Usage)
     sandbox_id: str | None = None
     unreported: str = ""

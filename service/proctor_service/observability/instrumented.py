@@ -53,6 +53,8 @@ def measured_evaluate(evaluate: Evaluate, metrics: Metrics) -> Evaluate:
             metrics.cancelled()
             raise
         metrics.evaluated(item.job, outcome, item.tenant, item.submission.environment)
+        if isinstance(item.submission, Submission):
+            metrics.controlled(item.submission, outcome)
         return outcome
 
     return measured

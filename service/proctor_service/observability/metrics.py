@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from proctor_client.wire import ErrorReason
 from proctor_service.errors import PolicyUnavailable, SandboxLost
 from proctor_service.evaluate import Outcome
-from proctor_service.judge.submission import Judgement
+from proctor_service.judge.submission import Judgement, Submission
 from proctor_service.observability.collectors import (
     REWARD_BUCKETS,
     JobCollector,
@@ -166,6 +166,13 @@ class Metrics:
             "proctor_failed_attempts", "Attempts at judging that failed, retried or not.", "reason"
         )
         self._signals = counter("proctor_hack_signals", "What submissions tried.", "kind")
+        self._controls = counter(
+            "proctor_negative_controls",
+            "Passed programs that ran once more by other expected values: clear, caught or none.",
+            "outcome",
+            "kind",
+            "language",
+        )
         self._unreported = counter(
             "proctor_unreported_ends", "Programs that ended without a report, and had a verdict."
         )
@@ -360,6 +367,15 @@ class Metrics:
             self._phases.observe("queue", outcome.queue_seconds)
         for signal in judgement.hack_signals:
             self._signals.labels(self._signal(signal)).inc()
+
+    def controlled(self, submission: Submission, outcome: Outcome) -> None:
+        """Record the negative control of a judgement, where it ran: with its grader and language."""
+        judgement = outcome.judgement
+        if judgement is None or judgement.negative_control is None:
+            return
+        if outcome.cache == "miss" and outcome.peer_degraded is None:
+            labels = (judgement.negative_control, submission.grader.kind, submission.language)
+            self._controls.labels(*labels).inc()
 
     def cancelled(self) -> None:
         """Record an item that was cancelled before its outcome."""

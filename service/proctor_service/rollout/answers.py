@@ -25,7 +25,13 @@ def of_code(plan: Plan, code: str | None) -> Submission | NoCode:
             integrity=integrity_of(task.grader),
         )
     return Submission(
-        code, task.grader, plan.limits, plan.scoring, files=task.files, environment=plan.environment
+        code,
+        task.grader,
+        plan.limits,
+        plan.scoring,
+        files=task.files,
+        environment=plan.environment,
+        negative_control=plan.negative_control,
     )
 
 
@@ -64,4 +70,5 @@ def of_state(plan: Plan, solution: bytes | None, archive: bytes) -> Submission |
         plan.scoring,
         state=archive,
         environment=plan.environment,
+        negative_control=plan.negative_control,
     )

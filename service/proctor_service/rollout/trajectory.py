@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from proctor_client.wire import Agent, Extract, Grader, Priority, Scoring, Verdict
+from proctor_client.wire import Agent, Extract, Grader, NegativeControl, Priority, Scoring, Verdict
 from proctor_service.errors import Failure
 from proctor_service.sandbox.interface import DEFAULT, Limits
 
@@ -56,6 +56,7 @@ class Plan:
     step: int | None = None
     environment: str = DEFAULT
     seed: int | None = None
+    negative_control: NegativeControl = "signal"
 
     @property
     def sandbox_tags(self) -> tuple[str, ...]:

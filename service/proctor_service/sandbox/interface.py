@@ -59,7 +59,8 @@ class Usage:
     `idle_seconds`: wall time in which the sandbox neither ran nor waited for a core.
     `active_seconds`: wall time minus run-queue wait, bounded by a command's timeout; 0 if unknown,
     for example when the command ended before the first sample. `compile_seconds`: the part of
-    `cpu_seconds` that a compiler took.
+    `cpu_seconds` that a compiler took. `control_seconds`: CPU time of the negative control, which
+    is no part of `cpu_seconds`.
     """
 
     cpu_seconds: float = 0.0
@@ -68,6 +69,7 @@ class Usage:
     idle_seconds: float = 0.0
     active_seconds: float = 0.0
     compile_seconds: float = 0.0
+    control_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -77,6 +79,7 @@ class Usage:
             self.idle_seconds + other.idle_seconds,
             self.active_seconds + other.active_seconds,
             self.compile_seconds + other.compile_seconds,
+            self.control_seconds + other.control_seconds,
         )
 
 

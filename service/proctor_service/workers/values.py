@@ -54,7 +54,8 @@ _ended_values = attrgetter(
 )
 _judgement_values = attrgetter(
     "verdict", "passed", "total", "message", "stdout", "stderr", "truncated", "exit_code",
-    "integrity", "level", "hack_signals", "sandbox_id", "unreported", "verifier_reward",
+    "integrity", "level", "hack_signals", "negative_control", "sandbox_id", "unreported",
+    "verifier_reward",
 )  # fmt: skip
 
 
@@ -115,6 +116,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         dict(submission.files),
         submission.state,
         submission.environment,
+        submission.negative_control,
     )
 
 
@@ -134,7 +136,8 @@ def judgement_of(values: Values) -> Judgement:
     """Return the judgement of `judgement_values`."""
     (
         verdict, passed, total, message, stdout, stderr, truncated, exit_code,
-        integrity, level, hack_signals, sandbox_id, unreported, verifier_reward, failures, usage,
+        integrity, level, hack_signals, negative_control, sandbox_id, unreported, verifier_reward,
+        failures, usage,
     ) = values  # fmt: skip
     return Judgement(
         verdict=verdict,
@@ -151,6 +154,7 @@ def judgement_of(values: Values) -> Judgement:
         integrity=integrity,
         level=level,
         hack_signals=hack_signals,
+        negative_control=negative_control,
         usage=Usage(*usage),
         sandbox_id=sandbox_id,
         unreported=unreported,

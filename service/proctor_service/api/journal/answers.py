@@ -24,7 +24,8 @@ Query = Mapping[str, Any]
 """Fields of a `wire.EvaluationQuery`."""
 _AS_RECORDED = (
     "id", "job", "step", "task", "submission_id", "rollout_id", "tags", "verdict", "reward", "error",
-    "integrity", "level", "exit_code", "cache", "seconds", "sandbox_id", "graded_sandbox_id",
+    "integrity", "level", "negative_control", "exit_code", "cache", "seconds", "sandbox_id",
+    "graded_sandbox_id",
     "trace_id", "version", "grader_kind", "completion_characters", "with_texts",
 )  # fmt: skip
 _ROLLOUT_AS_RECORDED = (
@@ -32,11 +33,14 @@ _ROLLOUT_AS_RECORDED = (
     "version",
 )  # fmt: skip
 _JUDGED_AS_ANSWERED = (
-    "verdict", "reward", "message", "tests", "integrity", "level", "hack_signals", "exit_code",
-    "stdout", "stderr",
+    "verdict", "reward", "message", "tests", "integrity", "level", "hack_signals",
+    "negative_control", "exit_code", "stdout", "stderr",
 )  # fmt: skip
 _CONDITIONS = ("extract", "language", "limits", "scoring", "environment")
 _COMPARED = ("verdict", "reward", "error")
+_COMPARED_BESIDE = (
+    *_COMPARED, "integrity", "level", "negative_control", "exit_code", "version",
+)  # fmt: skip
 _NO_OUTPUT = {"message": None, "stdout": None, "stderr": None, "error_message": None}
 _NO_CONVERSATION = {"messages_and_choices": None, "tools": None, "error_message": None}
 _MESSAGE, _ERROR_MESSAGE = b'{"message":', b'{"error_message":'
@@ -115,7 +119,7 @@ def compared(reader: Reader, tenant: str, id_: str, line: bytes, version: str) -
     error = result["error"]
     if error is not None:
         replayed |= {"error": error["reason"], "message": error["message"]}
-    small = {name: row[name] for name in (*_COMPARED, "integrity", "level", "exit_code", "version")}
+    small = {name: row[name] for name in _COMPARED_BESIDE}
     judged = joined(
         encode({**small, "hack_signals": row["signals"]}),
         member("tests", _tests(row)),
@@ -178,6 +182,7 @@ def _evaluation(row: Row) -> dict[str, Any]:
                 "queue_seconds",
                 "peak_memory_mb",
                 "compile_seconds",
+                "control_seconds",
             )
         },
     }

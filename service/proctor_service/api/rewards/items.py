@@ -224,7 +224,14 @@ class Translation:
         else:
             scoring = asked.scoring or request.scoring
             submission = Submission(
-                source, grader, limits, scoring, language, asked.files, environment=environment
+                source,
+                grader,
+                limits,
+                scoring,
+                language,
+                asked.files,
+                environment=environment,
+                negative_control=asked.negative_control or request.negative_control,
             )
             key = self._key(submission) if request.cache else None
         item = Item(
@@ -264,6 +271,7 @@ class Translation:
             submission.environment,
             self.machine.digest(submission.environment),
             submission.scoring,
+            submission.negative_control,
             len(submission.source),
             sorted(submission.files.items()),
         )
@@ -342,12 +350,14 @@ def line(entry: Entry, outcome: Outcome, degraded: tuple[str, ...]) -> Line:
         "integrity": judgement.integrity,
         "level": judgement.level,
         "hack_signals": list(judgement.hack_signals),
+        "negative_control": judgement.negative_control,
         "usage": {
             "cpu_seconds": round(usage.cpu_seconds, 6),
             "wall_seconds": round(usage.wall_seconds, 6),
             "queue_seconds": round(outcome.queue_seconds, 6),
             "peak_memory_mb": round(usage.peak_memory_mb, 3),
             "compile_seconds": round(usage.compile_seconds, 6),
+            "control_seconds": round(usage.control_seconds, 6),
         },
         "cache": outcome.cache,
         "sandbox_id": judgement.sandbox_id,

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from proctor_client.wire import Integrity, Level, Result, Verdict
+from proctor_client.wire import ControlOutcome, Integrity, Level, Result, Verdict
 from proctor_service.api.responses import NDJSON
 from proctor_service.cluster import Packed
 from proctor_service.errors import InvalidTask
@@ -176,6 +176,8 @@ def _submission_body(submission: Submission, shared: Submission) -> dict[str, An
         body["grader"] = _model(submission.grader)
     if submission.limits is not shared.limits:
         body["limits"] = asdict(submission.limits)
+    if submission.negative_control != "signal":
+        body["negative_control"] = submission.negative_control
     if submission.language != "python":
         body["language"] = submission.language
     if submission.files:
@@ -196,6 +198,7 @@ def _judgement(result: Result) -> Judgement | None:
     """Return the judgement of a line, or None if the line holds none."""
     known = result.verdict in get_args(Verdict) and result.verdict != "no_code"
     fits = result.integrity in get_args(Integrity) and result.level in (None, *get_args(Level))
+    fits = fits and result.negative_control in (None, *get_args(ControlOutcome))
     if not (known and fits):
         return None
     tests, usage = result.tests, result.usage
@@ -212,11 +215,13 @@ def _judgement(result: Result) -> Judgement | None:
         result.integrity,  # type: ignore[arg-type]
         result.level,  # type: ignore[arg-type]
         tuple(result.hack_signals),
+        result.negative_control,  # type: ignore[arg-type]
         Usage(
             usage.cpu_seconds,
             usage.wall_seconds,
             usage.peak_memory_mb,
             compile_seconds=usage.compile_seconds,
+            control_seconds=usage.control_seconds,
         ),
         result.sandbox_id,
     )

@@ -106,6 +106,7 @@ class Gradings:
             asked.scoring,
             state=state,
             environment=session.environment,
+            negative_control=asked.negative_control,
         )
 
 

@@ -1,0 +1,233 @@
+"""Expected values in the text of tests, and the choice of others.
+
+The rules here hold for every language; `Dialect` writes the values of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal as OneOf
+from typing import Protocol
+
+Kind = OneOf["integer", "float", "complex", "string", "bytes", "boolean", "null", "decimal"]
+_NUMBERS = ("integer", "float", "decimal")
+_NARROW = 2  # times; a tolerance may count from either value
+_WIDEST_RELATIVE = 0.45  # above, no number is certain to be far away
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Largest accepted difference, as a share of a value and as a number; their sum is the bound."""
+
+    relative: float = 0.0
+    absolute: float = 0.0
+
+    def __or__(self, other: Tolerance) -> Tolerance:
+        """Return a tolerance that accepts all that one of two accepts."""
+        return Tolerance(max(self.relative, other.relative), max(self.absolute, other.absolute))
+
+    def bears(self) -> bool:
+        """Tell whether some number is certain to be outside."""
+        return 0 <= self.relative <= _WIDEST_RELATIVE and 0 <= self.absolute < 1e100
+
+    def separates(self, one: float, other: float) -> bool:
+        """Tell whether no answer can be near enough to both numbers."""
+        bound = self.relative * (abs(one) + abs(other)) + self.absolute
+        return one != other and not abs(one - other) <= _NARROW * bound
+
+
+EXACT = Tolerance()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number, string, truth value or null in a text; `begin` and `end` count characters."""
+
+    begin: int
+    end: int
+    kind: Kind
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal in a text: a scalar, or a container of literals.
+
+    `type`: values of one type may replace each other. `value`: equal for literals that tests may take for
+    equal. `gap`: place for an element in a container without scalars. `text` is the literal as written, if
+    it may stand elsewhere, too. `divisor`: of the scalars, for tolerances (3 in 1/3).
+    """
+
+    begin: int
+    end: int
+    type: str
+    value: object
+    scalars: tuple[Scalar, ...]
+    gap: int | None = None
+    text: str | None = None
+    divisor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An expected value that is certain to be compared. `part`: name of the text that it stands in.
+
+    `only_far`: other expected values of the suite may count as equal in this comparison.
+    """
+
+    part: str
+    literal: Literal
+    tolerance: Tolerance = EXACT
+    only_far: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A replacement of the characters from `begin` to `end`."""
+
+    begin: int
+    end: int
+    text: str
+
+
+class Draw:
+    """A source of choices that follow from a seed and the place of each choice alone."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+
+    def below(self, bound: int, *place: Hashable) -> int:
+        """Return a number from 0 to `bound` - 1 for a place."""
+        text = repr(place).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(text, digest_size=8, key=self._seed[:64]).digest()
+        return int.from_bytes(digest, "big") % bound
+
+
+class Dialect(Protocol):
+    """The literals of a language."""
+
+    def far(self, scalar: Scalar, tolerance: Tolerance, draw: Draw) -> str | None:
+        """Return a value far beyond the tolerance as text, or None if the language has none."""
+
+    def element(self, literal: Literal, draw: Draw) -> str | None:
+        """Return the text of an element for an empty container, or None."""
+
+    def fitted(self, text: str, replaced: str) -> str:
+        """Return a literal in the form that takes the place, and as many lines, of the one replaced."""
+
+
+def changed(
+    texts: Mapping[str, str],
+    expectations: Sequence[Expectation],
+    seed: bytes,
+    dialect_of: Callable[[str], Dialect],
+) -> dict[str, str] | None:
+    """Return the texts with other expected values, or None without a clear expectation.
+
+    `dialect_of`: the dialect of each text.
+
+    One expectation, and by an even coin each other one, becomes another value: a program that cheats in a
+    part of the tests alone is found in some draws. The other value is by an even coin one that the suite
+    expects elsewhere, or a value far away; at least one is far away, since some right answers equal
+    several of the suite's values (7 modulo 5).
+    """
+    draw = Draw(seed)
+    dialects = {part: dialect_of(part) for part in texts}
+    usable = [each for each in expectations if each.tolerance.bears()]
+    usable = [
+        each
+        for each in usable
+        if _far(each, texts[each.part], draw, dialects[each.part]) is not None
+    ]
+    if not usable:
+        return None
+    surely_far = draw.below(len(usable), "far")
+    found: dict[str, list[Edit]] = {}
+    for index, each in enumerate(usable):
+        edit = None
+        if index != surely_far:
+            if draw.below(2, "left", index):
+                continue
+            if draw.below(2, "coin", index):
+                edit = _other(each, usable, texts[each.part], draw, dialects[each.part])
+        edit = edit or _far(each, texts[each.part], draw, dialects[each.part])
+        if edit is not None:
+            found.setdefault(each.part, []).append(edit)
+    return {**texts, **{part: edited(texts[part], edits) for part, edits in found.items()}}
+
+
+def edited(text: str, edits: Sequence[Edit]) -> str:
+    """Return a text after edits of different places."""
+    parts, at = [], 0
+    for edit in sorted(edits, key=lambda each: each.begin):
+        parts += [text[at : edit.begin], edit.text]
+        at = edit.end
+    return "".join([*parts, text[at:]])
+
+
+def _other(
+    of: Expectation, all_of_them: Sequence[Expectation], text: str, draw: Draw, dialect: Dialect
+) -> Edit | None:
+    """Return the replacement by another expected value of the suite, or None if there is none."""
+    literal = of.literal
+    if of.only_far:
+        return None
+    others = [
+        each.literal
+        for each in all_of_them
+        if each.literal.type == literal.type
+        and each.literal.text is not None
+        and not _alike(each.literal, literal, of.tolerance)
+    ]
+    if not others:
+        return None
+    chosen = others[draw.below(len(others), "other", of.part, literal.begin)].text
+    assert chosen is not None
+    replaced = text[literal.begin : literal.end]
+    return Edit(literal.begin, literal.end, dialect.fitted(chosen, replaced))
+
+
+def _alike(one: Literal, other: Literal, tolerance: Tolerance) -> bool:
+    """Tell whether an answer may be equal to both literals."""
+    if one.value == other.value:
+        return True
+    if tolerance == EXACT:
+        return False
+    numbers = [
+        each.scalars[0].value
+        for each in (one, other)
+        if len(each.scalars) == 1 and each.scalars[0].kind == each.type
+    ]
+    match numbers:
+        case [int() | float() as first, int() | float() as second]:
+            return not _separates(tolerance, first, second)
+    return True
+
+
+def _separates(tolerance: Tolerance, one: float, other: float) -> bool:
+    try:
+        return tolerance.separates(one, other)
+    except OverflowError:  # an integer above all floats
+        return False
+
+
+def _far(of: Expectation, text: str, draw: Draw, dialect: Dialect) -> Edit | None:
+    """Return the replacement of one scalar by a value far away, or None if there is none."""
+    literal = of.literal
+    scalars = literal.scalars
+    if of.tolerance != EXACT:
+        scalars = tuple(each for each in scalars if each.kind in _NUMBERS)
+    else:
+        scalars = tuple(s for s in scalars if s.kind not in ("boolean", "null")) or scalars
+    if scalars:
+        scalar = scalars[draw.below(len(scalars), "scalar", of.part, literal.begin)]
+        new = dialect.far(scalar, of.tolerance, draw)
+        if new is None:
+            return None
+        return Edit(scalar.begin, scalar.end, dialect.fitted(new, text[scalar.begin : scalar.end]))
+    if literal.gap is None or of.tolerance != EXACT:
+        return None
+    element = dialect.element(literal, draw)
+    return None if element is None else Edit(literal.gap, literal.gap, element)

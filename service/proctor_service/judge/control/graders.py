@@ -1,0 +1,179 @@
+"""A grader with other expected values, by the kind of the grader and the language of its tests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from proctor_client.wire import AssertsGrader, CommandGrader, ExecGrader, Grader, PytestGrader
+from proctor_service.guest.same_process.pytest_reporter import SETTINGS, files_to_collect
+from proctor_service.judge.analysis.suite import parse_suite
+from proctor_service.judge.control import grammar_suites
+from proctor_service.judge.control.expectations import changed
+from proctor_service.judge.control.grammar_suites import Text, Written
+from proctor_service.judge.control.grammar_tables import GRAMMARS
+from proctor_service.judge.control.python_literals import PYTHON
+from proctor_service.judge.control.python_suites import Module, Suite, expectations, words_of
+from proctor_service.judge.graders.runner_tools import RUNNER_LANGUAGES
+from proctor_service.judge.submission import Submission
+from proctor_service.judge.syntax import syntax_tree
+
+MOST_CHARACTERS = 1 << 18
+"""Of tests that have a control; longer ones have none."""
+
+
+def is_controlled(grader: Grader) -> bool:
+    """Tell whether graders of this kind have tests in a text whose expectations can be changed."""
+    match grader:
+        case ExecGrader(tests=tests):
+            return bool(tests)
+        case CommandGrader(runner=runner):
+            return runner is not None
+    return isinstance(grader, AssertsGrader | PytestGrader)
+
+
+def seed_of(submission: Submission, number: int) -> bytes:
+    """Return the seed of a draw: equal in each attempt, replica and replay."""
+    grader = submission.grader
+    parts = (
+        grader.model_dump_json() if _is_plain(grader) else repr(grader),
+        submission.source,
+        repr(sorted(submission.files.items())),
+        hashlib.blake2b(submission.state or b"").hexdigest(),
+        str(number),
+    )
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def _is_plain(grader: Grader) -> bool:
+    """Tell whether JSON has all texts of a grader: it takes no lone surrogates."""
+    try:
+        repr(grader).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def changed_grader(submission: Submission, number: int) -> Grader | None:
+    """Return the grader with other expected values; None without a clear expectation.
+
+    `number`: of the draw. The grader's tests have passed, so they parse.
+    """
+    try:
+        return _changed(submission, seed_of(submission, number))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _changed(submission: Submission, seed: bytes) -> Grader | None:
+    match submission.grader:
+        case AssertsGrader() as grader:
+            return _asserts(grader, submission.source, seed)
+        case ExecGrader() as grader if submission.language == "python":
+            return _exec(grader, submission.source, seed)
+        case PytestGrader(files=files) | CommandGrader(runner="pytest", files=files) as grader:
+            texts = _pytest(files, seed)
+            return None if texts is None else grader.model_copy(update={"files": texts})
+        case ExecGrader() as grader:
+            own = {"tests": grader.tests}
+            texts = _by_grammar(own, [grader.setup], submission.language, None, seed)
+            return None if texts is None else grader.model_copy(update=texts)
+        case CommandGrader(runner=str() as runner, files=files) as grader:
+            texts = _by_grammar(files, (), RUNNER_LANGUAGES[runner], runner, seed)
+            return None if texts is None else grader.model_copy(update={"files": texts})
+    return None
+
+
+def _asserts(grader: AssertsGrader, source: str, seed: bytes) -> Grader | None:
+    texts = {f"tests.{index}": text for index, text in enumerate(grader.tests)}
+    if _are_long([*texts.values(), grader.setup]):
+        return None
+    modules = []
+    for (part, text), test in zip(texts.items(), parse_suite(grader).tests, strict=True):
+        functions = [step[1] for step in test.run if step[0] in ("check", "function")]
+        cases = [name for step in test.run if step[0] == "cases" for name in step[1]]
+        modules.append(
+            Module(part, text, test.tree, frozenset(functions), frozenset(cases), awaits=True)
+        )
+    suite = Suite(tuple(modules), (syntax_tree(grader.setup),), words_of(source))
+    found = _others(texts, suite, seed)
+    if found is None:
+        return None
+    # The level of the second run is that of the first one, whatever the other values are.
+    return grader.model_copy(
+        update={"tests": [found[part] for part in texts], "integrity": "in_process"}
+    )
+
+
+def _exec(grader: ExecGrader, source: str, seed: bytes) -> Grader | None:
+    if _are_long([grader.setup, grader.tests]):
+        return None
+    module = Module("tests", grader.tests, syntax_tree(grader.tests), is_main=True)
+    suite = Suite((module,), (syntax_tree(grader.setup),), words_of(source))
+    found = _others({"tests": grader.tests}, suite, seed)
+    return None if found is None else grader.model_copy(update={"tests": found["tests"]})
+
+
+def _pytest(files: Mapping[str, str], seed: bytes) -> dict[str, str] | None:
+    if _are_long(files.values()) or any(path.rpartition("/")[2] in SETTINGS for path in files):
+        return None
+    collected = {path.removeprefix("./") for path in files_to_collect(dict(files))}
+    modules = []
+    for path, text in files.items():
+        if path.endswith(".py"):
+            has_tests = path in collected
+            modules.append(
+                Module(path, text, syntax_tree(text), by_pytest=True, has_tests=has_tests)
+            )
+    return _others(files, Suite(tuple(modules)), seed)
+
+
+def _by_grammar(
+    files: Mapping[str, str], beside: Sequence[str], language: str, runner: str | None, seed: bytes
+) -> dict[str, str] | None:
+    """Return the texts with other expected values, for a language that tree-sitter parses."""
+    if not grammar_suites.is_known(language) or _are_long([*files.values(), *beside]):
+        return None
+    if not all(_TEST_FILES[runner].fullmatch(part) for part in files):
+        return None
+    texts = [Text.of(part, text, language) for part, text in files.items()]
+    others = [Text.of("", text, language) for text in beside if text]
+    known = [each for each in (*texts, *others) if each is not None]
+    if len(known) < len(texts) + len(others):
+        return None
+    expectations = grammar_suites.expectations(
+        known[: len(texts)], known[len(texts) :], language, runner
+    )
+    grammar = GRAMMARS[language]
+    found = changed(files, expectations, seed, lambda part: Written(files, part, grammar))
+    if found is None or not all(grammar_suites.parses(text, language) for text in found.values()):
+        return None
+    return found
+
+
+_TEST_FILES: Mapping[str | None, re.Pattern[str]] = MappingProxyType(
+    {
+        None: re.compile(r"tests"),
+        "go_test": re.compile(r"[^/]+_test\.go"),  # "f_test.go"
+        "cargo_test": re.compile(r"tests/[^/]+\.rs"),  # "tests/it.rs"
+        "jest": re.compile(r".+\.(?:test|spec)\.js"),  # "solution.test.js"
+        "junit": re.compile(r".+\.java"),  # "SolTest.java"
+    }
+)
+"""Files of each runner whose tests are certain to run; a grader with other files, too, has no control."""
+
+
+def _others(texts: Mapping[str, str], suite: Suite, seed: bytes) -> dict[str, str] | None:
+    """Return the texts with other expected values; None if there are none, or they do not compile."""
+    found = changed(texts, expectations(suite), seed, lambda _: PYTHON)
+    if found is not None:
+        for module in suite.modules:
+            syntax_tree(found[module.part])
+    return found
+
+
+def _are_long(texts: Iterable[str]) -> bool:
+    return sum(map(len, texts)) > MOST_CHARACTERS

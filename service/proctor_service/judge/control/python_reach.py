@@ -1,0 +1,241 @@
+"""Statements of Python tests that are certain to run whenever the tests pass.
+
+A function passes only when it returns. So of its body those statements are certain that stand directly
+in it, before the first one that may return. The same holds at the top level of a module, for functions
+called there, and for a loop over a literal table with a plain body.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef, ast.Lambda)
+_PLAIN = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Assert, ast.Pass)
+_LEAVES = (ast.Return, ast.Yield, ast.YieldFrom)
+_ASYNC_CASES = frozenset(["unittest.IsolatedAsyncioTestCase"])
+_CASES = _ASYNC_CASES | {"unittest.TestCase"}
+_NOT_COLLECTED = frozenset(["__init__", "__new__", "__test__"])
+_RUNS_OF_CASES = frozenset(["run", "debug", "fail", "countTestCases", "id"])
+
+
+Column = tuple[ast.expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Statements of one scope, each of which is certain to run.
+
+    `scope`: the function, or None for the top level. `case`: the first parameter of a TestCase's method.
+    `columns`: for each name that a literal table binds, the expressions of its column.
+    """
+
+    statements: tuple[ast.stmt, ...]
+    scope: Function | None = None
+    case: str | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Names that modules with one namespace bind, with the number of the places that bind each."""
+
+    counts: Counter[str]
+
+    @classmethod
+    def of(cls, trees: Iterable[ast.AST]) -> Definitions:
+        """Return the names that trees bind anywhere, also in functions."""
+        return cls(Counter(name for tree in trees for name in bound_names(tree)))
+
+    def is_once(self, name: str) -> bool:
+        """Tell whether one place alone binds a name."""
+        return self.counts[name] == 1
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a tree binds or deletes; of parameters none."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                yield name
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                yield name
+            case ast.alias(name=name, asname=asname):
+                yield asname or name.partition(".")[0]
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+                yield name
+            case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                yield name
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                yield from names
+
+
+def certain(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements before the first one that may leave a function."""
+    found: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.Raise | ast.Return) or _has_own(statement, _LEAVES):
+            break
+        found.append(statement)
+    return found
+
+
+def is_generator(function: Function) -> bool:
+    """Tell whether a call of a function runs none of its statements."""
+    return any(_has_own(statement, (ast.Yield, ast.YieldFrom)) for statement in function.body)
+
+
+def _has_own(statement: ast.stmt, kinds: tuple[type[ast.AST], ...]) -> bool:
+    """Tell whether a statement has such a node outside of the functions that it defines."""
+    todo: list[ast.AST] = [statement]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, kinds):
+            return True
+        if not isinstance(node, _DEFINITIONS):
+            todo += ast.iter_child_nodes(node)
+    return False
+
+
+def blocks_of(
+    body: Sequence[ast.stmt],
+    scope: Function | None,
+    tables: Mapping[str, ast.expr],
+    case: str | None = None,
+    columns: Mapping[str, Column] | None = None,
+) -> Iterator[Block]:
+    """Yield the certain statements of a body, and those of its loops over literal tables.
+
+    `tables`: literals by the names that loops have for them.
+    """
+    statements = certain(body)
+    columns = columns or {}
+    yield Block(tuple(statements), scope, case, columns)
+    for statement in statements:
+        match statement:
+            case ast.For(target=target, iter=rows, body=inner):
+                if isinstance(rows, ast.Name):
+                    rows = tables.get(rows.id, rows)
+                is_plain = all(isinstance(each, _PLAIN) for each in inner)
+                if is_plain and column_of(rows, None):
+                    yield Block(tuple(inner), scope, case, {**columns, **columns_of(target, rows)})
+
+
+def columns_of(target: ast.expr, rows: ast.expr) -> dict[str, Column]:
+    """Return the column of each name in a loop's target."""
+    names = target.elts if isinstance(target, ast.Tuple | ast.List) else None
+    found = {}
+    for number, each in enumerate([target] if names is None else names):
+        if isinstance(each, ast.Name):
+            found[each.id] = column_of(rows, None if names is None else (number, len(names)))
+    return found
+
+
+def column_of(rows: ast.expr, place: tuple[int, int] | None) -> Column:
+    """Return a column of a table, or nothing if the table is no literal list.
+
+    `place`: number of the column and of all columns; None for a table of single values. Rows that are
+    calls, as `pytest.param(..)`, are left out.
+    """
+    if not isinstance(rows, ast.List | ast.Tuple):
+        return ()
+    if any(isinstance(each, ast.Starred) for each in rows.elts):
+        return ()
+    plain = [each for each in rows.elts if not isinstance(each, ast.Call)]
+    if place is None:
+        return tuple(plain)
+    number, width = place
+    column = []
+    for row in plain:
+        if not isinstance(row, ast.Tuple | ast.List) or len(row.elts) != width:
+            return ()
+        if any(isinstance(each, ast.Starred) for each in row.elts):
+            return ()
+        column.append(row.elts[number])
+    return tuple(column)
+
+
+def runs_all_cases(statement: ast.stmt, full_name: Mapping[str, str]) -> bool:
+    """Tell whether a statement is `unittest.main()`: without arguments, a failed test fails all."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=function, args=[], keywords=more)):
+            is_plain = all(each.arg == "verbosity" for each in more)
+            return is_plain and dotted(function, full_name) == "unittest.main"
+    return False
+
+
+def called_at_top(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the functions that plain statements call below their definition, as `test_a()`."""
+    defined: set[str] = set()
+    called: set[str] = set()
+    for statement in body:
+        match statement:
+            case ast.FunctionDef(name=name):
+                defined.add(name)
+            case ast.Expr(value=ast.Call(func=ast.Name(id=name))) if name in defined:
+                called.add(name)
+    return called
+
+
+def methods_of_case(
+    node: ast.ClassDef, full_name: Mapping[str, str], definitions: Definitions
+) -> Iterator[Function]:
+    """Yield the test methods of a plain `unittest.TestCase`."""
+    if node.decorator_list or node.keywords or len(node.bases) != 1:
+        return
+    base = dotted(node.bases[0], full_name)
+    if base not in _CASES or not definitions.is_once(node.name):
+        return
+    bound = {name for statement in node.body for name in _directly_bound(statement)}
+    if bound & _RUNS_OF_CASES:
+        return
+    for method in _methods(node):
+        is_run = base in _ASYNC_CASES or isinstance(method, ast.FunctionDef)
+        if is_run and len(method.args.args) == 1 and not method.decorator_list:
+            yield method
+
+
+def methods_of_plain_class(node: ast.ClassDef, definitions: Definitions) -> Iterator[Function]:
+    """Yield the test methods of a class that pytest collects and that inherits nothing."""
+    if node.decorator_list or node.keywords or not definitions.is_once(node.name):
+        return
+    if any(not (isinstance(each, ast.Name) and each.id == "object") for each in node.bases):
+        return
+    bound = {name for statement in node.body for name in _directly_bound(statement)}
+    if node.name.startswith("Test") and not bound & _NOT_COLLECTED:
+        yield from _methods(node)
+
+
+def _methods(node: ast.ClassDef) -> Iterator[Function]:
+    counts = Counter(name for statement in node.body for name in _directly_bound(statement))
+    for method in node.body:
+        if not isinstance(method, _FUNCTIONS) or not method.name.startswith("test"):
+            continue
+        if counts[method.name] == 1 and not is_generator(method):
+            yield method
+
+
+def _directly_bound(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds in its own scope; more in doubt."""
+    if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        yield statement.name
+    else:
+        yield from bound_names(statement)
+
+
+def dotted(node: ast.expr, full_name: Mapping[str, str]) -> str:
+    """Return the full name of an imported object, or an empty text."""
+    match node:
+        case ast.Name(id=name):
+            return full_name.get(name, "")
+        case ast.Attribute(value=ast.Name(id=name), attr=attr) if name in full_name:
+            return f"{full_name[name]}.{attr}"
+    return ""

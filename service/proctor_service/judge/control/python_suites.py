@@ -1,0 +1,528 @@
+"""Clear expectations of a grader with tests in Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from proctor_service.judge.control.expectations import EXACT, Expectation, Tolerance
+from proctor_service.judge.control.python_forms import NAMES, Comparison, Forms
+from proctor_service.judge.control.python_literals import Positions, is_literal, literal_of
+from proctor_service.judge.control.python_reach import (
+    Block,
+    Column,
+    Definitions,
+    Function,
+    blocks_of,
+    called_at_top,
+    column_of,
+    dotted,
+    is_generator,
+    methods_of_case,
+    methods_of_plain_class,
+    runs_all_cases,
+)
+from proctor_service.judge.syntax import syntax_tree
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WORD = re.compile(r"[^\W\d]\w*")  # "want" and "x1" in "want - 2 * x1"
+_DOUBTFUL = frozenset(
+    (
+        # A failed assertion, or a test that does not run, may count for passed.
+        *("skip", "skipif", "skipIf", "skipUnless", "skipTest", "SkipTest", "importorskip"),
+        *("xfail", "expectedFailure", "pytestmark", "load_tests", "failureException"),
+        *("collect_ignore", "collect_ignore_glob", "pytest_plugins", "__test__", "hookimpl"),
+        *("_exit", "atexit", "excepthook", "settrace", "setprofile", "unraisablehook"),
+        # Equality may be more than that of the values.
+        *("__eq__", "__ne__", "ANY", "addTypeEqualityFunc", "__class__", "__instancecheck__"),
+        # An expected value may be used by other ways than its name.
+        *("globals", "locals", "vars", "eval", "exec", "inspect", "__dict__", "__code__"),
+        *("_getframe", "currentframe", "getsource", "__file__", "getattr", "__getattr__"),
+    )
+)
+"""Words in tests without clear expectations, also in strings."""
+_LEFT_OUT = frozenset(("skip", "skipif", "skipIf", "skipUnless", "xfail", "expectedFailure"))
+_HOOK = "pytest_"
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A text of tests. `part`: its name.
+
+    `functions`, `cases`: names of the functions and TestCases that run behind its statements; with
+    `awaits` also coroutines. `by_pytest`: pytest collects the tests, or, without `has_tests`, the
+    fixtures. `is_main`: its name is `__main__`.
+    """
+
+    part: str
+    text: str
+    tree: ast.Module
+    functions: frozenset[str] = frozenset()
+    cases: frozenset[str] = frozenset()
+    by_pytest: bool = False
+    has_tests: bool = True
+    awaits: bool = False
+    is_main: bool = False
+
+    @classmethod
+    def of(cls, part: str, text: str, **more: object) -> Module:
+        """Parse a text. Raises what `ast.parse` raises."""
+        return cls(part, text, syntax_tree(text), **more)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Modules that share one namespace, and texts beside them that may change what they mean.
+
+    `foreign`: words of a submission with the same namespace; None if it has its own.
+    """
+
+    modules: tuple[Module, ...]
+    beside: tuple[ast.AST, ...] = ()
+    foreign: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class _Use:
+    """A place where a name is compared, or its item at a place."""
+
+    node: ast.Name
+    place: int | None
+    comparison: Comparison
+    block: Block
+
+    @property
+    def scope(self) -> ast.AST | None:
+        """The innermost scope that may bind the name, or None for the top level."""
+        name = self.node.id
+        inner = self.comparison.scope
+        if inner is not None and name in self.comparison.columns:
+            return inner
+        outer = self.block.scope
+        return outer if outer is not None and _is_bound_in(name, outer) else None
+
+    @property
+    def column(self) -> Column | None:
+        """The column that the name stands for; None if no table binds the name."""
+        for columns in (self.comparison.columns, self.block.columns):
+            if self.node.id in columns:
+                return columns[self.node.id]
+        return None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the comparisons of a suite say: literals with their module, and uses of names."""
+
+    direct: list[tuple[Module, ast.expr, Comparison]] = field(default_factory=list)
+    uses: list[tuple[Module, Forms, _Use]] = field(default_factory=list)
+
+
+def words_of(source: str) -> frozenset[str]:
+    """Return the words of a source."""
+    return frozenset(_WORD.findall(source))
+
+
+def expectations(suite: Suite) -> list[Expectation]:
+    """Return the clear expectations of a suite, each place once."""
+    trees = [*(module.tree for module in suite.modules), *suite.beside]
+    if any(map(_is_doubtful, trees)):
+        return []
+    definitions = Definitions.of(trees)
+    found = _Found()
+    for module in suite.modules:
+        imports = _imports(trees if suite.foreign is not None else [module.tree])
+        forms = Forms(imports, definitions.counts)
+        for block in _blocks(module, suite, definitions, imports):
+            for statement in block.statements:
+                for comparison in forms.comparisons(statement, block.case):
+                    _add(found, module, forms, comparison, block)
+    return list(_made(found, suite, trees))
+
+
+def _is_doubtful(tree: ast.AST) -> bool:
+    """Tell whether a text has a word that makes its expectations doubtful."""
+    marks = {id(each) for node in ast.walk(tree) for each in _marks_of(node)}
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        if id(node) in marks:
+            continue
+        if any(word in _DOUBTFUL or word.startswith(_HOOK) for word in _words(node)):
+            return True
+        if any(word in NAMES for word in _bound_words(node)):
+            return True
+        todo += ast.iter_child_nodes(node)
+    return False
+
+
+def _marks_of(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the decorators that leave a definition out: it has no clear expectation by itself."""
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        for each in node.decorator_list:
+            function = each.func if isinstance(each, ast.Call) else each
+            if isinstance(function, ast.Attribute) and function.attr in _LEFT_OUT:
+                yield each
+
+
+def _words(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            yield from (*name.split("."), asname or "")
+        case ast.keyword(arg=str(name)):
+            yield name
+        case ast.Constant(value=str(text)):
+            yield from _WORD.findall(text)
+
+
+def _bound_words(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node may bind, also as an attribute or by a name in a string."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.arg(arg=name) | ast.Constant(value=str(name)):
+            yield name
+
+
+def _imports(trees: Iterable[ast.AST]) -> dict[str, str]:
+    """Return the full name of each name that the top levels import."""
+    found: dict[str, str] = {}
+    for tree in trees:
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    top = each.name.partition(".")[0]
+                    found[each.asname or top] = each.name if each.asname else top
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for each in node.names:
+                    found[each.asname or each.name] = f"{node.module}.{each.name}"
+    return found
+
+
+def _blocks(
+    module: Module, suite: Suite, definitions: Definitions, imports: Mapping[str, str]
+) -> Iterator[Block]:
+    """Yield the certain statements of a module."""
+    body = _with_main(module) if module.is_main else module.tree.body
+    own = _tables(module.tree, module.tree.body)
+    fixtures = _fixtures(suite) if module.by_pytest else {}
+    if not module.has_tests:
+        return
+    if suite.foreign is None:
+        yield from blocks_of(body, None, own)
+    else:  # a submission may read what its namespace has
+        taken = suite.foreign | {name for name in own if not definitions.is_once(name)}
+        kept = {name: table for name, table in own.items() if name not in taken}
+        yield from blocks_of(body, None, kept)
+        own = {}
+    called = called_at_top(body)
+    runs_all = any(runs_all_cases(each, imports) for each in body)
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef):
+            if module.by_pytest or runs_all or node.name in module.cases:
+                for method in methods_of_case(node, imports, definitions):
+                    case = method.args.args[0].arg
+                    tables = {**own, **_tables(method, method.body)}
+                    yield from blocks_of(method.body, method, tables, case)
+            if module.by_pytest:
+                for method in methods_of_plain_class(node, definitions):
+                    yield from _of_collected(method, own, imports, fixtures)
+        elif isinstance(node, _FUNCTIONS) and definitions.is_once(node.name):
+            if module.by_pytest and node.name.startswith("test"):
+                yield from _of_collected(node, own, imports, fixtures)
+            elif node.decorator_list or is_generator(node):
+                continue
+            elif _runs(node, module, called):
+                yield from blocks_of(node.body, node, _tables(node, node.body))
+
+
+def _runs(node: Function, module: Module, called: set[str]) -> bool:
+    """Tell whether a function without a decorator runs behind the statements, or by a call there."""
+    if node.name in module.functions:
+        return module.awaits or isinstance(node, ast.FunctionDef)
+    return node.name in called and isinstance(node, ast.FunctionDef)
+
+
+def _of_collected(
+    function: Function,
+    tables: Mapping[str, ast.expr],
+    imports: Mapping[str, str],
+    fixtures: Mapping[str, Column],
+) -> Iterator[Block]:
+    """Yield the certain statements of a function that pytest collects."""
+    columns = {each.arg: fixtures[each.arg] for each in function.args.args if each.arg in fixtures}
+    for decorator in function.decorator_list:
+        found = _parametrized(decorator, tables, imports)
+        if found is None or found.keys() & columns.keys():
+            return
+        columns.update(found)
+    if isinstance(function, ast.FunctionDef) and not is_generator(function):
+        own = {**tables, **_tables(function, function.body)}
+        yield from blocks_of(function.body, function, own, columns=columns)
+
+
+def _fixtures(suite: Suite) -> dict[str, Column]:
+    """Return the literal of each fixture that returns one, and that one function alone asks for."""
+    trees = [*(module.tree for module in suite.modules), *suite.beside]
+    definitions = Definitions.of(trees)
+    arguments = Counter(
+        node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)
+    )
+    found: dict[str, Column] = {}
+    for module in suite.modules:
+        imports = _imports([module.tree])
+        for node in module.tree.body:
+            match node:
+                case ast.FunctionDef(
+                    name=name,
+                    args=ast.arguments(args=[], vararg=None, kwarg=None),
+                    decorator_list=[decorator],
+                    body=[ast.Return(value=ast.expr() as value)],
+                ) if dotted(decorator, imports) == "pytest.fixture":
+                    if is_literal(value) and definitions.is_once(name) and arguments[name] == 1:
+                        found[name] = (value,)
+    return found
+
+
+def _parametrized(
+    decorator: ast.expr, tables: Mapping[str, ast.expr], imports: Mapping[str, str]
+) -> dict[str, Column] | None:
+    """Return the columns of a `pytest.mark.parametrize`; None for another decorator, or without rows."""
+    match decorator:
+        case ast.Call(
+            func=ast.Attribute(value=mark, attr="parametrize"), args=[names, rows], keywords=more
+        ) if all(each.arg == "ids" for each in more) and dotted(mark, imports) == "pytest.mark":
+            if isinstance(rows, ast.Name):
+                rows = tables.get(rows.id, rows)
+        case _:
+            return None
+    if not column_of(rows, None):
+        return None
+    match names:
+        case ast.Constant(value=str(text)):
+            listed = [each.strip() for each in text.split(",") if each.strip()]
+            is_single = len(listed) == 1 and "," not in text
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) if all(map(_is_string, parts)):
+            listed = [str(ast.literal_eval(each)) for each in parts]
+            is_single = False
+        case _:
+            return None
+    if is_single:
+        return {listed[0]: column_of(rows, None)}
+    width = len(listed)
+    return {name: column_of(rows, (number, width)) for number, name in enumerate(listed)}
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _with_main(module: Module) -> list[ast.stmt]:
+    """Return the statements of a main program, with those of `if __name__ == "__main__":`."""
+    found: list[ast.stmt] = []
+    for statement in module.tree.body:
+        match statement:
+            case ast.If(
+                test=ast.Compare(
+                    left=ast.Name(id="__name__"),
+                    ops=[ast.Eq()],
+                    comparators=[ast.Constant(value="__main__")],
+                ),
+                body=body,
+                orelse=[],
+            ):
+                found += body
+            case _:
+                found.append(statement)
+    return found
+
+
+def _tables(scope: ast.AST, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Return the lists of a scope that a name stands for that is bound once and read once."""
+    nodes = _name_nodes(scope)
+    found: dict[str, ast.expr] = {}
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() as value):
+                if sorted(type(each.ctx).__name__ for each in nodes[name]) == ["Load", "Store"]:
+                    found[name] = value
+    return found
+
+
+def _name_nodes(scope: ast.AST) -> dict[str, list[ast.Name]]:
+    found: dict[str, list[ast.Name]] = {}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name):
+            found.setdefault(node.id, []).append(node)
+    return found
+
+
+def _add(found: _Found, module: Module, forms: Forms, comparison: Comparison, block: Block) -> None:
+    expected = comparison.expected
+    if forms.is_value(comparison.answer):
+        return
+    match expected:
+        case _ if forms.is_value(expected):
+            if comparison.bears(expected):
+                found.direct.append((module, expected, comparison))
+        case ast.Name():
+            found.uses.append((module, forms, _Use(expected, None, comparison, block)))
+        case ast.Subscript(value=ast.Name() as name, slice=ast.Constant(value=int(place))):
+            found.uses.append((module, forms, _Use(name, place, comparison, block)))
+
+
+def _made(found: _Found, suite: Suite, trees: Sequence[ast.AST]) -> Iterator[Expectation]:
+    """Yield the expectations, without two for the same place."""
+    places: set[tuple[str, int]] = set()
+    positions = {module.part: Positions.of(module.text) for module in suite.modules}
+    owners = {id(node): module for module in suite.modules for node in _returned(module)}
+    listed = [
+        (module, node, comparison.tolerance, comparison.only_far)
+        for module, node, comparison in found.direct
+    ]
+    for module, node, tolerance, only_far in (*listed, *_of_names(found, suite, trees)):
+        module = owners.get(id(node), module)
+        literal = literal_of(node, positions[module.part])
+        if literal is not None and (module.part, literal.begin) not in places:
+            places.add((module.part, literal.begin))
+            scaled = Tolerance(tolerance.relative, tolerance.absolute * literal.divisor)
+            yield Expectation(module.part, literal, scaled, only_far)
+
+
+def _returned(module: Module) -> Iterator[ast.expr]:
+    """Yield the values that functions at the top level return first."""
+    for node in module.tree.body:
+        match node:
+            case ast.FunctionDef(body=[ast.Return(value=ast.expr() as value)]):
+                yield value
+
+
+def _of_names(
+    found: _Found, suite: Suite, trees: Sequence[ast.AST]
+) -> Iterator[tuple[Module, ast.expr, Tolerance, bool]]:
+    """Yield the literals that stand behind names which tests use for nothing but comparisons."""
+    messages = {id(name) for tree in trees for name in _in_messages(tree)}
+    shared = {
+        name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+    groups: dict[tuple[int, str, int | None], list[tuple[Module, Forms, _Use]]] = {}
+    for module, forms, use in found.uses:
+        key = (id(use.scope), use.node.id, use.place)
+        groups.setdefault(key, []).append((module, forms, use))
+    for (_, name, place), uses in groups.items():
+        module, forms, first = uses[0]
+        scope = first.scope
+        is_foreign = scope is None and suite.foreign is not None and name in suite.foreign
+        if is_foreign or name in shared:
+            continue
+        nodes = [
+            node
+            for tree in (trees if scope is None else [scope])
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and node.id == name
+        ]
+        items = {} if place is None else _item_places(scope, trees, name)
+        loads = {
+            id(node)
+            for node in nodes
+            if isinstance(node.ctx, ast.Load)
+            and id(node) not in messages
+            and items.get(id(node), place) == place
+        }
+        if loads != {id(use.node) for _, _, use in uses}:
+            continue
+        values = _values(first, nodes, module, forms)
+        comparisons = [use.comparison for _, _, use in uses]
+        if not values or not all(each.bears(v) for v in values for each in comparisons):
+            continue
+        tolerance = EXACT
+        for each in comparisons:
+            tolerance |= each.tolerance
+        only_far = any(each.only_far for each in comparisons)
+        yield from ((module, value, tolerance, only_far) for value in values)
+
+
+def _item_places(
+    scope: ast.AST | None, trees: Sequence[ast.AST], name: str
+) -> dict[int, int | None]:
+    """Return the place of each item `name[place]` that is read, by the id of the name's node."""
+    found: dict[int, int | None] = {}
+    for tree in trees if scope is None else [scope]:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id=other) as item,
+                    slice=ast.Constant(value=int(place)),
+                    ctx=ast.Load(),
+                ) if other == name and place >= 0:
+                    found[id(item)] = place
+    return found
+
+
+def _in_messages(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of texts that only a failed assertion shows."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and node.msg is not None:
+            yield from ast.walk(node.msg)
+        elif isinstance(node, ast.keyword) and node.arg in ("msg", "err_msg"):
+            yield from ast.walk(node.value)
+
+
+def _is_bound_in(name: str, scope: ast.AST) -> bool:
+    return any(
+        (isinstance(node, ast.arg) and node.arg == name)
+        or (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
+        for node in ast.walk(scope)
+    )
+
+
+def _values(
+    use: _Use, nodes: Sequence[ast.Name], module: Module, forms: Forms
+) -> tuple[ast.expr, ...]:
+    """Return the literals that a name, or its item, stands for; none in doubt."""
+    name, scope = use.node.id, use.scope
+    stores = [node for node in nodes if not isinstance(node.ctx, ast.Load)]
+    column = use.column
+    if column is not None:
+        parameters = [] if scope is None else list(ast.walk(scope))
+        bound = sum(isinstance(each, ast.arg) and each.arg == name for each in parameters)
+        if len(stores) + bound != 1:
+            return ()
+        if use.place is not None:
+            column = _items(column, use.place)
+        return tuple(each for each in column if forms.is_value(each))
+    if len(stores) != 1 or use.place is not None:
+        return ()
+    body = scope.body if isinstance(scope, _FUNCTIONS) else module.tree.body
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name() as target], value=value) if target is stores[0]:
+                return (value,) if forms.is_value(value) else ()
+    return ()
+
+
+def _items(column: Column, place: int) -> Column:
+    """Return an item of each row; nothing if a row lacks it."""
+    found = []
+    for row in column:
+        if not isinstance(row, ast.Tuple | ast.List) or len(row.elts) <= place:
+            return ()
+        if any(isinstance(each, ast.Starred) for each in row.elts):
+            return ()
+        found.append(row.elts[place])
+    return tuple(found)
