@@ -14,7 +14,7 @@ from event_loop import given_first
 from time_factor import TIME_FACTOR
 
 from proctor_service.codec.values import decode, loads
-from proctor_service.judge.run import Run, message, run
+from proctor_service.judge.run import Run, message, run, run_calls
 from proctor_service.sandbox.backends import make_backend
 from proctor_service.sandbox.interface import Backend, Limits, Sandbox
 from proctor_service.settings import Settings
@@ -47,10 +47,11 @@ class Place:
 
     async def call(self, source: str, name: str, *arguments: Any, **limits: Any) -> Any:
         """Calls one function of a program; the value that comes back."""
-        from proctor_service.codec.values import encode
+        from proctor_service.codec.values import dumps, encode
 
-        calls = [[name, encode(list(arguments)), encode({})]]
-        finished = await self._python(source, "calls", {"calls": calls}, limits)
+        call = dumps([name, encode(list(arguments)), encode({})])
+        job = message("python", mode="calls", source=source, files={}, count=1)
+        finished = await run_calls(self.backend, job, self._limits(limits), [call], None)
         kind, index, value = loads(finished.lines[1])[:3]
         assert (kind, index) == ("value", 0), finished
         return decode(value)
@@ -59,9 +60,11 @@ class Place:
         self, source: str, mode: str, fields: dict[str, Any], limits: dict[str, Any]
     ) -> Run:
         job = message("python", mode=mode, source=source, files={}, **fields)
-        wanted = replace(LIMITS, **limits)
-        wanted = replace(wanted, cpu_seconds=wanted.cpu_seconds * TIME_FACTOR)
-        return await run(self.backend, job, wanted)
+        return await run(self.backend, job, self._limits(limits))
+
+    def _limits(self, changed: dict[str, Any]) -> Limits:
+        wanted = replace(LIMITS, **changed)
+        return replace(wanted, cpu_seconds=wanted.cpu_seconds * TIME_FACTOR)
 
 
 Question = Callable[[Place], Coroutine[Any, Any, None]]

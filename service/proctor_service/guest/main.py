@@ -119,7 +119,7 @@ def _serve(channel: Channel, job: dict[str, Any]) -> None:
     except script.Left:
         script.leave(0)
     channel.send(values.dumps(["loaded"]))
-    submission_side.serve(channel, namespace, job["records"])
+    submission_side.serve(channel, namespace, job.get("records", []))
     script.leave(0)
 
 
