@@ -45,7 +45,7 @@ _OBJECTS = frozenset(
 _RECORD_MAKERS = frozenset(["namedtuple", "make_dataclass", "NamedTuple"])
 _PARTS = (
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Starred, ast.Await),
-    *(ast.NamedExpr, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.YieldFrom, ast.Yield),
+    *(ast.List, ast.Tuple, ast.Set, ast.Dict),
     *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 """Expressions that may hold what their parts hold."""
@@ -148,6 +148,8 @@ class Flow:
         """Return what to do with each kind of node; a node comes before its parts."""
         return {
             **dict.fromkeys(_PARTS, self._visit_parts),
+            ast.NamedExpr: self._visit_named,
+            **dict.fromkeys((ast.Yield, ast.YieldFrom), self._visit_yield),
             ast.Call: self._visit_call,
             ast.Attribute: self._visit_attribute,
             ast.Assign: self._visit_assignment,
@@ -165,10 +167,14 @@ class Flow:
         for child in children_of(node):
             if type(child) not in _PLAIN:
                 self._join(_key(child), target)
-        if isinstance(node, ast.NamedExpr):
-            self._bind(node.target, node.value)
-        elif isinstance(node, ast.Yield | ast.YieldFrom):
-            self._return(node)
+
+    def _visit_named(self, node: ast.NamedExpr) -> None:
+        self._visit_parts(node)
+        self._bind(node.target, node.value)
+
+    def _visit_yield(self, node: ast.Yield | ast.YieldFrom) -> None:
+        self._visit_parts(node)
+        self._return(node)
 
     def _visit_assignment(self, node: ast.Assign) -> None:
         if type(node.value) not in _PLAIN:
@@ -296,9 +302,9 @@ class Flow:
             self._edge(source, target.id)
         elif isinstance(target, ast.Attribute):
             self._edge(source, f".{target.attr}")
-        elif isinstance(target, ast.Subscript | ast.Starred):
+        elif isinstance(target, (ast.Subscript, ast.Starred)):
             self._bind(target.value, source)
-        elif isinstance(target, ast.Tuple | ast.List):
+        elif isinstance(target, (ast.Tuple, ast.List)):
             for each in target.elts:
                 self._bind(each, source)
 

@@ -67,7 +67,7 @@ def analyse_suite(grader: AssertsGrader, suite: Suite) -> Analysis:
     """Decide the level of parsed tests, as `analyse`. Raises InvalidTask."""
     tests = sources_of(suite)
     submission = names_of(suite)
-    setup = split_setup(suite.setup_text)
+    setup = split_setup(suite.setup_text, suite.setup.body)
     if grader.integrity == "in_process":
         return Analysis("in_process", "the grader asks for it", setup, tests)
     records = frozenset() if setup[1] else records_of(suite.setup)
