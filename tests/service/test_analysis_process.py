@@ -14,7 +14,13 @@ import pytest
 from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis import process
-from proctor_service.judge.analysis.levels import Analysis, analyse, analyse_suite, sources_of
+from proctor_service.judge.analysis.levels import (
+    Analysis,
+    analyse,
+    level_of,
+    sources_of,
+    with_plan,
+)
 from proctor_service.judge.analysis.suite import parse_suite
 from proctor_service.settings.interpreter import interpreter_environment
 
@@ -113,7 +119,8 @@ def work_of(text: str) -> int:
     sys.setprofile(note)
     tests = grader(text)
     try:
-        analyse_suite(tests, parse_suite(tests))
+        suite = parse_suite(tests)
+        with_plan(level_of(tests, suite), suite)
     finally:
         sys.setprofile(before)
     return count
@@ -136,7 +143,9 @@ def heard(of: AssertsGrader, parts: int) -> Analysis:
     answer = io.BytesIO()
     pickler = pickle.Pickler(answer)
     ends = [0]
-    for part in (sources_of(parse_suite(of)), analyse(of)):
+    suite = parse_suite(of)
+    level = level_of(of, suite)
+    for part in (sources_of(suite), level, with_plan(level, suite)):
         pickler.dump(part)
         ends.append(answer.tell())
     cut = ends[parts] + 5
@@ -145,8 +154,10 @@ def heard(of: AssertsGrader, parts: int) -> Analysis:
 
 def test_an_answer_that_was_cut_off_says_all_that_is_needed_to_run_the_tests() -> None:
     tests = grader("def check(candidate):\n    assert candidate(1) == 2", entry_point="f")
-    whole = heard(tests, 2)
+    whole = heard(tests, 3)
     assert whole == analyse(tests)
+    unplanned = heard(tests, 2)
+    assert (unplanned.level, unplanned.plan, unplanned.names) == ("separated", None, whole.names)
     ended = heard(tests, 1)
     assert (ended.level, ended.tests, ended.plan) == ("in_process", whole.tests, None)
     assert ended.tests[0].run == (("check", "check", "f"),)

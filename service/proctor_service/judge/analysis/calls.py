@@ -164,6 +164,8 @@ class Calls:
                 return meaning.target
             plain = node.id in self.names.submission and node.id not in self.names.fresh
             return [node.id] if plain and meaning is None else None
+        if not self.names.fresh:
+            return None
         match node:
             case ast.Attribute(value=ast.Call(func=ast.Name(id=name)) as made, attr=method) if (
                 name in self.names.fresh
@@ -176,7 +178,7 @@ class Calls:
 
     def alias(self, node: ast.expr) -> Alias | None:
         """Return the alias that an expression makes, or None."""
-        target = self.target(node) if isinstance(node, ast.Name | ast.Attribute) else None
+        target = self.target(node) if type(node) in (ast.Name, ast.Attribute) else None
         if target is None or len(target) == 1:
             return None if target is None else Alias(target)
         assert isinstance(node, ast.Attribute)

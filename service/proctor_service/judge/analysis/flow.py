@@ -8,11 +8,12 @@ get a mark too many, and the suite is then judged beside the submission. The tim
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 from proctor_service.judge.analysis import data_attributes
 from proctor_service.judge.analysis.names import entry_name, looks_like_class
-from proctor_service.judge.analysis.suite import Suite, arguments_of
+from proctor_service.judge.analysis.suite import Suite, arguments_of, children_of
 
 ANSWER, FUNCTION, OBJECT, ERROR, MADE = 1, 2, 4, 8, 16
 """Marks: an answer or a part of one; a function of the submission; an object of the tests that is no data;
@@ -22,9 +23,10 @@ _ALL = _HELD | FUNCTION
 
 _words = str.split
 Key = str | int
-"""A name, an attribute as `.x`, the result of a function as `f()`, or the id of an expression."""
+"""A name, an attribute as `.x`, the result of a function as `f()`, or the id of another expression."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = frozenset([*_FUNCTIONS, ast.ClassDef, ast.Lambda])
 RAISES = frozenset(["raises", "assertRaises", "assertRaisesRegex"])
 PLAIN_RESULTS = frozenset(
     _words(
@@ -42,29 +44,13 @@ _OBJECTS = frozenset(
 """Functions of libraries that make an object which is no data."""
 _RECORD_MAKERS = frozenset(["namedtuple", "make_dataclass", "NamedTuple"])
 _PARTS = (
-    *(
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.BoolOp,
-        ast.IfExp,
-        ast.Subscript,
-        ast.Starred,
-        ast.Await,
-        ast.NamedExpr,
-    ),
-    *(
-        ast.List,
-        ast.Tuple,
-        ast.Set,
-        ast.Dict,
-        ast.ListComp,
-        ast.SetComp,
-        ast.DictComp,
-        ast.GeneratorExp,
-    ),
-    *(ast.YieldFrom, ast.Yield),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Starred, ast.Await),
+    *(ast.List, ast.Tuple, ast.Set, ast.Dict),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
 )
 """Expressions that may hold what their parts hold."""
+_PLAIN = frozenset([ast.Constant, ast.Compare, ast.JoinedStr, type(None)])
+"""Expressions that hold no marks. Most of a long text is constants."""
 
 
 class Flow:
@@ -79,24 +65,16 @@ class Flow:
         self._records = records
         entry = suite.entry_point or ""
         self.fresh = {entry_name(entry)} if "()." in entry else set()
-        self.parent: dict[int, ast.AST] = {}
+        self.parent = suite.parents
         self.classes: dict[str, ast.ClassDef] = {}
         self.functions: dict[str, list[Function]] = {}
+        self._fresh_methods: set[int] = set()
         self._edges: dict[Key, list[tuple[int, int, Key]]] = {}
         self._marks: dict[Key, int] = {}
-        self._todo: list[tuple[Key, int]] = []
-        for node in self._nodes(suite):
-            for child in ast.iter_child_nodes(node):
-                self.parent[id(child)] = node
-            if isinstance(node, ast.ClassDef):
-                self.classes[node.name] = node
-            elif isinstance(node, _FUNCTIONS):
-                self.functions.setdefault(node.name, []).append(node)
-                self._define(node.name, node.args)
-            elif isinstance(node, ast.Lambda):
-                self._define(str(id(node)), node.args)
-        for node in self._nodes(suite):
-            self._visit(node)
+        for nodes in suite.nodes:
+            for node in nodes:
+                if type(node) in _SCOPES:
+                    self._note(node)
         for name in submission:
             self._mark(name, FUNCTION)
         for name in self.classes.keys() - records:
@@ -106,11 +84,17 @@ class Flow:
                 for function in self.functions.get(step[1], ()) if step[0] == "check" else ():
                     for parameter in parameters_of(function.args)[:1]:
                         self._mark(parameter, FUNCTION)
+        visits = self._visits()
+        for nodes in suite.nodes:
+            for node in nodes:
+                visit = visits.get(type(node))
+                if visit is not None:
+                    visit(node)
         self._spread()
 
     def of(self, node: ast.AST) -> int:
         """Return the marks of an expression."""
-        return self._marks.get(id(node), 0)
+        return self._marks.get(_key(node), 0)
 
     def is_submission(self, node: ast.AST) -> bool:
         """Tell whether an expression is a name of the submission."""
@@ -118,120 +102,154 @@ class Flow:
 
     def makes_fresh(self, node: ast.AST) -> bool:
         """Tell whether an expression is a method of a new object: `Solution().f`."""
-        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Call):
-            return False
-        made, around = node.value, self.parent.get(id(node))
-        called = isinstance(around, ast.Call) and (
-            around.func is node or last_name(around.func) in self.functions
-        )
-        is_class = isinstance(made.func, ast.Name) and looks_like_class(made.func.id)
-        return (
-            called
-            and is_class
-            and self.is_submission(made.func)
-            and (node.attr not in data_attributes.METHODS or not arguments_of(made))
-        )
-
-    @staticmethod
-    def _nodes(suite: Suite) -> Iterator[ast.AST]:
-        return (node for nodes in suite.nodes for node in nodes)
+        return id(node) in self._fresh_methods
 
     # ------------------------------------------------------------ the graph
 
     def _mark(self, key: Key, marks: int) -> None:
-        new = marks & ~self._marks.get(key, 0)
-        if new:
-            self._marks[key] = self._marks.get(key, 0) | new
-            self._todo.append((key, new))
+        self._marks[key] = self._marks.get(key, 0) | marks
 
-    def _edge(self, source: Key, target: Key, mask: int = _ALL, gives: int = 0) -> None:
-        """Let the marks of a mask flow; with `gives`, these flow in their place."""
-        self._edges.setdefault(source, []).append((mask, gives, target))
+    def _edge(self, source: ast.AST | None, target: Key, mask: int = _ALL, answer: int = 0) -> None:
+        """Let the marks of a mask flow; of a function of the submission also those of its answer."""
+        if type(source) not in _PLAIN:
+            self._join(_key(source), target, mask, answer)
+
+    def _join(self, source: Key, target: Key, mask: int = _ALL, answer: int = 0) -> None:
+        edges = self._edges.get(source)
+        if edges is None:
+            self._edges[source] = [(mask, answer, target)]
+        else:
+            edges.append((mask, answer, target))
 
     def _spread(self) -> None:
-        while self._todo:
-            key, marks = self._todo.pop()
-            for mask, gives, target in self._edges.get(key, ()):
-                if marks & mask:
-                    self._mark(target, gives or marks & mask)
+        todo, edges, known = [*self._marks.items()], self._edges, self._marks
+        while todo:
+            key, marks = todo.pop()
+            for mask, answer, target in edges.get(key, ()):
+                had = known.get(target, 0)
+                new = (marks & mask | (answer if marks & FUNCTION else 0)) & ~had
+                if new:
+                    known[target] = had | new
+                    if target in edges:
+                        todo.append((target, new))
 
     # ------------------------------------------------------------ syntax
 
-    def _visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name):
-            self._edge(node.id, id(node))
-        elif isinstance(node, ast.Call):
-            self._visit_call(node)
-        elif isinstance(node, ast.Attribute):
-            self._visit_attribute(node)
-        elif isinstance(node, _PARTS):
-            for child in ast.iter_child_nodes(node):
-                self._edge(id(child), id(node))
-            if isinstance(node, ast.NamedExpr):
-                self._bind(node.target, id(node.value))
-            elif isinstance(node, ast.Yield | ast.YieldFrom):
-                self._return(node, node.value)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                self._bind(target, id(node.value))
-        elif isinstance(node, ast.AnnAssign | ast.AugAssign) and node.value is not None:
-            self._bind(node.target, id(node.value))
-        elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-            self._bind(node.target, id(node.iter))
-        elif isinstance(node, ast.Return):
-            self._return(node, node.value)
+    def _note(self, node: Any) -> None:
+        if isinstance(node, ast.ClassDef):
+            self.classes[node.name] = node
+        elif isinstance(node, ast.Lambda):
+            self._define(str(id(node)), node.args)
         else:
-            self._visit_rare(node)
+            self.functions.setdefault(node.name, []).append(node)
+            self._define(node.name, node.args)
 
-    def _visit_rare(self, node: ast.AST) -> None:
-        if isinstance(node, ast.withitem) and node.optional_vars is not None:
-            self._bind(node.optional_vars, id(node.context_expr))
-            if (
-                isinstance(node.context_expr, ast.Call)
-                and last_name(node.context_expr.func) in RAISES
-            ):
-                self._mark(id(node.context_expr), ERROR)
-        elif isinstance(node, ast.ExceptHandler) and node.name:
+    def _visits(self) -> dict[type[ast.AST], Callable[[Any], None]]:
+        """Return what to do with each kind of node; a node comes before its parts."""
+        return {
+            **dict.fromkeys(_PARTS, self._visit_parts),
+            ast.NamedExpr: self._visit_named,
+            **dict.fromkeys((ast.Yield, ast.YieldFrom), self._visit_yield),
+            ast.Call: self._visit_call,
+            ast.Attribute: self._visit_attribute,
+            ast.Assign: self._visit_assignment,
+            **dict.fromkeys((ast.AnnAssign, ast.AugAssign), self._visit_other_assignment),
+            **dict.fromkeys((ast.For, ast.AsyncFor, ast.comprehension), self._visit_loop),
+            ast.Return: self._return,
+            ast.withitem: self._visit_with,
+            ast.ExceptHandler: self._visit_handler,
+            ast.arguments: self._visit_parameters,
+            ast.Match: self._visit_match,
+        }
+
+    def _visit_parts(self, node: Any) -> None:
+        target = id(node)
+        for child in children_of(node):
+            if type(child) not in _PLAIN:
+                self._join(_key(child), target)
+
+    def _visit_named(self, node: ast.NamedExpr) -> None:
+        self._visit_parts(node)
+        self._bind(node.target, node.value)
+
+    def _visit_yield(self, node: ast.Yield | ast.YieldFrom) -> None:
+        self._visit_parts(node)
+        self._return(node)
+
+    def _visit_assignment(self, node: ast.Assign) -> None:
+        if type(node.value) not in _PLAIN:
+            for target in node.targets:
+                self._bind(target, node.value)
+
+    def _visit_other_assignment(self, node: ast.AnnAssign | ast.AugAssign) -> None:
+        if node.value is not None:
+            self._bind(node.target, node.value)
+
+    def _visit_loop(self, node: ast.For | ast.AsyncFor | ast.comprehension) -> None:
+        self._bind(node.target, node.iter)
+
+    def _visit_with(self, node: ast.withitem) -> None:
+        made = node.context_expr
+        if node.optional_vars is not None:
+            self._bind(node.optional_vars, made)
+            if isinstance(made, ast.Call) and last_name(made.func) in RAISES:
+                self._mark(id(made), ERROR)
+
+    def _visit_handler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
             self._mark(node.name, ERROR)
-        elif isinstance(node, ast.arguments):
-            names = parameters_of(node)
-            for name, default in zip(names[::-1], node.defaults[::-1], strict=False):
-                self._edge(id(default), name)
-        elif isinstance(node, ast.Match):
-            for each in ast.walk(node):
-                if isinstance(each, ast.MatchAs | ast.MatchStar) and each.name:
-                    self._edge(id(node.subject), each.name)
+
+    def _visit_parameters(self, node: ast.arguments) -> None:
+        for name, default in zip(parameters_of(node)[::-1], node.defaults[::-1], strict=False):
+            self._edge(default, name)
+
+    def _visit_match(self, node: ast.Match) -> None:
+        for each in ast.walk(node):
+            if isinstance(each, ast.MatchAs | ast.MatchStar) and each.name:
+                self._edge(node.subject, each.name)
 
     def _visit_attribute(self, node: ast.Attribute) -> None:
-        if self.makes_fresh(node):
-            assert isinstance(node.value, ast.Call)
-            assert isinstance(node.value.func, ast.Name)
-            self.fresh.add(node.value.func.id)
+        if id(node) in self._fresh_methods:
             self._mark(id(node), FUNCTION)
             return
-        self._edge(id(node.value), id(node), _HELD & ~OBJECT)
-        self._edge(f".{node.attr}", id(node))
+        self._edge(node.value, id(node), _HELD & ~OBJECT)
+        self._join(f".{node.attr}", id(node))
 
     def _visit_call(self, node: ast.Call) -> None:
-        func, arguments = node.func, arguments_of(node)
-        self._edge(id(func), id(node), FUNCTION, ANSWER if arguments else ANSWER | MADE)
-        made = _HELD & ~OBJECT if isinstance(func, ast.Attribute) else _HELD
-        self._edge(id(func), id(node), made)
+        func, arguments, key = node.func, arguments_of(node), id(node)
         name = last_name(func)
+        is_method = type(func) is ast.Attribute
+        if is_method:
+            self._find_fresh(func)
+        answer = ANSWER if arguments else ANSWER | MADE
+        self._edge(func, key, _HELD & ~OBJECT if is_method else _HELD, answer)
         if isinstance(func, ast.Lambda):
-            self._edge(id(func.body), id(node))
+            self._edge(func.body, key)
             self._pass(str(id(func)), node)
         if name in self.functions:
-            self._edge(f"{name}()", id(node))
+            self._join(f"{name}()", key)
             self._pass(name, node)
+            for each in node.args:
+                self._find_fresh(each)
         if name in self.classes:
             self._pass("__init__", node)
         elif name in _OBJECTS or (name in _RECORD_MAKERS and not self._is_record(node)):
-            self._mark(id(node), OBJECT)
-        elif not (isinstance(func, ast.Name) and name in PLAIN_RESULTS):
+            self._mark(key, OBJECT)
+        elif is_method or name not in PLAIN_RESULTS:
             for each in arguments:
-                self._edge(id(each), id(node))
+                if type(each) not in _PLAIN:
+                    self._join(_key(each), key)
         self._visit_callbacks(func, arguments)
+
+    def _find_fresh(self, node: ast.expr) -> None:
+        """Note a method of a new object, that is called or handed to a function of the tests."""
+        made = node.value if isinstance(node, ast.Attribute) else None
+        if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Name):
+            return
+        is_class = made.func.id in self.submission and looks_like_class(made.func.id)
+        if is_class and (node.attr not in data_attributes.METHODS or not arguments_of(made)):  # type: ignore[attr-defined]
+            self.fresh.add(made.func.id)
+            self._fresh_methods.add(id(node))
 
     def _is_record(self, made: ast.Call) -> bool:
         """Tell whether a call makes a class whose objects are data: `P = namedtuple("P", "x y")`."""
@@ -241,55 +259,59 @@ class Flow:
 
     def _visit_callbacks(self, func: ast.expr, arguments: list[ast.expr]) -> None:
         """Let what a call is given, or asks, flow to the parameters of functions that it is given."""
-        callbacks = [each for argument in arguments for each in self._callbacks(argument)]
+        callbacks = [
+            str(id(each)) if isinstance(each, ast.Lambda) else each.id
+            for each in arguments
+            if type(each) is ast.Lambda or (type(each) is ast.Name and each.id in self.functions)
+        ]
         if not callbacks:
             return
         given = f"*{id(func)}"
-        self._edge(id(func), given, FUNCTION, ANSWER)
+        self._edge(func, given, 0, ANSWER)
         for argument in arguments:
-            self._edge(id(argument), given)
+            self._edge(argument, given)
         for name in callbacks:
-            self._edge(given, f"{name}(*)")
+            self._join(given, f"{name}(*)")
 
     def _define(self, name: str, arguments: ast.arguments) -> None:
         """Let what a function is given flow to its parameters: `f(0)` stands for the first argument."""
         every = parameters_of(arguments)
         positional = len(arguments.posonlyargs) + len(arguments.args)
         for place, parameter in enumerate(every):
-            self._edge(f"{name}(*)", parameter)
-            self._edge(f"{name}({place})" if place < positional else f"{name}(…)", parameter)
+            self._join(f"{name}(*)", parameter)
+            self._join(f"{name}({place})" if place < positional else f"{name}(…)", parameter)
 
     def _pass(self, name: str, call: ast.Call) -> None:
         """Let arguments flow to a function; of a method, the first parameter may be its object."""
         for place, argument in enumerate(call.args):
-            for target in (f"{name}({place})", f"{name}({place + 1})", f"{name}(…)"):
-                self._edge(id(argument), target)
+            if type(argument) not in _PLAIN:
+                for target in (f"{name}({place})", f"{name}({place + 1})", f"{name}(…)"):
+                    self._edge(argument, target)
         for keyword in call.keywords:
-            self._edge(id(keyword.value), keyword.arg or f"{name}(*)")
+            self._edge(keyword.value, keyword.arg or f"{name}(*)")
 
-    def _callbacks(self, argument: ast.expr) -> Iterator[str]:
-        if isinstance(argument, ast.Lambda):
-            yield str(id(argument))
-        elif isinstance(argument, ast.Name) and argument.id in self.functions:
-            yield argument.id
-
-    def _return(self, node: ast.AST, value: ast.expr | None) -> None:
-        around = self.parent.get(id(node))
+    def _return(self, node: ast.Return | ast.Yield | ast.YieldFrom) -> None:
+        around: ast.AST | None = node if node.value is not None else None
         while around is not None and not isinstance(around, _FUNCTIONS):
             around = self.parent.get(id(around))
-        if around is not None and value is not None:
-            self._edge(id(value), f"{around.name}()")
+        if around is not None:
+            self._edge(node.value, f"{around.name}()")
 
-    def _bind(self, target: ast.expr, source: Key) -> None:
+    def _bind(self, target: ast.expr, source: ast.expr) -> None:
         if isinstance(target, ast.Name):
             self._edge(source, target.id)
         elif isinstance(target, ast.Attribute):
             self._edge(source, f".{target.attr}")
-        elif isinstance(target, ast.Subscript | ast.Starred):
+        elif isinstance(target, (ast.Subscript, ast.Starred)):
             self._bind(target.value, source)
-        elif isinstance(target, ast.Tuple | ast.List):
+        elif isinstance(target, (ast.Tuple, ast.List)):
             for each in target.elts:
                 self._bind(each, source)
+
+
+def _key(node: Any) -> Key:
+    """Return the name of a name, so that all its occurrences are one node, or the id of a node."""
+    return node.id if type(node) is ast.Name else id(node)
 
 
 def last_name(node: ast.expr) -> str:

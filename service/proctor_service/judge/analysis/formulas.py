@@ -219,7 +219,7 @@ class Formulas:
         helper = self._calls.scope.get(func.id) if isinstance(func, ast.Name) else None
         if isinstance(helper, Helper):
             return self._helper(helper, args, keywords)
-        if self._builtin(func) == "isinstance" and len(args) == 2 and not keywords:
+        if len(args) == 2 and not keywords and self._builtin(func) == "isinstance":
             return self._isinstance(args[0], args[1])
         function = self._known(func)
         if function is None or any(keyword.arg is None for keyword in keywords):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from proctor_service.judge.analysis import data_attributes
 from proctor_service.judge.analysis.flow import (
@@ -23,7 +24,7 @@ from proctor_service.judge.analysis.flow import (
 )
 from proctor_service.judge.analysis.names import looks_like_class
 from proctor_service.judge.analysis.shared_state import shared_state
-from proctor_service.judge.analysis.suite import Suite, arguments_of
+from proctor_service.judge.analysis.suite import Suite, arguments_of, nodes_of
 
 _words = str.split
 _ERROR_FIELDS = frozenset(
@@ -56,6 +57,9 @@ _KEEPING = (
     *(ast.comprehension, ast.For),
 )
 """Places where a function of the submission may stand, without a call."""
+_WRITTEN_OUT = frozenset(
+    [ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp]
+)
 _TEXT_OPERATORS = (ast.Add, ast.Mod, ast.Mult)
 
 
@@ -66,28 +70,35 @@ class FunctionsOnly:
         self._suite = suite
         self._flow = Flow(suite, submission, records)
         self._bound = self._flow.classes.keys() | self._flow.functions.keys()
-        self._printing = set(self._functions_around("print"))
+        self._printing = self._functions_around("print")
+        self._calls: list[ast.Call] = []
         self.reason = next(self._reasons(), None)
         self.fresh = frozenset(self._flow.fresh)
 
-    def _functions_around(self, name: str) -> Iterator[ast.AST | str]:
-        """Yield the names of the functions, and the lambdas, in which a name is read."""
+    def _functions_around(self, name: str) -> set[ast.AST | str]:
+        """Return the names of the functions, and the lambdas, in which a name is read."""
+        found: set[ast.AST | str] = set()
+        seen: set[ast.AST] = set()
         for nodes in self._suite.nodes:
             for node in nodes:
-                is_read = isinstance(node, ast.Name) and node.id == name
+                is_read = type(node) is ast.Name and node.id == name
                 around: ast.AST | None = node if is_read else None
-                while around is not None:
-                    yield getattr(around, "name", around)
+                while around is not None and around not in seen:
+                    seen.add(around)
+                    found.add(getattr(around, "name", around))
                     around = self._flow.parent.get(id(around))
+        return found
 
     def calls_carry_constants(self) -> bool:
-        """Tell whether the tests hand only written-out data to the submission, which it may then print."""
-        for nodes in self._suite.nodes:
-            for node in nodes:
-                asks = isinstance(node, ast.Call) and self._flow.of(node.func) & FUNCTION
-                if asks and not all(map(_is_written_out, arguments_of(node))):
-                    return False
-        return True
+        """Tell whether the tests hand only written-out data to the submission, which it may then print.
+
+        To be asked where there is no reason.
+        """
+        return all(
+            type(each) is ast.Constant or _is_written_out(each)
+            for call in self._calls
+            for each in arguments_of(call)
+        )
 
     def _reasons(self) -> Iterator[str]:
         if re.fullmatch(_ATTRIBUTE, self._suite.entry_point or ""):
@@ -95,52 +106,57 @@ class FunctionsOnly:
         labels = ["setup", *(f"tests.{index}" for index in range(len(self._suite.tests)))]
         for index, reason in shared_state(self._suite, self._bound):
             yield f"{labels[index]} {reason}"
-        asks = False
+        reasons_of = self._reasons_of()
         for label, nodes in zip(labels, self._suite.nodes, strict=True):
             for node in nodes:
-                for reason in self._of_node(node):
-                    yield f"{label} {reason}"
-                asks = asks or (
-                    isinstance(node, ast.Call) and bool(self._flow.of(node.func) & FUNCTION)
-                )
+                of_node = reasons_of.get(type(node))
+                if of_node is not None:
+                    for reason in of_node(node):
+                        yield f"{label} {reason}"
             if label == "setup":
                 for reason in self._of_setup():
                     yield f"setup {reason}"
-        if not asks and not any(
+        if not self._calls and not any(
             step[0] == "check" for test in self._suite.tests for step in test.run
         ):
             yield "the tests call nothing that only the submission can define"
 
     def _of_setup(self) -> Iterator[str]:
         """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
-        for function in self._suite.setup.body:
-            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            for node in ast.walk(function):
-                if isinstance(node, ast.Global) or _changes(node):
-                    yield f"has a function with effects: {function.name}"
+        for statement, nodes in zip(self._suite.setup.body, self._suite.statements[0], strict=True):
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+                isinstance(node, ast.Global) or _changes(node) for node in nodes
+            ):
+                yield f"has a function with effects: {statement.name}"
 
-    def _of_node(self, node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.Attribute):
-            yield from self._of_attribute(node)
-        elif isinstance(node, ast.Call):
-            yield from self._of_call(node)
-        elif isinstance(node, ast.Compare):
-            yield from self._of_comparison(node)
-        elif isinstance(node, ast.BinOp):
-            yield from self._of_operation(node)
-        elif isinstance(node, ast.Name):
-            yield from self._of_name(node)
-        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
+    def _reasons_of(self) -> dict[type[ast.AST], Callable[[Any], Iterable[str]]]:
+        """Return what looks at each kind of node."""
+        definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        return {
+            ast.Attribute: self._of_attribute,
+            ast.Call: self._of_call,
+            ast.Compare: self._of_comparison,
+            ast.BinOp: self._of_operation,
+            ast.Name: self._of_name,
+            ast.ExceptHandler: self._of_handler,
+            ast.withitem: self._of_context,
+            **dict.fromkeys(definitions, self._of_definition),
+        }
+
+    def _of_handler(self, node: ast.ExceptHandler) -> Iterator[str]:
+        if node.type is not None:
             yield from self._of_types(node.type)
-        elif isinstance(node, ast.withitem):
-            if self._flow.of(node.context_expr) & (ANSWER | FUNCTION):
-                yield "enters a context of the submission's"
-        elif any(
-            self._flow.of(each) & (ANSWER | FUNCTION)
-            for each in getattr(node, "decorator_list", ())
-        ):
-            yield f"lets the submission decorate {node.name}"  # type: ignore[attr-defined]
+
+    def _of_context(self, node: ast.withitem) -> Iterator[str]:
+        if self._flow.of(node.context_expr) & (ANSWER | FUNCTION):
+            yield "enters a context of the submission's"
+
+    def _of_definition(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ) -> Iterable[str]:
+        if any(self._flow.of(each) & (ANSWER | FUNCTION) for each in node.decorator_list):
+            return [f"lets the submission decorate {node.name}"]
+        return ()
 
     def _of_attribute(self, node: ast.Attribute) -> Iterator[str]:
         if not isinstance(node.ctx, ast.Load):
@@ -148,7 +164,7 @@ class FunctionsOnly:
                 yield f"sets the attribute {node.attr} of an answer"
             return
         marks = self._flow.of(node.value)
-        if self._flow.makes_fresh(node) or not marks & (ANSWER | FUNCTION | ERROR):
+        if not marks & (ANSWER | FUNCTION | ERROR) or self._flow.makes_fresh(node):
             return
         if marks & ANSWER and self._is_of_data(node):
             return
@@ -162,7 +178,7 @@ class FunctionsOnly:
 
     def _is_of_data(self, node: ast.Attribute) -> bool:
         """Tell whether data have this field, or a method that can be used in this way."""
-        if node.attr in data_attributes.FIELDS | data_attributes.SPECIAL:
+        if node.attr in data_attributes.FIELDS or node.attr in data_attributes.SPECIAL:
             return True
         call = self._flow.parent.get(id(node))
         if node.attr not in data_attributes.METHODS or not isinstance(call, ast.Call):
@@ -176,33 +192,42 @@ class FunctionsOnly:
         least = data_attributes.LEAST_ARGUMENTS.get(node.attr, 0)
         return len(call.args) >= least or any(isinstance(each, ast.Starred) for each in call.args)
 
-    def _of_call(self, node: ast.Call) -> Iterator[str]:
-        func, marks = node.func, self._flow.of(node.func)
-        name = last_name(func)
-        if marks & ANSWER and not marks & FUNCTION and not isinstance(func, ast.Attribute):
-            yield "calls an answer"
+    def _of_call(self, node: ast.Call) -> Iterable[str]:
+        marks = self._flow.of(node.func)
         if marks & FUNCTION:
-            if any(self._flow.of(each) & OBJECT for each in arguments_of(node)):
-                yield "hands the submission an object that is no data"
-            if any(map(self._prints, arguments_of(node))):
-                yield "hands the submission a function that prints"
-            if self._is_class_call(node):
-                yield from self._of_object(node)
-        elif name in ("assertIs", "assertIsNot") and any(
-            self._flow.of(each) & ANSWER for each in node.args
-        ):
-            if not any(map(_is_singleton, node.args)):
-                yield "asks whether an answer is an object of the tests"
+            self._calls.append(node)
+            return self._of_submission_call(node)
+        if marks & ANSWER and not isinstance(node.func, ast.Attribute):
+            return ["calls an answer"]
+        name = last_name(node.func)
+        if name in ("assertIs", "assertIsNot"):
+            if any(self._flow.of(each) & ANSWER for each in node.args) and not any(
+                map(_is_singleton, node.args)
+            ):
+                return ["asks whether an answer is an object of the tests"]
         elif (
             name in ("isinstance", "assertIsInstance", "assertNotIsInstance") and len(node.args) > 1
         ):
-            yield from self._of_types(node.args[1])
-            if self._flow.of(node.args[0]) & ANSWER:
-                named = {
-                    last_name(each) for each in ast.walk(node.args[1]) if isinstance(each, ast.expr)
-                }
-                for each in sorted(named & _NOT_AS_DATA):
-                    yield f"asks for the type {each}"
+            return self._of_instance_call(node)
+        return ()
+
+    def _of_submission_call(self, node: ast.Call) -> Iterable[str]:
+        for each in arguments_of(node):
+            if type(each) is not ast.Constant:
+                if self._flow.of(each) & OBJECT:
+                    return ["hands the submission an object that is no data"]
+                if self._prints(each):
+                    return ["hands the submission a function that prints"]
+        return self._of_object(node) if self._is_class_call(node) else ()
+
+    def _of_instance_call(self, node: ast.Call) -> Iterator[str]:
+        yield from self._of_types(node.args[1])
+        if self._flow.of(node.args[0]) & ANSWER:
+            named = {
+                last_name(each) for each in ast.walk(node.args[1]) if isinstance(each, ast.expr)
+            }
+            for each in sorted(named & _NOT_AS_DATA):
+                yield f"asks for the type {each}"
 
     def _prints(self, argument: ast.expr) -> bool:
         """Tell whether an argument is a function of the tests whose output the submission may catch."""
@@ -231,46 +256,52 @@ class FunctionsOnly:
         if not compared:
             yield f"makes an object: {last_name(node.func)}"
 
-    def _of_comparison(self, node: ast.Compare) -> Iterator[str]:
-        sides = [node.left, *node.comparators]
-        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
-            answers = (self._flow.of(left) | self._flow.of(right)) & ANSWER
-            plain = _is_singleton(left) or _is_singleton(right) or _is_type(left)
-            if isinstance(op, ast.Is | ast.IsNot) and answers and not plain:
-                yield "asks whether an answer is an object of the tests"
+    def _of_comparison(self, node: ast.Compare) -> Iterable[str]:
+        left = node.left
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if type(op) in (ast.Is, ast.IsNot):
+                answers = (self._flow.of(left) | self._flow.of(right)) & ANSWER
+                plain = _is_singleton(left) or _is_singleton(right) or _is_type(left)
+                if answers and not plain:
+                    return ["asks whether an answer is an object of the tests"]
             for one, other in ((left, right), (right, left)):
                 if self._is_own_text(one) and not _may_be_text_of_data(other):
-                    yield "asks an answer for its own text"
+                    return ["asks an answer for its own text"]
+            left = right
+        return ()
 
     def _is_own_text(self, node: ast.expr) -> bool:
         """Tell whether an expression is `str` or `repr` of an answer."""
-        is_text = isinstance(node, ast.Call) and last_name(node.func) in ("str", "repr")
-        return is_text and any(self._flow.of(each) & ANSWER for each in node.args)  # type: ignore[attr-defined]
+        if not isinstance(node, ast.Call) or last_name(node.func) not in ("str", "repr"):
+            return False
+        return any(self._flow.of(each) & ANSWER for each in node.args)
 
-    def _of_operation(self, node: ast.BinOp) -> Iterator[str]:
+    def _of_operation(self, node: ast.BinOp) -> Iterable[str]:
         for one, other in ((node.left, node.right), (node.right, node.left)):
-            is_text = isinstance(other, ast.Constant) and isinstance(other.value, str)
             if (
-                is_text
+                isinstance(other, ast.Constant)
+                and isinstance(other.value, str)
                 and self._flow.of(one) & ANSWER
-                and not isinstance(node.op, (*_TEXT_OPERATORS, ast.Mult))
+                and not isinstance(node.op, _TEXT_OPERATORS)
             ):
-                yield "calculates with an answer and a text"
+                return ["calculates with an answer and a text"]
+        return ()
 
-    def _of_name(self, node: ast.Name) -> Iterator[str]:
-        """Yield whether a name of the submission stands for more than a function."""
-        if not self._flow.is_submission(node) or not isinstance(node.ctx, ast.Load):
-            return
+    def _of_name(self, node: ast.Name) -> Iterable[str]:
+        """Return whether a name of the submission stands for more than a function."""
+        if node.id not in self._flow.submission or not isinstance(node.ctx, ast.Load):
+            return ()
         around = self._flow.parent.get(id(node))
-        if isinstance(around, ast.Attribute):
-            if isinstance(around.ctx, ast.Load):
-                yield f"looks at {node.id}.{around.attr}"
-        elif isinstance(around, ast.Call) and around.func is not node:
-            name = last_name(around.func)
+        if isinstance(around, ast.Call):
+            name = "" if around.func is node else last_name(around.func)
             if name in _INSPECTING and (name not in RAISES or around.args[0] is node):
-                yield f"inspects {node.id}"
+                return [f"inspects {node.id}"]
+        elif isinstance(around, ast.Attribute):
+            if isinstance(around.ctx, ast.Load):
+                return [f"looks at {node.id}.{around.attr}"]
         elif not isinstance(around, _KEEPING):
-            yield f"uses {node.id} as more than a function"
+            return [f"uses {node.id} as more than a function"]
+        return ()
 
 
 def _is_singleton(node: ast.expr) -> bool:
@@ -294,9 +325,7 @@ def _is_type(node: ast.expr) -> bool:
 
 
 def _is_written_out(node: ast.expr) -> bool:
-    plain = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp)
-    other = (ast.expr_context, ast.operator, ast.unaryop)
-    return all(isinstance(each, (*plain, *other)) for each in ast.walk(node))
+    return _WRITTEN_OUT.issuperset(map(type, nodes_of(node)))
 
 
 def _changes(node: ast.AST) -> bool:

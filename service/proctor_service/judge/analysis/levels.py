@@ -9,7 +9,7 @@ which the test code runs; these differ in speed alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from proctor_service.errors import InvalidTask
@@ -23,6 +23,8 @@ from proctor_service.judge.analysis.suite import RunStep, Suite, parse_suite
 
 if TYPE_CHECKING:
     from proctor_client.wire import AssertsGrader, Integrity
+
+_FUNCTIONS = "the tests call functions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,15 @@ def analyse(grader: AssertsGrader) -> Analysis:
     Raises InvalidTask for tests that do not parse, or that must run in the submission's process although
     the grader asks for `separated`.
     """
-    return analyse_suite(grader, parse_suite(grader))
+    suite = parse_suite(grader)
+    return with_plan(level_of(grader, suite), suite)
 
 
-def analyse_suite(grader: AssertsGrader, suite: Suite) -> Analysis:
-    """Decide the level of parsed tests, as `analyse`. Raises InvalidTask."""
+def level_of(grader: AssertsGrader, suite: Suite) -> Analysis:
+    """Decide the level of parsed tests, without a plan of calls. Raises InvalidTask as `analyse`."""
     tests = sources_of(suite)
     submission = names_of(suite)
-    setup = split_setup(suite.setup_text)
+    setup = split_setup(suite.setup_text, suite.setup.body)
     if grader.integrity == "in_process":
         return Analysis("in_process", "the grader asks for it", setup, tests)
     records = frozenset() if setup[1] else records_of(suite.setup)
@@ -76,12 +79,28 @@ def analyse_suite(grader: AssertsGrader, suite: Suite) -> Analysis:
         reason = functions.reason
         if reason is None:
             names = Names(submission, functions.fresh)
-            plan, why = _plan(suite, names)
             constant_calls = functions.calls_carry_constants()
-            return Analysis("separated", why, setup, tests, names, records, plan, constant_calls)
+            return Analysis(
+                "separated", _FUNCTIONS, setup, tests, names, records, None, constant_calls
+            )
     except RecursionError:
         reason = "the tests are nested too deeply to be analysed"
     return beside_the_submission(grader, tests, reason, setup)
+
+
+def with_plan(analysis: Analysis, suite: Suite) -> Analysis:
+    """Return the analysis of a separated suite with a plan of its calls, if it needs no more than calls."""
+    if analysis.level == "in_process":
+        return analysis
+    try:
+        plan = plan_calls(suite, analysis.names)
+    except NotPlannable as error:
+        return replace(
+            analysis, reason=f"{_FUNCTIONS}, and more than conditions on answers: {error}"
+        )
+    except RecursionError:
+        return analysis
+    return replace(analysis, reason=f"{_FUNCTIONS}, and conditions on their answers", plan=plan)
 
 
 def sources_of(suite: Suite) -> tuple[TestSource, ...]:
@@ -99,11 +118,3 @@ def beside_the_submission(
     if grader.integrity == "separated":
         raise InvalidTask(f"the tests must share the submission's process: {reason}")
     return Analysis("in_process", reason, setup, tests)
-
-
-def _plan(suite: Suite, names: Names) -> tuple[Plan | None, str]:
-    """Return a plan of calls, or None, and why."""
-    try:
-        return plan_calls(suite, names), "calls of functions, and conditions on what they return"
-    except NotPlannable as error:
-        return None, f"calls of functions, and more than conditions on what they return: {error}"

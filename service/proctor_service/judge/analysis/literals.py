@@ -47,6 +47,11 @@ _ENCODINGS = frozenset(["utf-8", "utf8", "UTF-8", "ascii", "latin-1", "latin1"])
 _TEXT_METHODS = frozenset(["lower", "upper", "strip", "split", "title", "join", "encode"])
 _NUMBERS = (int, float, complex, bool)
 _LIGHT = frozenset([float, complex, bool, type(None)])
+# Tuples: each `str | bytes` in a function would make a new object at each call.
+_TEXTS = (str, bytes, bytearray)
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_SIZED = (*_TEXTS, *_CONTAINERS)
+_MUTABLE = (list, dict, set, bytearray)
 
 
 class Variables(Protocol):
@@ -95,7 +100,7 @@ class Weights:
             return value
         if self.of(value) > _MOST_WEIGHT:
             raise NotConstant("too large")
-        if isinstance(value, str | bytes | bytearray | list | tuple | set | frozenset | dict):
+        if isinstance(value, _SIZED):
             self.spend(len(value))
         return value
 
@@ -108,7 +113,7 @@ class Weights:
     def is_mutable(self, value: Any) -> bool:
         """Tell whether a constant is a mutable container, or a tuple with a mutable container."""
         if not isinstance(value, tuple):
-            return isinstance(value, list | dict | set | bytearray)
+            return isinstance(value, _MUTABLE)
         known = self._mutable.get(id(value))
         if known is None:
             self.of(value)  # keeps it alive
@@ -119,9 +124,9 @@ class Weights:
         """Return the weight of a value."""
         if type(value) in _LIGHT or type(value) is int:
             return 1
-        if isinstance(value, str | bytes | bytearray):
+        if isinstance(value, _TEXTS):
             return 1 + len(value)
-        if not isinstance(value, list | tuple | set | frozenset | dict):
+        if not isinstance(value, _CONTAINERS):
             return 1
         known = self._known.get(id(value))
         if known is None:

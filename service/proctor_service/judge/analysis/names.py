@@ -22,7 +22,7 @@ import symtable
 import sys
 import typing
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,17 +95,15 @@ def _globals_of(suite: Suite) -> tuple[set[str], set[str]]:
         if not inner:
             continue
         lines = Source.of(text).lines_of(inner, [nodes[0] for nodes in statements])
-        for table in _tables(_symbols_of(lines)):
-            top = table.get_type() == "module"
-            for symbol in table.get_symbols():
-                at_module = top or symbol.is_declared_global()
-                if symbol.is_referenced() and (top or symbol.is_global()):
-                    loaded.add(symbol.get_name())
-                if at_module and (symbol.is_assigned() or symbol.is_imported()):
-                    bound.add(symbol.get_name())
+        for top, symbol in _symbols_of(lines):
+            if symbol.is_referenced() and (top or symbol.is_global()):
+                loaded.add(symbol.get_name())
+            at_module = top or symbol.is_declared_global()
+            if at_module and (symbol.is_assigned() or symbol.is_imported()):
+                bound.add(symbol.get_name())
     for nodes in suite.nodes:
         for node in nodes:
-            if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            if type(node) is ast.ImportFrom and node.names[0].name == "*":
                 bound |= star_names(node.module or "") or frozenset()
     return loaded, bound
 
@@ -146,16 +144,20 @@ def _note_globals(nodes: Sequence[Any], loaded: set[str], bound: set[str]) -> No
             bound.add(node.rest)
 
 
-def _symbols_of(text: str) -> symtable.SymbolTable:
+def _symbols_of(text: str) -> Iterator[tuple[bool, symtable.Symbol]]:
+    """Yield the symbols of all scopes of a text, and whether the scope is the module.
+
+    `get_symbols` looks at all inner scopes for each name; the table that it reads does not.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return symtable.symtable(text, "<tests>", "exec")
+            module: Any = symtable.symtable(text, "<tests>", "exec")
     except SyntaxError as error:  # text that parses but does not compile: `nonlocal x`
         raise InvalidTask(f"the tests are not Python: {error}") from None
-
-
-def _tables(table: symtable.SymbolTable) -> Iterable[symtable.SymbolTable]:
-    yield table
-    for child in table.get_children():
-        yield from _tables(child)
+    todo = [module._table]
+    for table in todo:  # which grows meanwhile
+        top = table is module._table
+        for name, flags in table.symbols.items():
+            yield top, symtable.Symbol(name, flags, module_scope=top)
+        todo += table.children

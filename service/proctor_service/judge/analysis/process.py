@@ -1,7 +1,8 @@
 """Analysis of long tests in a process of its own, which is ended when it takes too long.
 
     service ── tests ──▶ process ── sources of the tests ──▶ service
-                                 ── analysis ──────────────▶
+                                 ── level ─────────────────▶
+                                 ── level and plan ────────▶
 
 The parser of CPython holds the lock of the interpreter for a second per megabyte; in a thread it would
 hold up the event loop. The process has bounds of CPU time and memory that grow with the text, no
@@ -30,9 +31,10 @@ from proctor_service.errors import InvalidTask, JudgeFailed
 from proctor_service.judge.analysis.levels import (
     Analysis,
     TestSource,
-    analyse_suite,
     beside_the_submission,
+    level_of,
     sources_of,
+    with_plan,
 )
 from proctor_service.judge.analysis.suite import parse_suite
 
@@ -94,14 +96,15 @@ def analysis_in(grader: AssertsGrader, answer: bytes) -> Analysis:
     """
     unpickler = pickle.Unpickler(io.BytesIO(answer))
     tests: tuple[TestSource, ...] | None = None
+    found: Analysis | None = None
     try:
         tests = _value(unpickler.load())
-        found: Analysis = _value(unpickler.load())
-        return found
+        found = _value(unpickler.load())
+        found = _value(unpickler.load())
     except (EOFError, pickle.UnpicklingError):
         if tests is None:
             raise InvalidTask(ENDED) from None
-    return beside_the_submission(grader, tests, ENDED, ("", grader.setup))
+    return found or beside_the_submission(grader, tests or (), ENDED, ("", grader.setup))
 
 
 def _value(message: Any) -> Any:
@@ -116,7 +119,7 @@ def _end_after(seconds: float) -> None:
 
 
 def main() -> None:
-    """Analyse the tests on standard input, and write the two parts of the answer."""
+    """Analyse the tests on standard input, and write the three parts of the answer."""
     parent, (reading_seconds, seconds), memory_bytes, fields = pickle.load(sys.stdin.buffer)
     if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != parent:
         raise SystemExit("the service that wanted this analysis is gone")
@@ -134,7 +137,10 @@ def main() -> None:
         pickler.dump(sources_of(suite))
         sys.stdout.flush()
         _end_after(seconds)
-        analysis = analyse_suite(grader, suite)
+        analysis = level_of(grader, suite)
+        pickler.dump(analysis)
+        sys.stdout.flush()
+        analysis = with_plan(analysis, suite)
         sys.setrecursionlimit(_DEEPEST_RECURSION)
         pickler.dump(analysis)
     except InvalidTask as error:

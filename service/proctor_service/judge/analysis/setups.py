@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proctor_service.judge.analysis.names import star_names
-from proctor_service.judge.syntax import syntax_tree
+from proctor_service.judge.analysis.suite import children_of
 
 # Some built-ins reach names which the text does not tell.
 _BUILTINS = {name for name in dir(builtins) if not name.startswith("__")} - {
     *("compile", "dir", "eval", "exec", "globals", "locals", "vars")
 }
 _SUBMISSION = ("solution", "__main__")  # modules with the submission's names
-_SCOPES = (
-    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
-    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+_SCOPES = frozenset(
+    [
+        *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+        *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    ]
 )
+_NAMED = frozenset(
+    kind for kind in vars(ast).values() if {"name", "rest"} & {*getattr(kind, "_fields", ())}
+) - {ast.alias}
+"""Definitions, handlers of exceptions, and patterns: `case [a, *b]`, `case {**c}`."""
 
 
-def split_setup(text: str) -> tuple[str, str]:
+def split_setup(text: str, statements: Sequence[ast.stmt]) -> tuple[str, str]:
     """Return the setup's text in two parts: the part before the submission, and the part behind it.
 
     The first part ends before the first statement that loads a global name which is neither a built-in
-    nor bound by the setup. Lines keep their numbers. A text that is not Python is the second part.
+    nor bound by the setup. Lines keep their numbers. `statements`: those of the text.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    try:
-        statements = syntax_tree(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "", text
     names = [_Names.of(statement) for statement in statements]
     known = _BUILTINS.union(*(each.bound for each in names))
     for statement, each in zip(statements, names, strict=True):
@@ -66,12 +69,12 @@ class _Names:
         while todo:
             node, into = todo.pop()
             found._add(node, into)
-            into = found.local if isinstance(node, _SCOPES) else into
-            todo += [(child, into) for child in ast.iter_child_nodes(node)]
+            into = found.local if type(node) in _SCOPES else into
+            todo += [(each, into) for each in children_of(node) if type(each) is not ast.Constant]
         return found
 
     def _add(self, node: ast.AST, into: set[str]) -> None:
-        if isinstance(node, ast.Name):
+        if type(node) is ast.Name:
             (self.loaded if isinstance(node.ctx, ast.Load) else into).add(node.id)
         elif isinstance(node, ast.arg):
             self.local.add(node.arg)
@@ -84,9 +87,6 @@ class _Names:
             if modules[1] == "*":
                 into.update(star_names(modules[0] or "") or ())
             into.update((each.asname or each.name).partition(".")[0] for each in node.names)
-        else:  # definitions, handlers of exceptions, and patterns: `case [a, *b]`, `case {**c}`
-            into.update(
-                name
-                for name in (getattr(node, "name", None), getattr(node, "rest", None))
-                if name is not None and not isinstance(node, ast.alias)
-            )
+        elif type(node) in _NAMED:
+            names = (getattr(node, "name", None), getattr(node, "rest", None))
+            into.update(name for name in names if name is not None)

@@ -69,7 +69,7 @@ _WARNINGS = "Warning"
 
 
 def shared_state(suite: Suite, bound: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield the number of a text, the setup's first, and what it shares with the submission.
+    """Yield the number of a text, the setup's first, and what it shares with the submission, once a name.
 
     `bound`: the names that tests define, which are no built-ins.
     """
@@ -77,17 +77,33 @@ def shared_state(suite: Suite, bound: Iterable[str]) -> Iterator[tuple[int, str]
     modules: dict[str, str] = {}
     for nodes in suite.nodes:
         for node in nodes:
-            if isinstance(node, ast.Import):
+            if type(node) is ast.Import:
                 for alias in node.names:
                     name = alias.asname or alias.name.partition(".")[0]
                     modules[name] = alias.name if alias.asname else name
+            elif type(node) is ast.Name and node.id == "__import__":
+                call = suite.parents.get(id(node))
+                if _is_import_of_whole(call):
+                    own.add("__import__")
+    plain: set[str] = set()  # names without a reason, for texts read the same names again and again
     for index, nodes in enumerate(suite.nodes):
         for node in nodes:
-            for reason in _reasons(node, modules, own):
-                yield index, reason
+            kind = type(node)
+            if kind is ast.Name:
+                if node.id not in plain and type(node.ctx) is ast.Load:
+                    reason = "" if node.id in own else _of_builtin(node.id)
+                    if reason:
+                        yield index, reason
+                    plain.add(node.id)
+            elif kind in _NAMING:
+                for reason in _reasons(node, modules):
+                    yield index, reason
 
 
-def _reasons(node: ast.AST, modules: dict[str, str], own: set[str]) -> Iterator[str]:
+_NAMING = (ast.Import, ast.ImportFrom, ast.Attribute)
+
+
+def _reasons(node: ast.AST, modules: dict[str, str]) -> Iterator[str]:
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name not in _PARTS:
@@ -108,11 +124,20 @@ def _reasons(node: ast.AST, modules: dict[str, str], own: set[str]) -> Iterator[
             yield f"observes the process: {node.attr}"
         elif node.attr in _EXITS:
             yield f"names {node.attr}"
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in own:
-        if node.id in _EXITS or node.id.endswith(_WARNINGS):
-            yield f"names {node.id}"
-        elif node.id in _BUILTINS:
-            yield f"uses {node.id}"
+
+
+def _is_import_of_whole(node: ast.AST | None) -> bool:
+    """Tell whether a node is the import of a module without state: `__import__("math")`."""
+    match node:
+        case ast.Call(args=[ast.Constant(value=str(module))]):
+            return module in _WHOLE
+    return False
+
+
+def _of_builtin(name: str) -> str:
+    if name in _EXITS or name.endswith(_WARNINGS):
+        return f"names {name}"
+    return f"uses {name}" if name in _BUILTINS else ""
 
 
 def _module_of(node: ast.expr, modules: dict[str, str]) -> str:

@@ -78,6 +78,8 @@ class Suite:
     """The nodes of each tree but for contexts and operators, the setup's first."""
     statements: tuple[tuple[tuple[Any, ...], ...], ...]
     """The same nodes by statement of each tree."""
+    parents: dict[int, ast.AST]
+    """The node around each node, by id, but for constants and the statements of a module."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -146,7 +148,10 @@ def parse_suite(grader: AssertsGrader) -> Suite:
         raise InvalidTask(f"entry_point: {entry_point[:100]!r} names no function")
     setup = parse(grader.setup, "setup")
     trees = [parse(text, f"tests.{index}") for index, text in enumerate(grader.tests)]
-    statements = tuple(tuple(map(nodes_of, tree.body)) for tree in (setup, *trees))
+    parents: dict[int, ast.AST] = {}
+    statements = tuple(
+        tuple(nodes_of(each, parents) for each in tree.body) for tree in (setup, *trees)
+    )
     nodes = tuple(tuple(chain.from_iterable(each)) for each in statements)
     called = _mentioned(nodes)
     known = set(_definitions(setup))
@@ -162,7 +167,7 @@ def parse_suite(grader: AssertsGrader) -> Suite:
     for text, tree in zip(grader.tests, trees, strict=True):
         steps = _run_steps(tree, called, known, classes, entry_point)
         tests.append(Test(text, tree, tuple(steps)))
-    return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements)
+    return Suite(grader.setup, setup, tuple(tests), entry_point, nodes, statements, parents)
 
 
 def parse(text: str, name: str) -> ast.Module:
@@ -183,17 +188,38 @@ def _nesting(text: str) -> int:
     return max(*map(len, _PREFIXES.findall(text)), *depths, 0, 0)
 
 
-def nodes_of(tree: ast.AST) -> tuple[Any, ...]:
-    """Return the nodes of a tree in the order of `ast.walk`, but for contexts and operators."""
+def nodes_of(tree: ast.AST, parents: dict[int, ast.AST] | None = None) -> tuple[Any, ...]:
+    """Return the nodes of a tree in the order of `ast.walk`, but for contexts and operators.
+
+    `parents` gets the node around each node but constants, by id.
+    """
     found: list[Any] = [tree]
+    parents = {} if parents is None else parents
     for node in found:  # which grows meanwhile
         for name in _CHILDREN[type(node)]:
             child = getattr(node, name)
             if type(child) is list:
-                found.extend(filter(None, child))
+                for each in child:
+                    if each is not None:
+                        found.append(each)
+                        if type(each) is not ast.Constant:
+                            parents[id(each)] = node
             elif isinstance(child, ast.AST):
                 found.append(child)
+                parents[id(child)] = node
     return tuple(found)
+
+
+def children_of(node: ast.AST) -> list[Any]:
+    """Return the nodes in a node, but for contexts and operators."""
+    found: list[Any] = []
+    for name in _CHILDREN[type(node)]:
+        child = getattr(node, name)
+        if type(child) is list:
+            found += filter(None, child)
+        elif isinstance(child, ast.AST):
+            found.append(child)
+    return found
 
 
 _NO_NODES = frozenset(["ctx", "op", "ops", "id", "attr", "kind", "type_comment", "kwd_attrs"])
