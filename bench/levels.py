@@ -22,7 +22,7 @@ from proctor_client.wire import AssertsGrader
 from proctor_service.errors import InvalidTask
 from proctor_service.judge.analysis.levels import analyse
 
-LEVELS = ("calls", "values", "shared", "invalid")
+LEVELS = ("plan of calls", "test sandbox", "in_process", "invalid")
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 _CLASSES = {
     "Stack": ("s = Stack()", "s.push(2)", "self.assertEqual(s.pop(), 2)"),
@@ -131,11 +131,14 @@ def parameters_of(row: dict[str, Any], name: str) -> list[str]:
 
 
 def level_of(each: AssertsGrader) -> str:
-    """The level of a grader's tests; "invalid" where they are broken."""
+    """How a grader's tests are judged: the first two of LEVELS are `separated`."""
     try:
-        return analyse(each).level
+        found = analyse(each)
     except InvalidTask:
         return "invalid"
+    if found.level == "in_process":
+        return found.level
+    return "test sandbox" if found.plan is None else "plan of calls"
 
 
 def shares(data: Path) -> dict[str, Counter[str]]:

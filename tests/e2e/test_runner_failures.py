@@ -81,7 +81,7 @@ def test_a_test_sandbox_that_fails_before_its_first_question_is_our_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tests = [f"word = '{WORD}'\nfor x in (1,):\n    assert f(x) == 2"]
-    with broken_service(tmp_path, "guest/rpc/test_runner", "judge_tests") as service:
+    with broken_service(tmp_path, "guest/separated/test_runner", "judge_tests") as service:
         [result] = ask(service, {"completion": SOURCE}, grader={"kind": "asserts", "tests": tests})
     assert (result["reward"], result["error"]["reason"]) == (None, "judge_failed")
     assert TEXT not in str(result["error"])
