@@ -150,9 +150,12 @@ class SandboxCalls:
         scoring: wire.Scoring,
         limits: AnyLimits | None,
         step: int | None = None,
+        negative_control: wire.NegativeControl = "signal",
     ) -> Flow[wire.Result]:
         """Build the flow of POST …/grade. Raises InvalidRequestError at once."""
-        own = {"limits": limits, "step": step}
+        own: dict[str, Any] = {"limits": limits, "step": step}
+        if negative_control != "signal":  # the default of a service that knows the field
+            own["negative_control"] = negative_control
         given = {name: value for name, value in own.items() if value is not None}
         request = checked(wire.GradeRequest, {"grader": grader, "scoring": scoring, **given})
         seconds = max(self.policy.timeout_seconds, QUEUE_SECONDS)

@@ -52,6 +52,17 @@ PLANTED: dict[str, Row] = {
         ["assert list(make()) == [2]"],
     ),
     "no_reference": asserts("bare", None, TESTS),
+    "passes_wrong_tests": {
+        "id": "reads",
+        "completion": "import sys\ndef double(n):\n    return sys._getframe(1).f_locals['want']\n",
+        "grader": {
+            "kind": "pytest",
+            "files": {
+                "test_double.py": "from solution import double\ndef test_double():\n"
+                "    want = 4\n    assert double(2) == want\n"
+            },
+        },
+    },
 }
 
 
@@ -72,7 +83,9 @@ def test_every_planted_fault_is_found_and_nothing_else(service: Service, tmp_pat
     kinds = {task["id"]: [each["kind"] for each in task["findings"]] for task in found["tasks"]}
     assert kinds == {row["id"]: [] if kind == "sound" else [kind] for kind, row in PLANTED.items()}
     assert found["counts"] == {kind: 1 for kind in PLANTED if kind != "sound"}
-    assert (found["problems"], found["harmful"], found["format"]) == (10, 6, "jsonl")
+    assert (found["problems"], found["harmful"], found["format"]) == (11, 6, "jsonl")
+    outcomes = {task["id"]: task["negative_control"] for task in found["tasks"]}
+    assert (outcomes["reads"], outcomes["shared"], outcomes["sound"]) == ("caught", "none", None)
     levels = {task["id"]: (task["level"], task["level_reason"]) for task in found["tasks"]}
     assert levels["sound"][0] == "separated"
     assert levels["half"][0] == "separated"

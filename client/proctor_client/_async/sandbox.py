@@ -142,13 +142,16 @@ class AsyncSandbox(Handle):
         scoring: wire.Scoring = "all",
         limits: AnyLimits | None = None,
         step: int | None = None,
+        negative_control: wire.NegativeControl = "signal",
     ) -> wire.Result:
         """Judge the sandbox's `solution.py` in the current state, which stays unchanged.
 
-        `step` is the step of the training run, for the journal. As with rewards, a result that
+        `step` is the step of the training run, for the journal; `negative_control` is as for
+        rewards. As with rewards, a result that
         could not be judged has `error` set.
         """
-        return await self._driver.finish(self._calls.grade(self.id, grader, scoring, limits, step))
+        flow = self._calls.grade(self.id, grader, scoring, limits, step, negative_control)
+        return await self._driver.finish(flow)
 
     async def refresh(self) -> wire.Sandbox:
         """Ask the service for the sandbox's state, and update `status` and `tags`."""

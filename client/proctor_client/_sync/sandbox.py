@@ -141,13 +141,16 @@ class Sandbox(Handle):
         scoring: wire.Scoring = "all",
         limits: AnyLimits | None = None,
         step: int | None = None,
+        negative_control: wire.NegativeControl = "signal",
     ) -> wire.Result:
         """Judge the sandbox's `solution.py` in the current state, which stays unchanged.
 
-        `step` is the step of the training run, for the journal. As with rewards, a result that
+        `step` is the step of the training run, for the journal; `negative_control` is as for
+        rewards. As with rewards, a result that
         could not be judged has `error` set.
         """
-        return self._driver.finish(self._calls.grade(self.id, grader, scoring, limits, step))
+        flow = self._calls.grade(self.id, grader, scoring, limits, step, negative_control)
+        return self._driver.finish(flow)
 
     def refresh(self) -> wire.Sandbox:
         """Ask the service for the sandbox's state, and update `status` and `tags`."""

@@ -85,6 +85,7 @@ class RolloutTask(Request):
     files: Texts = Field({}, description="Path to text; written into the sandbox first.")
     metadata: JsonObject = Field({}, description="Echoed.")
     environment: str | None = Field(None, description="In place of the request's.")
+    negative_control: NegativeControl | None = Field(None, description="In place of the request's.")
 
 
 class Policy(Request):

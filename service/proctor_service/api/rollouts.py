@@ -104,9 +104,12 @@ class Planning:
             test_count=test_count(asked.grader),
         )
         count = self._request.trajectories_per_task
-        return [Part(asked, index, self._plan(task, environment, index)) for index in range(count)]
+        return [
+            Part(asked, index, self._plan(asked, task, environment, index))
+            for index in range(count)
+        ]
 
-    def _plan(self, task: Task, environment: str, index: int) -> Plan:
+    def _plan(self, asked: RolloutTask, task: Task, environment: str, index: int) -> Plan:
         request = self._request
         seed = request.policy.seed
         return Plan(
@@ -116,7 +119,7 @@ class Planning:
             limits=self._limits(environment),
             environment=environment,
             scoring=request.scoring,
-            negative_control=request.negative_control,
+            negative_control=asked.negative_control or request.negative_control,
             extract=request.extract,
             tenant=self._tenant,
             job=request.job,

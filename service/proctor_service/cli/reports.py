@@ -27,6 +27,7 @@ Kind = Literal[
     "slow",
     "no_reference",
     "shared_process",
+    "passes_wrong_tests",
 ]
 TITLES: dict[Kind, str] = {
     "broken_tests": "tests that are broken by themselves",
@@ -38,8 +39,11 @@ TITLES: dict[Kind, str] = {
     "slow": "slow references",
     "no_reference": "problems without a reference",
     "shared_process": "tests that share the submission's process",
+    "passes_wrong_tests": "references that pass wrong expected values, too",
 }
-HARMLESS: frozenset[Kind] = frozenset({"slow", "no_reference", "shared_process"})
+HARMLESS: frozenset[Kind] = frozenset(
+    {"slow", "no_reference", "shared_process", "passes_wrong_tests"}
+)
 LEVELS: tuple[wire.Integrity, ...] = ("separated", "in_process")
 _INVALID = "invalid_task"
 _SUBMISSION: TypeAdapter[wire.Submission] = TypeAdapter(wire.Submission)
@@ -87,6 +91,12 @@ class Examined:
         return [run.usage.cpu_seconds for run in self.reference if run.error is None]
 
     @property
+    def negative_control(self) -> str | None:
+        """Outcome of the references' negative controls; one that is caught cannot bear `verdict`."""
+        outcomes = {run.negative_control for run in self.reference}
+        return next((each for each in ("caught", "clear", "none") if each in outcomes), None)
+
+    @property
     def failures(self) -> list[wire.Result]:
         """Results without a verdict for reasons outside the problem."""
         results = [*self.reference, *self.checks.values()]
@@ -102,6 +112,9 @@ class Examined:
         # The fastest run counts: the other runs may have shared a cache or a core.
         if self.seconds and min(self.seconds) > slow_seconds:
             found.append(ProblemReport("slow", f"{min(self.seconds):.2f} s of CPU time"))
+        if self.negative_control == "caught":
+            detail = "cannot bear the negative control `verdict`"
+            found.append(ProblemReport("passes_wrong_tests", detail))
         return [*found, *self._of_analysis()]
 
     def _of_analysis(self) -> Iterator[ProblemReport]:
@@ -171,6 +184,7 @@ def report(examined: Sequence[Examined], slow_seconds: float) -> list[dict[str, 
             "place": each.task.place,
             "level": None if each.analysis is None else each.analysis.level,
             "level_reason": None if each.analysis is None else each.analysis.reason,
+            "negative_control": each.negative_control,
             "findings": [
                 {"kind": report.kind, "harms": report.harms, "detail": report.detail}
                 for report in each.reports(slow_seconds)

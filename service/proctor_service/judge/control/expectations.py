@@ -14,6 +14,7 @@ from typing import Protocol
 Kind = OneOf["integer", "float", "complex", "string", "bytes", "boolean", "null", "decimal"]
 _NUMBERS = ("integer", "float", "decimal")
 _NARROW = 2  # times; a tolerance may count from either value
+_MOST_TRIED = 64  # other values for an expectation
 _WIDEST_RELATIVE = 0.45  # above, no number is certain to be far away
 
 
@@ -144,6 +145,9 @@ def changed(
     if not usable:
         return None
     surely_far = draw.below(len(usable), "far")
+    by_type: dict[str, list[Expectation]] = {}
+    for each in usable:
+        by_type.setdefault(each.literal.type, []).append(each)
     found: dict[str, list[Edit]] = {}
     for index, each in enumerate(usable):
         edit = None
@@ -151,7 +155,8 @@ def changed(
             if draw.below(2, "left", index):
                 continue
             if draw.below(2, "coin", index):
-                edit = _other(each, usable, texts[each.part], draw, dialects[each.part])
+                alike = by_type[each.literal.type]
+                edit = _other(each, alike, texts[each.part], draw, dialects[each.part])
         edit = edit or _far(each, texts[each.part], draw, dialects[each.part])
         if edit is not None:
             found.setdefault(each.part, []).append(edit)
@@ -168,25 +173,19 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _other(
-    of: Expectation, all_of_them: Sequence[Expectation], text: str, draw: Draw, dialect: Dialect
+    of: Expectation, alike: Sequence[Expectation], text: str, draw: Draw, dialect: Dialect
 ) -> Edit | None:
-    """Return the replacement by another expected value of the suite, or None if there is none."""
+    """Return the replacement by another expected value of the same type, or None if none is near."""
     literal = of.literal
     if of.only_far:
         return None
-    others = [
-        each.literal
-        for each in all_of_them
-        if each.literal.type == literal.type
-        and each.literal.text is not None
-        and not _alike(each.literal, literal, of.tolerance)
-    ]
-    if not others:
-        return None
-    chosen = others[draw.below(len(others), "other", of.part, literal.begin)].text
-    assert chosen is not None
-    replaced = text[literal.begin : literal.end]
-    return Edit(literal.begin, literal.end, dialect.fitted(chosen, replaced))
+    begin = draw.below(len(alike), "other", of.part, literal.begin)
+    for number in range(min(len(alike), _MOST_TRIED)):
+        other = alike[(begin + number) % len(alike)].literal
+        if other.text is not None and not _alike(other, literal, of.tolerance):
+            replaced = text[literal.begin : literal.end]
+            return Edit(literal.begin, literal.end, dialect.fitted(other.text, replaced))
+    return None
 
 
 def _alike(one: Literal, other: Literal, tolerance: Tolerance) -> bool:

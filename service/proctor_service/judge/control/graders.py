@@ -20,7 +20,7 @@ from proctor_service.judge.graders.runner_tools import RUNNER_LANGUAGES
 from proctor_service.judge.submission import Submission
 from proctor_service.judge.syntax import syntax_tree
 
-MOST_CHARACTERS = 1 << 18
+MOST_CHARACTERS = 1 << 16
 """Of tests that have a control; longer ones have none."""
 
 

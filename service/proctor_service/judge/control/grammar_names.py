@@ -32,6 +32,7 @@ _DECLARATIONS = {
     "let_declaration": ("pattern", "value"),
 }
 _LOOPS = ("for_in_statement", "for_statement", "for_expression")
+_INSERTED = re.compile(r"\{(\w+)")  # "want" in Rust's "not {want:?}"
 _JUMPS = re.compile(r"\b(?:break|continue)\b")  # "if n == 2 { continue }"
 
 
@@ -47,19 +48,21 @@ class Binding:
 Bindings = Mapping[Key, Binding]
 
 
-def walked(body: Body, bindings: Bindings, grammar: Grammar) -> Iterator[tuple[Node, Bindings]]:
+def walked(
+    body: Body, bindings: Bindings, words: Words, grammar: Grammar
+) -> Iterator[tuple[Node, Bindings]]:
     """Yield the certain statements of a body and of loops over literal tables in it."""
     known = dict(bindings)
     for statement in certain(body, grammar):
         known.update(_constant(statement))
         yield statement, known
-        inner, columns = _loop(statement, known)
+        inner, columns = _loop(statement, known, words)
         if inner:
-            yield from walked(inner, {**known, **columns}, grammar)
+            yield from walked(inner, {**known, **columns}, words, grammar)
         name, arguments = callee_of(_inner(statement))
         if name == "t.Run" and len(arguments) == 2 and arguments[1][0].type == "func_literal":
             function = arguments[1][0].child_by_field_name("body")
-            yield from walked(statements_of(function), known, grammar)
+            yield from walked(statements_of(function), known, words, grammar)
 
 
 def key_of(expression: Sequence[Node]) -> tuple[Key, Node] | None:
@@ -79,20 +82,35 @@ def key_of(expression: Sequence[Node]) -> tuple[Key, Node] | None:
     return None
 
 
-def is_only_compared(key: Key, binding: Binding, uses: set[int], grammar: Grammar) -> bool:
+class Words:
+    """The leaves of scopes by the words in them; made once for each scope."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, list[Node]]] = {}
+
+    def leaves(self, scope: Node, word: str) -> Sequence[Node]:
+        """Return the leaves of a scope that are a word, or insert it in a text as `{want}`."""
+        found = self._known.get(scope.id)
+        if found is None:
+            found = self._known[scope.id] = {}
+            todo = [scope]
+            while todo:
+                node = todo.pop()
+                todo += node.children
+                if node.child_count == 0:
+                    written = text_of(node)
+                    for each in {written, *_INSERTED.findall(written)}:
+                        found.setdefault(each, []).append(node)
+        return found.get(word, ())
+
+
+def is_only_compared(
+    key: Key, binding: Binding, uses: set[int], words: Words, grammar: Grammar
+) -> bool:
     """Tell whether a name is read in these leaves, and in texts of failures, and nowhere else."""
     name, field = key
-    inserted = re.compile(rf"\{{{re.escape(name)}\b")  # "{want}" in a text of Rust
-    todo = [binding.scope]
-    while todo:
-        node = todo.pop()
-        todo += node.children
-        if node.child_count or node.id == binding.leaf.id:
-            continue
-        written = text_of(node)
-        if written != name and not inserted.search(written):
-            continue
-        if node.id in uses or _is_in_failure(node, grammar):
+    for node in words.leaves(binding.scope, name):
+        if node.id == binding.leaf.id or node.id in uses or _is_in_failure(node, grammar):
             continue
         parent = node.parent
         if field is None or parent is None or parent.type != "selector_expression":
@@ -144,7 +162,7 @@ def _constant(statement: Node) -> dict[Key, Binding]:
     return {(text_of(leaf), None): Binding(scope, leaf, (value,))}
 
 
-def _loop(statement: Node, known: Bindings) -> tuple[Body, Bindings]:
+def _loop(statement: Node, known: Bindings, words: Words) -> tuple[Body, Bindings]:
     """Return the body of a loop over a literal table, and the names that it binds."""
     loop = _inner(statement)
     if loop.type not in _LOOPS or _JUMPS.search(text_of(loop)):
@@ -159,19 +177,16 @@ def _loop(statement: Node, known: Bindings) -> tuple[Body, Bindings]:
     if operator is not None and text_of(operator) != "of":
         return (), {}
     key = key_of([rows])
-    if key is not None and key[0] in known and text_of_scope(known[key[0]]).count(key[0][0]) == 2:
-        (rows,) = known[key[0]].values if len(known[key[0]].values) == 1 else (rows,)
+    named = None if key is None else known.get(key[0])
+    if key is not None and named is not None and len(named.values) == 1:
+        is_once = len(words.leaves(named.scope, key[0][0])) == 2  # bound, and read here
+        rows = named.values[0] if is_once else rows
     table = _rows(rows)
     if not table:
         return (), {}
     blocks = ("block", "statement_block")
     inner = statements_of(body) if body.type in blocks else [body]
     return inner, bound_columns(loop, target, table)
-
-
-def text_of_scope(binding: Binding) -> list[str]:
-    """Return the words of a binding's scope."""
-    return re.findall(r"\w+", text_of(binding.scope))
 
 
 def _rows(rows: Node) -> list[Node]:

@@ -5,6 +5,7 @@ An expression is a list of neighbouring nodes: in Rust's macros there are only t
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from proctor_service.judge.control.expectations import (
 from proctor_service.judge.control.grammar_names import (
     Binding,
     Key,
+    Words,
     is_only_compared,
     key_of,
     walked,
@@ -63,11 +65,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of tests and its tree; places of nodes are bytes of the encoded text."""
+    """A text of tests and its tree; places of nodes are bytes of the encoded text.
+
+    `wide`: the first byte of each character of several bytes; `surplus`: the bytes up to it, with it, above
+    the number of characters.
+    """
 
     part: str
     text: str
     tree: Tree
+    wide: Sequence[int]
+    surplus: Sequence[int]
 
     @classmethod
     def of(cls, part: str, text: str, language: str) -> Text | None:
@@ -78,15 +86,23 @@ class Text:
             return None
         tree = get_parser(language).parse(text.encode())  # type: ignore[arg-type]
         root = tree.root_node
-        return (
-            None if root.has_error or root.descendant_count > _MOST_NODES else cls(part, text, tree)
-        )
+        if root.has_error or root.descendant_count > _MOST_NODES:
+            return None
+        wide: list[int] = []
+        surplus: list[int] = []
+        byte = 0
+        for character in "" if text.isascii() else text:
+            size = len(character.encode())
+            if size > 1:
+                wide.append(byte)
+                surplus.append((surplus[-1] if surplus else 0) + size - 1)
+            byte += size
+        return cls(part, text, tree, wide, surplus)
 
     def place(self, byte: int) -> int:
         """Return the place of a byte in characters."""
-        if self.text.isascii():
-            return byte
-        return len(self.text.encode()[:byte].decode())
+        at = bisect.bisect_left(self.wide, byte)
+        return byte - (self.surplus[at - 1] if at else 0)
 
 
 def is_known(language: str) -> bool:
@@ -123,8 +139,9 @@ def _of_text(
     text: Text, grammar: Grammar, language: str, runner: str | None
 ) -> Iterator[Expectation]:
     names: dict[tuple[Key, int], tuple[Binding, list[tuple[Node, Tolerance]]]] = {}
+    words = Words()
     for body in blocks(text.tree.root_node, language, runner):
-        for statement, bindings in walked(body, {}, grammar):
+        for statement, bindings in walked(body, {}, words, grammar):
             for each in _comparisons(statement, grammar):
                 for expected, answer in ((each.one, each.other), (each.other, each.one)):
                     if _literal(answer, grammar, text) is not None:
@@ -138,7 +155,7 @@ def _of_text(
                         uses = names.setdefault((named[0], binding.leaf.id), (binding, []))[1]
                         uses.append((named[1], each.tolerance))
     for (key, _), (binding, uses) in names.items():
-        if is_only_compared(key, binding, {leaf.id for leaf, _ in uses}, grammar):
+        if is_only_compared(key, binding, {leaf.id for leaf, _ in uses}, words, grammar):
             tolerance = EXACT
             for _, more in uses:
                 tolerance |= more

@@ -46,11 +46,13 @@ class Positions:
 
     text: str
     starts: tuple[int, ...]
+    is_ascii: bool
 
     @classmethod
     def of(cls, text: str) -> Positions:
         """Return the positions of a text."""
-        return cls(text, (0, *(found.end() for found in _LINE.finditer(text))))
+        starts = (0, *(found.end() for found in _LINE.finditer(text)))
+        return cls(text, starts, text.isascii())
 
     def span(self, node: ast.expr) -> tuple[int, int]:
         """Return begin and end of a node."""
@@ -63,6 +65,8 @@ class Positions:
 
     def _place(self, line: int, column_bytes: int) -> int:
         start = self.starts[line - 1]
+        if self.is_ascii:
+            return start + column_bytes
         beginning = self.text[start : start + column_bytes]
         if beginning.isascii():
             return start + column_bytes

@@ -6,11 +6,12 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from proctor_service.judge.control.expectations import EXACT, Expectation, Tolerance
-from proctor_service.judge.control.python_forms import NAMES, Comparison, Forms
+from proctor_service.judge.control.expectations import Expectation, Tolerance
+from proctor_service.judge.control.python_forms import NAMES, Forms
 from proctor_service.judge.control.python_literals import Positions, is_literal, literal_of
+from proctor_service.judge.control.python_names import Names
 from proctor_service.judge.control.python_reach import (
     Block,
     Column,
@@ -85,42 +86,6 @@ class Suite:
     foreign: frozenset[str] | None = None
 
 
-@dataclass(slots=True)
-class _Use:
-    """A place where a name is compared, or its item at a place."""
-
-    node: ast.Name
-    place: int | None
-    comparison: Comparison
-    block: Block
-
-    @property
-    def scope(self) -> ast.AST | None:
-        """The innermost scope that may bind the name, or None for the top level."""
-        name = self.node.id
-        inner = self.comparison.scope
-        if inner is not None and name in self.comparison.columns:
-            return inner
-        outer = self.block.scope
-        return outer if outer is not None and _is_bound_in(name, outer) else None
-
-    @property
-    def column(self) -> Column | None:
-        """The column that the name stands for; None if no table binds the name."""
-        for columns in (self.comparison.columns, self.block.columns):
-            if self.node.id in columns:
-                return columns[self.node.id]
-        return None
-
-
-@dataclass(slots=True)
-class _Found:
-    """What the comparisons of a suite say: literals with their module, and uses of names."""
-
-    direct: list[tuple[Module, ast.expr, Comparison]] = field(default_factory=list)
-    uses: list[tuple[Module, Forms, _Use]] = field(default_factory=list)
-
-
 def words_of(source: str) -> frozenset[str]:
     """Return the words of a source."""
     return frozenset(_WORD.findall(source))
@@ -132,15 +97,29 @@ def expectations(suite: Suite) -> list[Expectation]:
     if any(map(_is_doubtful, trees)):
         return []
     definitions = Definitions.of(trees)
-    found = _Found()
+    fixtures = _fixtures(suite, definitions)
+    names = Names(trees, suite.foreign)
+    direct: list[tuple[ast.Module, ast.expr, Tolerance, bool]] = []
     for module in suite.modules:
         imports = _imports(trees if suite.foreign is not None else [module.tree])
+        if suite.foreign is None:  # each module has a namespace of its own
+            definitions = Definitions.of([module.tree])
         forms = Forms(imports, definitions.counts)
-        for block in _blocks(module, suite, definitions, imports):
+        for block in _blocks(module, suite, definitions, imports, fixtures):
             for statement in block.statements:
-                for comparison in forms.comparisons(statement, block.case):
-                    _add(found, module, forms, comparison, block)
-    return list(_made(found, suite, trees))
+                for each in forms.comparisons(statement, block.case):
+                    if forms.is_value(each.answer):
+                        continue
+                    match each.expected:
+                        case ast.Name() as name:
+                            names.add(name, None, each, block, forms, module.tree)
+                        case ast.Subscript(
+                            value=ast.Name() as name, slice=ast.Constant(value=int(place))
+                        ):
+                            names.add(name, place, each, block, forms, module.tree)
+                        case value if forms.is_value(value) and each.bears(value):
+                            direct.append((module.tree, value, each.tolerance, each.only_far))
+    return list(_made([*direct, *names.values()], suite))
 
 
 def _is_doubtful(tree: ast.AST) -> bool:
@@ -211,12 +190,15 @@ def _imports(trees: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def _blocks(
-    module: Module, suite: Suite, definitions: Definitions, imports: Mapping[str, str]
+    module: Module,
+    suite: Suite,
+    definitions: Definitions,
+    imports: Mapping[str, str],
+    fixtures: Mapping[str, Column],
 ) -> Iterator[Block]:
     """Yield the certain statements of a module."""
     body = _with_main(module) if module.is_main else module.tree.body
     own = _tables(module.tree, module.tree.body)
-    fixtures = _fixtures(suite) if module.by_pytest else {}
     if not module.has_tests:
         return
     if suite.foreign is None:
@@ -272,15 +254,14 @@ def _of_collected(
         yield from blocks_of(function.body, function, own, columns=columns)
 
 
-def _fixtures(suite: Suite) -> dict[str, Column]:
+def _fixtures(suite: Suite, definitions: Definitions) -> dict[str, Column]:
     """Return the literal of each fixture that returns one, and that one function alone asks for."""
     trees = [*(module.tree for module in suite.modules), *suite.beside]
-    definitions = Definitions.of(trees)
     arguments = Counter(
         node.arg for tree in trees for node in ast.walk(tree) if isinstance(node, ast.arg)
     )
     found: dict[str, Column] = {}
-    for module in suite.modules:
+    for module in (each for each in suite.modules if each.by_pytest):
         imports = _imports([module.tree])
         for node in module.tree.body:
             match node:
@@ -368,31 +349,16 @@ def _name_nodes(scope: ast.AST) -> dict[str, list[ast.Name]]:
     return found
 
 
-def _add(found: _Found, module: Module, forms: Forms, comparison: Comparison, block: Block) -> None:
-    expected = comparison.expected
-    if forms.is_value(comparison.answer):
-        return
-    match expected:
-        case _ if forms.is_value(expected):
-            if comparison.bears(expected):
-                found.direct.append((module, expected, comparison))
-        case ast.Name():
-            found.uses.append((module, forms, _Use(expected, None, comparison, block)))
-        case ast.Subscript(value=ast.Name() as name, slice=ast.Constant(value=int(place))):
-            found.uses.append((module, forms, _Use(name, place, comparison, block)))
-
-
-def _made(found: _Found, suite: Suite, trees: Sequence[ast.AST]) -> Iterator[Expectation]:
+def _made(
+    found: Iterable[tuple[ast.Module, ast.expr, Tolerance, bool]], suite: Suite
+) -> Iterator[Expectation]:
     """Yield the expectations, without two for the same place."""
     places: set[tuple[str, int]] = set()
+    modules = {id(module.tree): module for module in suite.modules}
     positions = {module.part: Positions.of(module.text) for module in suite.modules}
     owners = {id(node): module for module in suite.modules for node in _returned(module)}
-    listed = [
-        (module, node, comparison.tolerance, comparison.only_far)
-        for module, node, comparison in found.direct
-    ]
-    for module, node, tolerance, only_far in (*listed, *_of_names(found, suite, trees)):
-        module = owners.get(id(node), module)
+    for tree, node, tolerance, only_far in found:
+        module = owners.get(id(node), modules[id(tree)])
         literal = literal_of(node, positions[module.part])
         if literal is not None and (module.part, literal.begin) not in places:
             places.add((module.part, literal.begin))
@@ -406,123 +372,3 @@ def _returned(module: Module) -> Iterator[ast.expr]:
         match node:
             case ast.FunctionDef(body=[ast.Return(value=ast.expr() as value)]):
                 yield value
-
-
-def _of_names(
-    found: _Found, suite: Suite, trees: Sequence[ast.AST]
-) -> Iterator[tuple[Module, ast.expr, Tolerance, bool]]:
-    """Yield the literals that stand behind names which tests use for nothing but comparisons."""
-    messages = {id(name) for tree in trees for name in _in_messages(tree)}
-    shared = {
-        name
-        for tree in trees
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Global | ast.Nonlocal)
-        for name in node.names
-    }
-    groups: dict[tuple[int, str, int | None], list[tuple[Module, Forms, _Use]]] = {}
-    for module, forms, use in found.uses:
-        key = (id(use.scope), use.node.id, use.place)
-        groups.setdefault(key, []).append((module, forms, use))
-    for (_, name, place), uses in groups.items():
-        module, forms, first = uses[0]
-        scope = first.scope
-        is_foreign = scope is None and suite.foreign is not None and name in suite.foreign
-        if is_foreign or name in shared:
-            continue
-        nodes = [
-            node
-            for tree in (trees if scope is None else [scope])
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Name) and node.id == name
-        ]
-        items = {} if place is None else _item_places(scope, trees, name)
-        loads = {
-            id(node)
-            for node in nodes
-            if isinstance(node.ctx, ast.Load)
-            and id(node) not in messages
-            and items.get(id(node), place) == place
-        }
-        if loads != {id(use.node) for _, _, use in uses}:
-            continue
-        values = _values(first, nodes, module, forms)
-        comparisons = [use.comparison for _, _, use in uses]
-        if not values or not all(each.bears(v) for v in values for each in comparisons):
-            continue
-        tolerance = EXACT
-        for each in comparisons:
-            tolerance |= each.tolerance
-        only_far = any(each.only_far for each in comparisons)
-        yield from ((module, value, tolerance, only_far) for value in values)
-
-
-def _item_places(
-    scope: ast.AST | None, trees: Sequence[ast.AST], name: str
-) -> dict[int, int | None]:
-    """Return the place of each item `name[place]` that is read, by the id of the name's node."""
-    found: dict[int, int | None] = {}
-    for tree in trees if scope is None else [scope]:
-        for node in ast.walk(tree):
-            match node:
-                case ast.Subscript(
-                    value=ast.Name(id=other) as item,
-                    slice=ast.Constant(value=int(place)),
-                    ctx=ast.Load(),
-                ) if other == name and place >= 0:
-                    found[id(item)] = place
-    return found
-
-
-def _in_messages(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of texts that only a failed assertion shows."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) and node.msg is not None:
-            yield from ast.walk(node.msg)
-        elif isinstance(node, ast.keyword) and node.arg in ("msg", "err_msg"):
-            yield from ast.walk(node.value)
-
-
-def _is_bound_in(name: str, scope: ast.AST) -> bool:
-    return any(
-        (isinstance(node, ast.arg) and node.arg == name)
-        or (isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load))
-        for node in ast.walk(scope)
-    )
-
-
-def _values(
-    use: _Use, nodes: Sequence[ast.Name], module: Module, forms: Forms
-) -> tuple[ast.expr, ...]:
-    """Return the literals that a name, or its item, stands for; none in doubt."""
-    name, scope = use.node.id, use.scope
-    stores = [node for node in nodes if not isinstance(node.ctx, ast.Load)]
-    column = use.column
-    if column is not None:
-        parameters = [] if scope is None else list(ast.walk(scope))
-        bound = sum(isinstance(each, ast.arg) and each.arg == name for each in parameters)
-        if len(stores) + bound != 1:
-            return ()
-        if use.place is not None:
-            column = _items(column, use.place)
-        return tuple(each for each in column if forms.is_value(each))
-    if len(stores) != 1 or use.place is not None:
-        return ()
-    body = scope.body if isinstance(scope, _FUNCTIONS) else module.tree.body
-    for statement in body:
-        match statement:
-            case ast.Assign(targets=[ast.Name() as target], value=value) if target is stores[0]:
-                return (value,) if forms.is_value(value) else ()
-    return ()
-
-
-def _items(column: Column, place: int) -> Column:
-    """Return an item of each row; nothing if a row lacks it."""
-    found = []
-    for row in column:
-        if not isinstance(row, ast.Tuple | ast.List) or len(row.elts) <= place:
-            return ()
-        if any(isinstance(each, ast.Starred) for each in row.elts):
-            return ()
-        found.append(row.elts[place])
-    return tuple(found)
