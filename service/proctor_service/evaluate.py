@@ -147,7 +147,8 @@ class Evaluator:
         """
         try:
             sandboxes = self._backend.within(submission.environment)
-            judge = partial(self._judge, submission, sandboxes)
+            timed = replace(submission, deadline=item.deadline)
+            judge = partial(self._judge, timed, sandboxes)
             whose = (item.tenant, item.job)
             PAYER.set(whose)
             work = item if item.portable and submission.state is None else None

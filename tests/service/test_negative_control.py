@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -109,6 +111,17 @@ async def test_tests_without_a_clear_expectation_have_no_finding() -> None:
     unclear = replace(SUBMISSION, grader=AssertsGrader(kind="asserts", tests=["assert f(2)"]))
     judgement, asked = await control(unclear, PASSED)
     assert (judgement.negative_control, asked) == ("none", [])
+
+
+async def test_a_second_run_that_would_be_late_has_no_finding() -> None:
+    async def slow(submission: Submission, backend: Sandboxes) -> Judgement:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    backend: Sandboxes = object()  # type: ignore[assignment]
+    late = replace(SUBMISSION, deadline=time.monotonic())
+    judgement = await controlled(slow, late, backend, PASSED)
+    assert (judgement.verdict, judgement.negative_control) == ("passed", "none")
 
 
 GRADERS: list[Grader] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..codec import values
@@ -23,6 +25,8 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     keywords]`. A call `[target]` keeps the object that its target names: the number of this call is the
     target of later calls.
     """
+    line = channel.receive() or b""
+    call = _decoded(line)  # before the program: a failure of Proctor's decoder is no verdict
     try:
         namespace = load_job(channel, job)
     except Left:
@@ -36,16 +40,16 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     unsent = values.dumps(["loaded"])
     kept: dict[int, Any] = {}
     for index in range(job["count"]):
+        received: bytes | None = b""
         if index:
             channel.send(unsent)
             unsent = b""
-        call = channel.receive()
-        if call is None:
-            return
-        line, goes_on = _answer(
-            index, values.loads(call), namespace, kept, bool(job.get("plain_arrays"))
-        )
-        unsent += line
+            received = channel.receive()
+            if received is None:
+                return
+        given = partial(_decoded, received) if received else lambda: call
+        answer, goes_on = _answer(index, given, namespace, kept, bool(job.get("plain_arrays")))
+        unsent += answer
         if not goes_on:
             channel.send(unsent)
             return
@@ -53,15 +57,25 @@ def answer_calls(channel: Channel, job: dict[str, Any]) -> None:
     channel.send(unsent + values.dumps(["done"]))
 
 
+def _decoded(line: bytes) -> list[Any]:
+    """Return the target of a call, and its decoded arguments."""
+    target, *given = values.loads(line)
+    return [target, *map(values.decode, given)]
+
+
 def _answer(
-    index: int, call: Any, namespace: dict[str, Any], kept: dict[int, Any], plain_arrays: bool
+    index: int,
+    call: Callable[[], list[Any]],
+    namespace: dict[str, Any],
+    kept: dict[int, Any],
+    plain_arrays: bool,
 ) -> tuple[bytes, bool]:
     """Return the line that answers a call, and False if the program ended itself."""
-    target, *given = call
     try:
-        args, kwargs = [values.decode(part) for part in given] if given else ((), {})
+        target, *given = call()
         callee = callee_of(target, namespace, kept)
         if given:
+            args, kwargs = given
             result = callee(*args, **kwargs)
         else:
             kept[index], result = callee, None

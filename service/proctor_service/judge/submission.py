@@ -7,6 +7,7 @@ would drift from the first.
 from __future__ import annotations
 
 import io
+import math
 import tokenize
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,6 +34,7 @@ class Submission:
     """Code to judge, already extracted from its completion, with its grader and limits.
 
     `state`: the files of a stateful sandbox (`StatefulSandbox.snapshot`), restored before `files`.
+    `deadline`: the end of its item, by the monotonic clock; a negative control ends before it.
     """
 
     source: str
@@ -44,6 +46,7 @@ class Submission:
     state: bytes | None = None
     environment: str = DEFAULT
     negative_control: NegativeControl = "signal"
+    deadline: float = math.inf
 
 
 SOLUTION = "solution.py"

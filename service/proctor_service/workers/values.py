@@ -117,6 +117,7 @@ def submission_values(submission: Submission, graders: Graders) -> Values:
         submission.state,
         submission.environment,
         submission.negative_control,
+        submission.deadline,
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -21,6 +23,7 @@ from proctor_service.sandbox.interface import Limits, Sandboxes, Usage
 PASSES_WRONG_TESTS = "passes_wrong_tests"
 _TIMES = 2.0  # as long as the first run
 _SHORTEST_SECONDS = 1.0  # of which a busy machine may take a part
+_SPARE_SECONDS = 0.5  # between the end of a second run and the item's deadline
 _NO_FINDING = (*(verdict for verdict, _ in LIMITS.values()), "syntax_error", "no_code")
 _NOT_EARNED = "the program passed the same tests with wrong expected values, too"
 
@@ -74,13 +77,21 @@ async def _outcome(
         if grader is None:
             return "none", Usage()
         limits = _limits(submission.limits, first.usage)
-        second = await judge(replace(submission, grader=grader, limits=limits), backend)
+        async with asyncio.timeout(_seconds_left(submission)):
+            second = await judge(replace(submission, grader=grader, limits=limits), backend)
     except Exception as error:
         log.warning("the negative control failed: %s: %s", type(error).__name__, error)
         return "none", Usage()
     if second.verdict == "passed":
         return "caught", second.usage
     return "none" if second.verdict in _NO_FINDING else "clear", second.usage
+
+
+def _seconds_left(submission: Submission) -> float | None:
+    """Return how long a second run may last, so that the first one is answered in time."""
+    if math.isinf(submission.deadline):
+        return None
+    return submission.deadline - time.monotonic() - _SPARE_SECONDS
 
 
 def _limits(limits: Limits, used: Usage) -> Limits:
