@@ -2,7 +2,7 @@
 
     ["call", id, (target, arguments, keywords), news]     the tests call a function of the submission
     ["back", id, (number, arguments, keywords), news]     the submission calls a function of the tests
-    ["next", id, (number,), news]                         one item of an iterator of the other side
+    ["next", id, (number, operation), news]               `next`, `iter` or `bool` of an iterator there
     ["await", id, (number,), news]                        the result of an awaitable of the other side
     ["ended", id, [exit code, name, places], {}]          the submission ended itself
     ["answer", id, value, news], ["raise", id, exception, news]

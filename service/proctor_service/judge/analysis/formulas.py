@@ -268,7 +268,7 @@ class Formulas:
         return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
-        """Compile the body of a helper function. It is remembered if it calls nothing and reads no container."""
+        """Compile the body of a helper function. It is kept if it calls nothing and reads no container."""
         expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > _DEEPEST_HELPER:
             raise NotPlannable("a helper function")

@@ -193,6 +193,8 @@ class FunctionsOnly:
         ):
             if not any(map(_is_singleton, node.args)):
                 yield "asks whether an answer is an object of the tests"
+        elif name == "issubclass" and any(map(_is_type, node.args)):
+            yield "inspects the type of an answer"
         elif (
             name in ("isinstance", "assertIsInstance", "assertNotIsInstance") and len(node.args) > 1
         ):
