@@ -71,6 +71,9 @@ class SubmissionSide:
         for number in numbers:
             self._kept.pop(-number, None)
 
+    def unusable(self, error: Exception) -> None:
+        """Let the submission see that a function of the tests gave nothing that can cross."""
+
     # ------------------------------------------------------------ own objects
 
     def describe(self, value: Any, encoder: Any) -> Any:

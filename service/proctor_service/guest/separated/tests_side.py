@@ -158,14 +158,15 @@ class TestsSide:
             return result
         except Gone:
             raise
-        except Unusable as error:
-            self.lose("raised", f"the submission's process sent {error}")
-            raise
         except BaseException as error:
             result = error
             raise
         finally:
             self.last_call = name, args, kwargs, result, failed
+
+    def unusable(self, error: Unusable) -> None:
+        """Fail the test: what it would catch is not an exception of the submission's."""
+        self.lose("raised", f"the submission's process sent {error}")
 
     def ended(self, body: Any) -> Ended:
         """Return the exception for a submission that ended itself."""
