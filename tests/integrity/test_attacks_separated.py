@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import Service
@@ -24,10 +25,10 @@ _FORGED = "def f(n): line(b'[\"answer\",1,%s,{}]')"
 
 @dataclass(frozen=True)
 class Case:
-    """A program for some tests, and whether it is right."""
+    """A program for the tests of a grader, and whether it is right."""
 
     name: str
-    tests: list[str]
+    grader: dict[str, Any]
     program: str
     right: bool
 
@@ -35,12 +36,14 @@ class Case:
 def cases() -> Iterator[Case]:
     """The right program and the wrong ones of each suite."""
     for suite in tomllib.loads(_FILE.read_text())["suite"]:
-        name, tests = suite["name"], suite["tests"]
-        yield Case(name, tests, suite["right"], right=True)
+        name = suite["name"]
+        asserts = {"kind": "asserts", "setup": suite.get("setup", ""), "integrity": "separated"}
+        grader = {**asserts, "tests": suite["tests"]}
+        yield Case(name, grader, suite["right"], right=True)
         for text in (*suite["wrong"], *(_FORGED % wire for wire in suite.get("wires", ()))):
             reaches_channel = "line(" in text or "conversation(" in text
             program = _CHANNEL + text if reaches_channel else text
-            yield Case(name, tests, program, right=False)
+            yield Case(name, grader, program, right=False)
 
 
 CASES = [*cases()]
@@ -51,11 +54,7 @@ def test_a_lie_gains_nothing(service: Service, start: int) -> None:
     """Each wrong program gets 0.0, and none an error that spares it."""
     skip_without("numpy")
     part = CASES[start : start + 60]
-    graders = [{"kind": "asserts", "tests": each.tests, "integrity": "separated"} for each in part]
-    results = ask(
-        service,
-        *({"completion": c.program, "grader": g} for c, g in zip(part, graders, strict=True)),
-    )
+    results = ask(service, *({"completion": each.program, "grader": each.grader} for each in part))
     told = [
         (case.name, case.program, result["reward"], result["message"], result["error"])
         for case, result in zip(part, results, strict=True)
