@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -194,9 +195,21 @@ def test_what_stands_for_too_much_is_refused_before_it_is_built_or_hashed() -> N
             values.encode(value)
     wire = shared_chain(80)
     many = ["s", *[["t", index, ["r", 1]] for index in range(190)]]
-    for forged in (["s", wire], ["d", wire, 1], ["l", wire], ["l", shared_chain(17), many]):
+    views: list[Any] = ["l", ["proxy", ["d", 0, 1]]]
+    for number in range(1, 81, 2):
+        views.append(["proxy", ["d", 0, ["r", number], 1, ["r", number]]])
+    wires = (["s", wire], ["d", wire, 1], ["l", wire], ["l", shared_chain(17), many], views)
+    for forged in wires:
         with pytest.raises(Malformed, match="large"):
             values.decode(forged)
+
+
+def test_a_pattern_is_compiled_in_a_sandbox_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may take minutes, and `re.DEBUG` prints."""
+    wire = ["pattern", "(?i)" + "[\\x00-\\uffff]" * 10_000, int(re.DEBUG)]
+    assert isinstance(values.decode(wire), values.Opaque)
+    assert values.decode(["pattern", ",", 32], lambda *_: None) == re.compile(",")
+    assert capsys.readouterr().out == ""
 
 
 def shared_chain(length: int) -> Any:

@@ -179,6 +179,7 @@ BESIDE = [
     "class C: pass\nC = f(C)\nassert C().x == 1",
     "class C: pass\nc = Container()\nc.register('c', kind=C)",
     "class C: pass\nclass D: pass\nc = make()\nfor each in (C, D):\n    c.register(each)",
+    "import collections.abc\nassert issubclass(type(f(1)), collections.abc.Sized)",
     "import unittest\nclass C: pass\nclass T(unittest.TestCase):\n    def setUp(self):\n        self.c = Container()\n    def test(self):\n        self.c.register(C)",
     "class C: pass\ndef check(candidate):\n    assert candidate(C) == 1",
     "with f() as out:\n    print('a')\nassert out.getvalue() == 'a'",

@@ -262,6 +262,17 @@ HELPERS = {
         "sorted(set(x))", "x"),
     "a call with a parameter": (
         "def same(x):\n    return f(x) == x\nx = 2\nassert same(3)", "x", "2"),
+    "a container that the condition reads, too": (
+        "x = [3, 1]\nassert f(x) == x", "x.sort() or x", "[[*x], x.clear()][0]"),
+    "a container that a helper reads, too": (
+        "x = [3, 1]\nsame = lambda r: r == x\nassert same([3, 1]) and same(f(x))",
+        "x.sort() or x", "[[*x], x.clear()][0]"),
+    "a container that is read before": (
+        "x = [3, 1]\nassert x == f(x)", "x.sort() or x", "[[*x], x.clear()][0]"),
+    "an object that differs": (
+        "assert f(2) != 5", "4", "type('Y', (), {'__eq__': lambda *_: True})()"),
+    "a list of objects that differs": (
+        "assert f(2) != [5]", "[4]", "[type('Y', (), {'__eq__': lambda *_: True})()]"),
     "a parameter by keyword alone": (
         "tol = 5\ndef close(a, b, *, tol=1e-6):\n    return abs(a - b) < tol\nassert close(f(1), 2)",
         "x + 1", "x + 3"),

@@ -169,6 +169,7 @@ LEAVES: dict[str, Callable[[Any, list[Any]], Any]] = {
     "p": lambda decoder, wire: decoder.known(wire),
 }
 CONTAINERS: dict[str, tuple[int, Make | None, Finish | None]] = {
+    **standard_library.CONTAINERS,
     "l": (1, None, None),
     "t": (1, None, lambda decoder, target, items, wire, weight: tuple(items)),
     "s": (1, lambda decoder, wire: set(), _set),

@@ -52,7 +52,7 @@ def _write(value: Any, parts: list[str], left: list[int], depth: int) -> None:
         text = f"<an integer of {value.bit_length()} bits>"
     elif kind in _PLAIN or kind.__module__ in ("decimal", "fractions", "datetime"):
         text = _repr(value)
-    elif isinstance(value, type) and type(value) is type:
+    elif kind is type:
         text = type.__dict__["__qualname__"].__get__(value)
     else:
         name = type.__dict__["__qualname__"].__get__(kind)

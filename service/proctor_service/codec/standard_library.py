@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import numpy_values
 from .introspection import class_mro, loaded
 from .introspection import content_of as _of
-from .limits import Malformed, ValueTooLarge
+from .limits import Malformed, Opaque, ValueTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,36 +214,24 @@ def _to_array(decoder: Any, wire: list[Any]) -> Any:
     return value
 
 
-def _to_parts(make: Callable[[list[Any]], Any]) -> Callable[[Any, list[Any]], Any]:
-    """Return the decoder of a rare container that is made from its decoded parts."""
-
-    def decode(decoder: Any, wire: list[Any]) -> Any:
-        found: list[Any] = []
-        number = decoder.remember(None)
-        decoder.visit_all(iter(wire[1:]), found)
-        decoder.kept[number] = made = make(found)
-        return made
-
-    return decode
-
-
-def _to_chain(parts: list[Any]) -> Any:
+def _to_chain(decoder: Any, target: Any, parts: list[Any], wire: Any, weight: int) -> Any:
     if not all(isinstance(part, dict) for part in parts):
         raise Malformed("not mappings")
     return _find("collections", "ChainMap")(*parts)
 
 
-def _to_proxy(parts: list[Any]) -> Any:
+def _to_proxy(decoder: Any, target: Any, parts: list[Any], wire: Any, weight: int) -> Any:
     (mapping,) = parts
     return _find("types", "MappingProxyType")(mapping)
 
 
 def _to_pattern(decoder: Any, wire: list[Any]) -> Any:
+    """Compile a pattern, which may take long: only in a sandbox, whose limits end it."""
     text, flags = wire[1:]
     pattern = decoder.visit(text)
     if _type(pattern) not in (_str, bytes) or _type(flags) is not _int:
         raise Malformed("not a pattern")
-    return re.compile(pattern, flags)
+    return re.compile(pattern, flags) if decoder.wants_numpy else Opaque("re.Pattern", True)
 
 
 def _to_view(decoder: Any, wire: list[Any]) -> Any:
@@ -252,8 +240,6 @@ def _to_view(decoder: Any, wire: list[Any]) -> Any:
 
 
 DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
-    "chain": _to_parts(_to_chain),
-    "proxy": _to_parts(_to_proxy),
     "pattern": _to_pattern,
     "view": _to_view,
     "decimal": _to_decimal,
@@ -267,4 +253,8 @@ DECODERS: dict[str, Callable[[Any, list[Any]], Any]] = {
     "uuid": _to_uuid,
     "path": _to_path,
     "array": _to_array,
+}
+CONTAINERS: dict[str, tuple[int, Any, Callable[..., Any]]] = {
+    "chain": (1, None, _to_chain),
+    "proxy": (1, None, _to_proxy),
 }

@@ -2,10 +2,10 @@
 
     ["call", id, (target, arguments, keywords), news]     the tests call a function of the submission
     ["back", id, (number, arguments, keywords), news]     the submission calls a function of the tests
-    ["next", id, (number,), news]                         one item of an iterator of the other side
+    ["next", id, (number, operation), news]               `next`, `iter` or `bool` of an iterator there
     ["await", id, (number,), news]                        the result of an awaitable of the other side
     ["ended", id, [exit code, name, places], {}]          the submission ended itself
-    ["answer", id, value, news], ["raise", id, exception, news]
+    ["answer", id, value, news], ["raise", id, exception, news], ["unusable", id, text, {}]
 
 While a side waits for an answer, it serves requests, so calls nest. ``news``: ``p`` the positions of
 containers in the operands, ``u`` changed containers, ``d`` numbers that are no longer needed
@@ -45,8 +45,8 @@ class Ended(Gone):
         self.code, self.name, self.places = code, name, places
 
 
-class Unusable(Exception):
-    """The other side sent something that is no answer."""
+class Unusable(RuntimeError):
+    """The other side sent something that is no answer, or has one that can't cross."""
 
 
 class Exports:
@@ -81,7 +81,7 @@ class Exports:
 
 class Conversation:
     """One side's half. ``side`` implements ``perform``, ``describe``, ``resolve``, ``named``,
-    ``refer`` and ``forget``.
+    ``refer``, ``forget``, ``unusable``, and ``ended`` on the tests' side.
 
     ``widens``: narrow numbers of numpy are received as such that calculate like Python's.
     """
@@ -108,6 +108,9 @@ class Conversation:
             try:
                 self._send([kind, number], operands, passes=True)
                 return self._wait(number)
+            except Unusable as error:
+                self._side.unusable(error)
+                raise
             finally:
                 self._passed.leave(length)
 
@@ -160,6 +163,8 @@ class Conversation:
                 raise Unusable(f"an unusable answer: {error}") from None
             if kind == "answer":
                 return value
+            if kind == "unusable":
+                raise Unusable(f"an unusable answer: {value}")
             if kind == "raise" and isinstance(value, BaseException):
                 raise value.with_traceback(None)
         raise Unusable("the answer never came")
@@ -228,8 +233,7 @@ class Conversation:
         except BaseException as error:
             refused = isinstance(error, (ValueTooDeep, ValueTooLarge, TypeError))
             text = str(error) if refused else type(error).__name__
-            failure = RuntimeError("the result can't be handed over: " + text)
-            self._send(["raise", head[1]], failure)
+            self._send(["unusable", head[1]], text)
 
     def _send(self, head: list[Any], value: Any, passes: bool = False) -> None:
         encoder = Encoder(lambda thing: self._side.describe(thing, encoder), self._known_there)

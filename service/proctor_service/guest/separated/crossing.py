@@ -144,13 +144,16 @@ def _exception_class(name: str) -> Any:
     module, _, last = name.rpartition(".")
     if not module:
         found: Any = vars(builtins).get(last)
-    elif module.partition(".")[0] in _NOT_OF or module in ("solution", "__main__"):
+    elif module in ("solution", "__main__"):
         return None
     else:
         owner = _modules.get(module)
         found = _module_dict(owner).get(last) if _type(owner) is types.ModuleType else None
-    is_class = isinstance(found, type) and issubclass(found, Exception)
-    return found if is_class and found not in (StopIteration, StopAsyncIteration) else None
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        return None
+    of = {base.__module__.partition(".")[0] for base in class_mro(found)}  # numpy has SkipTest, too
+    ends = found in (StopIteration, StopAsyncIteration) or not of.isdisjoint(_NOT_OF)
+    return None if ends else found
 
 
 # ------------------------------------------------------------------- iterators and awaitables
@@ -158,11 +161,21 @@ def _exception_class(name: str) -> Any:
 
 def kind_of(cls: type) -> str:
     """Return what an object of a class is to the other side, else ""."""
-    if cls is types.CoroutineType or (cls.__name__ in ("Future", "Task") and has(cls, "__await__")):
+    exact = _EXACT.get(id(cls), "")
+    if exact:
+        return exact
+    if cls.__name__ in ("Future", "Task") and has(cls, "__await__"):
         return "awaitable"
-    if cls is types.AsyncGeneratorType:
-        return "async_iterator"
-    return "iterator" if has(cls, "__next__") else ""
+    if not has(cls, "__next__"):
+        return ""
+    return "iterator" if has(cls, "__iter__") else "next"
+
+
+_EXACT = {
+    id(types.GeneratorType): "generator",
+    id(types.AsyncGeneratorType): "async_generator",
+    id(types.CoroutineType): "coroutine",
+}
 
 
 def has(cls: type, name: str) -> bool:
@@ -171,38 +184,80 @@ def has(cls: type, name: str) -> bool:
 
 
 def stand_in(conversation: Any, kind: str, number: int) -> Any:
-    """Return a local generator or coroutine for an iterator or awaitable of the other side."""
-    makers: dict[str, Any] = {"awaitable": _awaitable, "async_iterator": _async_iterator}
-    return makers.get(kind, _iterator)(conversation, number)
+    """Return what stands here for an iterator or awaitable of the other side."""
+    return STAND_INS[kind](conversation, number)
 
 
-def _iterator(conversation: Any, number: int) -> Any:
-    try:
-        while True:
-            more, item = conversation.ask("next", number)
-            if not more:
-                return item
-            yield item
-    finally:
-        conversation.dropped.append(number)
+def _generator(conversation: Any, number: int) -> Any:
+    while True:
+        more, item = conversation.ask("next", number, "next")
+        if not more:
+            return item
+        yield item
 
 
-async def _async_iterator(conversation: Any, number: int) -> Any:
-    try:
-        while True:
-            more, item = conversation.ask("next", number)
-            if not more:
-                return
-            yield item
-    finally:
-        conversation.dropped.append(number)
+async def _async_generator(conversation: Any, number: int) -> Any:
+    while True:
+        more, item = conversation.ask("next", number, "next")
+        if not more:
+            return
+        yield item
 
 
-async def _awaitable(conversation: Any, number: int) -> Any:
-    try:
-        return conversation.ask("await", number)
-    finally:
-        conversation.dropped.append(number)
+async def _coroutine(conversation: Any, number: int) -> Any:
+    return conversation.ask("await", number)
+
+
+class _StandIn:
+    __slots__ = ("__weakref__", "_conversation", "_number")
+
+    def __init__(self, conversation: Any, number: int) -> None:
+        self._conversation, self._number = conversation, number
+
+
+class _Next(_StandIn):
+    """An object whose class decides what it answers, also after its end."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> Any:
+        return self._conversation.ask("next", self._number, "bool")
+
+    def __next__(self) -> Any:
+        more, item = self._conversation.ask("next", self._number, "next")
+        if more:
+            return item
+        raise StopIteration(item)
+
+
+class Iterator(_Next):
+    """Stands for an iterator that is no generator."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Any:
+        return self._conversation.ask("next", self._number, "iter")
+
+
+class Awaitable(_StandIn):
+    """Stands for an awaitable that is no coroutine."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Any:
+        return self._conversation.ask("await", self._number)
+        yield
+
+
+STAND_INS: dict[str, Any] = {
+    "generator": _generator,
+    "async_generator": _async_generator,
+    "coroutine": _coroutine,
+    "next": _Next,
+    "iterator": Iterator,
+    "awaitable": Awaitable,
+}
+"""What stands for an object of the other side, by its kind."""
 
 
 class EventLoop:
@@ -231,8 +286,10 @@ class EventLoop:
             if loop is not own:
                 loop.close()
 
-    def step(self, iterator: Any) -> Any:
-        """Return ``(True, item)``, or ``(False, result)`` after the last item."""
+    def step(self, iterator: Any, operation: Any) -> Any:
+        """Return ``(True, item)``, or ``(False, result)`` after the last item; or the `iter` or `bool`."""
+        if operation != "next":
+            return iter(iterator) if operation == "iter" else bool(iterator)
         try:
             if hasattr(type(iterator), "__anext__"):
                 return True, self.drive(type(iterator).__anext__(iterator))

@@ -40,10 +40,10 @@ class SubmissionSide:
             if kind == "call":
                 target, args, kwargs = operands
                 return self._callee(target)(*args, **dict(kwargs))
-            (thing,) = operands
-            thing = self.conversation.exports.object(thing)
+            number_of_thing, *operation = operands
+            thing = self.conversation.exports.object(number_of_thing)
             if kind == "next":
-                return self._event_loop.step(thing)
+                return self._event_loop.step(thing, *operation)
             return self._event_loop.drive(thing)
         except (Exception, Gone):
             raise
@@ -71,6 +71,9 @@ class SubmissionSide:
         for number in numbers:
             self._kept.pop(-number, None)
 
+    def unusable(self, error: Exception) -> None:
+        """Let the submission see that a function of the tests gave nothing that can cross."""
+
     # ------------------------------------------------------------ own objects
 
     def describe(self, value: Any, encoder: Any) -> Any:
@@ -84,6 +87,7 @@ class SubmissionSide:
         kind = crossing.kind_of(cls)
         number = self.conversation.exports.number(value)
         facts: dict[str, Any] = {"k": kind or "object", "type": class_name(cls)}
+        facts["callable"] = crossing.has(cls, "__call__")
         if not crossing.has(cls, "__bool__") and not crossing.has(cls, "__len__"):
             facts["truth"] = True
         return ["h", number, facts]

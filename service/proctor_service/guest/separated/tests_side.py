@@ -55,7 +55,7 @@ for _name in (
         "len iter next getitem setitem delitem contains reversed lt le gt ge eq ne hash str repr"
     ),
     *_words(
-        "neg pos abs invert round trunc floor ceil index int float complex bytes copy deepcopy call"
+        "neg pos abs invert round trunc floor ceil index int float complex bytes copy deepcopy"
     ),
     *_words(
         "format reduce reduce_ex fspath dir array enter exit aenter aexit await aiter anext setattr"
@@ -63,6 +63,13 @@ for _name in (
     *(f"{prefix}{name}" for name in _ARITHMETIC for prefix in ("", "r", "i")),
 ):
     setattr(Token, f"__{_name}__", _refuse)
+
+
+class CallableToken(Token):
+    """The token of an object that its own side could call."""
+
+    __slots__ = ()
+    __call__ = _refuse
 
 
 class Function:
@@ -117,7 +124,8 @@ class TestsSide:
         self.left: Ended | None = None
         self.last_call: tuple[str, Any, Any, Any, bool] | None = None
         self._objects = 0
-        self._tokens: Any = weakref.WeakValueDictionary()
+        self._types: dict[tuple[str, Any], Any] = {}
+        self._known: Any = weakref.WeakValueDictionary()
         self._stand_ins: dict[int, tuple[Any, int]] = {}
 
     def begin_test(self) -> None:
@@ -150,14 +158,15 @@ class TestsSide:
             return result
         except Gone:
             raise
-        except Unusable as error:
-            self.lose("raised", f"the submission's process sent {error}")
-            raise
         except BaseException as error:
             result = error
             raise
         finally:
             self.last_call = name, args, kwargs, result, failed
+
+    def unusable(self, error: Unusable) -> None:
+        """Fail the test: what it would catch is not an exception of the submission's."""
+        self.lose("raised", f"the submission's process sent {error}")
 
     def ended(self, body: Any) -> Ended:
         """Return the exception for a submission that ended itself."""
@@ -173,7 +182,7 @@ class TestsSide:
             _, args, kwargs = operands
             return thing(*args, **dict(kwargs))
         if kind == "next":
-            return self.event_loop.step(thing)
+            return self.event_loop.step(thing, operands[1])
         if kind == "await":
             return self.event_loop.drive(thing)
         raise Malformed("not a request")
@@ -208,7 +217,7 @@ class TestsSide:
     def refer(self, value: Any) -> Any:
         """Return the reference to what belongs to the submission, else None."""
         kind = type(value)
-        if kind is Token:
+        if issubclass(kind, Token):
             return ["o", _number_of(value)]
         if kind is Function and type(value._target) is str:
             return ["p", value._target]
@@ -244,28 +253,29 @@ class TestsSide:
         if value is not NO_BASE:
             self.conversation.dropped.append(number)
             return value
-        if kind in ("iterator", "async_iterator", "awaitable"):
-            return self._stand_in(kind, number)
-        token = self._tokens.get(number)
-        if token is None:
-            self._need(number)
-            name = facts.get("type")
-            token = _new(Token)
-            _set_slot(token, "__proctor_number__", number)
-            _set_slot(token, "__proctor_side__", self)
-            _set_slot(token, "__proctor_truth__", facts.get("truth") is True)
-            _set_slot(token, "__proctor_type__", name[:200] if type(name) is str else "?")
-            self._tokens[number] = token
-            weakref.finalize(token, self.conversation.dropped.append, number).atexit = False
-        return token
-
-    def _need(self, number: int) -> None:
-        """Take back that an object is no longer needed: the submission has sent it again."""
-        while number in self.conversation.dropped:
-            self.conversation.dropped.remove(number)
-
-    def _stand_in(self, kind: str, number: int) -> Any:
-        self._need(number)
-        made = crossing.stand_in(self.conversation, kind, number)
-        self._stand_ins[id(made)] = weakref.ref(made), number
+        made = self._known.get(number)
+        if made is None:
+            while number in self.conversation.dropped:  # the submission has sent it again
+                self.conversation.dropped.remove(number)
+            if type(kind) is str and kind in crossing.STAND_INS:
+                made = crossing.stand_in(self.conversation, kind, number)
+                self._stand_ins[id(made)] = weakref.ref(made), number
+            else:
+                made = self._token(number, facts)
+            self._known[number] = made
+            weakref.finalize(made, self.conversation.dropped.append, number).atexit = False
         return made
+
+    def _token(self, number: int, facts: dict[str, Any]) -> Token:
+        name, base = facts.get("type"), CallableToken if facts.get("callable") is True else Token
+        name = name[:200] if type(name) is str else "?"
+        cls: Any = self._types.get((name, base))
+        if cls is None:  # so that the types of two answers differ where those of their objects do
+            cls = type(name.rpartition(".")[2], (base,), {"__slots__": ()})
+            self._types[name, base] = cls
+        token: Token = _new(cls)
+        _set_slot(token, "__proctor_number__", number)
+        _set_slot(token, "__proctor_side__", self)
+        _set_slot(token, "__proctor_truth__", facts.get("truth") is True)
+        _set_slot(token, "__proctor_type__", name)
+        return token

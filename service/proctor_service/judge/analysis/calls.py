@@ -105,6 +105,7 @@ class Calls:
         self.weights = Weights(characters)
         self._evaluator = Evaluator(self, self.module_of, self.weights)
         self._has_mutable = False  # a variable that a call may change
+        self.read: set[int] = set()  # by id: containers that a statement reads outside of arguments
 
     def __contains__(self, name: object) -> bool:
         return self.scope.get(str(name)) is not None or name in self.names.submission
@@ -115,6 +116,8 @@ class Calls:
             raise NotConstant(name)
         if variable.passed:
             raise NotPlannable("a container that a call may have changed")
+        if self._has_mutable and self.weights.is_mutable(variable.constant):
+            self.read.add(id(variable))
         return variable.constant
 
     def count_steps(self, steps: int = 1) -> None:
@@ -205,7 +208,12 @@ class Calls:
         return self._made([target[0] if len(target) == 1 else target, args, kwargs])
 
     def note_passed(self, passed: Passed) -> None:
-        """Forget the values of containers that a call may have changed."""
+        """Forget the values of containers that a call may have changed.
+
+        Raises NotPlannable if the same statement reads one: it may see the change.
+        """
+        if not self.read.isdisjoint(passed):
+            raise NotPlannable("a container that a call may have changed")
         for variable in passed.values():
             variable.passed = True
             self.version += 1
@@ -229,6 +237,7 @@ class Calls:
         """Return the encoded arguments; mutable variables among the arguments go to `passed`."""
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
+        read = self.read.copy()
         for argument in node.args:
             if isinstance(argument, ast.Starred):
                 args.extend(self.constant(argument.value))
@@ -239,6 +248,7 @@ class Calls:
                 kwargs.update(self.constant(keyword.value))
             else:
                 kwargs[keyword.arg] = self.constant(keyword.value)
+        self.read = read
         if self._has_mutable:
             self._note_mutable(node, passed)
         return self._encoded(args), self._encoded(kwargs) if kwargs else _NO_KEYWORDS

@@ -268,7 +268,7 @@ class Formulas:
         return (_expanded, body.formula, parts)
 
     def _body(self, helper: Helper) -> Body:
-        """Compile the body of a helper function. It is remembered if it calls nothing."""
+        """Compile the body of a helper function. It is kept if it calls nothing and reads no container."""
         expression, parameters = _expression_of(helper.node), parameters_of(helper.node)
         if self._depth > _DEEPEST_HELPER:
             raise NotPlannable("a helper function")
@@ -287,7 +287,7 @@ class Formulas:
             self._calls.scope, self._depth = outer, self._depth - 1
             self._failed = failed
         body = Body(formula, len(parameters), self._calls.steps - steps, version)
-        if len(self._numbers) == called:
+        if len(self._numbers) == called and not self._calls.read:
             self._bodies[id(helper.node)] = body
         return body
 

@@ -205,6 +205,8 @@ class FunctionsOnly:
                 map(_is_singleton, node.args)
             ):
                 return ["asks whether an answer is an object of the tests"]
+        elif name == "issubclass" and any(map(_is_type, node.args)):
+            return ["inspects the type of an answer"]
         elif (
             name in ("isinstance", "assertIsInstance", "assertNotIsInstance") and len(node.args) > 1
         ):

@@ -134,6 +134,7 @@ class _Planner:
 
     def _statement(self, node: ast.stmt) -> None:
         self.calls.count_steps()
+        self.calls.read.clear()
         match node:
             case ast.Assert(test=test):
                 self._condition(test)
