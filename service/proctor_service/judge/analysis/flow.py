@@ -35,8 +35,8 @@ PLAIN_RESULTS = frozenset(
 """Built-in functions whose results are numbers, texts or types, whatever they are given."""
 _OBJECTS = frozenset(
     _words(
-        "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template compile fromstring"
-        " object"
+        "BytesIO Event Lock Mock MagicMock Queue Random SimpleNamespace StringIO Template UserDict UserList"
+        " UserString compile fromstring gmtime localtime object struct_time"
     )
 )
 """Functions of libraries that make an object which is no data."""
@@ -193,6 +193,8 @@ class Flow:
                 self._mark(id(node.context_expr), ERROR)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             self._mark(node.name, ERROR)
+        elif isinstance(node, ast.alias) and node.asname and node.name in _OBJECTS:
+            self._mark(node.asname, OBJECT)
         elif isinstance(node, ast.arguments):
             names = parameters_of(node)
             for name, default in zip(names[::-1], node.defaults[::-1], strict=False):
@@ -209,7 +211,11 @@ class Flow:
             self.fresh.add(node.value.func.id)
             self._mark(id(node), FUNCTION)
             return
-        self._edge(id(node.value), id(node), _HELD & ~OBJECT)
+        owner = self.classes.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        is_member = owner is not None and any(
+            last_name(base).endswith(("Enum", "Flag")) for base in owner.bases
+        )
+        self._edge(id(node.value), id(node), _HELD if is_member else _HELD & ~OBJECT)
         self._edge(f".{node.attr}", id(node))
 
     def _visit_call(self, node: ast.Call) -> None:
