@@ -37,6 +37,16 @@ _NOT_AS_DATA = frozenset(
     ["map", "filter", "zip", "enumerate", "reversed", "Awaitable", "Coroutine", "Callable"]
 )
 """Types of answers that reach the tests as another type."""
+_CALLING = frozenset(
+    _words(
+        "accumulate callable defaultdict dropwhile filter filterfalse groupby map partial reduce starmap"
+        " takewhile"
+    )
+)
+"""Functions that call what they are given first, or second; or tell whether it can be called."""
+_CALLED_SECOND = frozenset(["accumulate", "groupby"])
+_WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
+"""Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
 _INSPECTING = frozenset(["isinstance", "issubclass", "callable", "type", "patch", "cast", *RAISES])
 _ATTRIBUTE = re.compile(r"\w+\.\w.*|\w+\(\)(\.\w+){2,}")
 """`Solution.f`, and `Solution().a.f`."""
@@ -181,6 +191,17 @@ class FunctionsOnly:
         name = last_name(func)
         if marks & ANSWER and not marks & FUNCTION and not isinstance(func, ast.Attribute):
             yield "calls an answer"
+        called = [each for each in _called_by(node) if not isinstance(each, ast.Attribute)]
+        if any(map(self._is_answer, called)):
+            yield "lets an answer be called"
+        if name == "type" and any(map(self._is_answer, node.args)):
+            named = {
+                last_name(each)
+                for each in ast.walk(self._flow.parent[id(node)])
+                if isinstance(each, ast.expr)
+            }
+            for each in sorted(named & _WIDENED):
+                yield f"asks for the exact type {each}"
         if marks & FUNCTION:
             if any(self._flow.of(each) & OBJECT for each in arguments_of(node)):
                 yield "hands the submission an object that is no data"
@@ -203,6 +224,10 @@ class FunctionsOnly:
                 }
                 for each in sorted(named & _NOT_AS_DATA):
                     yield f"asks for the type {each}"
+
+    def _is_answer(self, node: ast.expr) -> bool:
+        """Tell whether an expression may be an answer, and is no function of the submission."""
+        return self._flow.of(node) & (ANSWER | FUNCTION) == ANSWER
 
     def _prints(self, argument: ast.expr) -> bool:
         """Tell whether an argument is a function of the tests whose output the submission may catch."""
@@ -271,6 +296,14 @@ class FunctionsOnly:
                 yield f"inspects {node.id}"
         elif not isinstance(around, _KEEPING):
             yield f"uses {node.id} as more than a function"
+
+
+def _called_by(node: ast.Call) -> list[ast.expr]:
+    """Return the arguments that a function of a library calls: `f` in `map(f, x)` and `max(x, key=f)`."""
+    name = last_name(node.func)
+    place = 1 if name in _CALLED_SECOND else 0
+    found = node.args[place : place + 1] if name in _CALLING else []
+    return [*found, *(each.value for each in node.keywords if each.arg == "key")]
 
 
 def _is_singleton(node: ast.expr) -> bool:
