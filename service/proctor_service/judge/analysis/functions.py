@@ -47,6 +47,8 @@ _CALLING = frozenset(
 _CALLED_SECOND = frozenset(["accumulate", "groupby"])
 _WIDENED = frozenset(_words("float16 float32 half single complex64 csingle ndarray"))
 """Types of numpy for which the tests have another type by the same name (`codec/wide_numpy.py`)."""
+_FRAMEWORK = re.compile(r"test|check$|set_?up|tear_?down|pytest_|load_tests$", re.IGNORECASE)
+"""Names of functions that a runner of tests looks for: `test_add`, `setUpModule`."""
 _INSPECTING = frozenset(["isinstance", "issubclass", "callable", "type", "patch", "cast", *RAISES])
 _ATTRIBUTE = re.compile(r"\w+\.\w.*|\w+\(\)(\.\w+){2,}")
 """`Solution.f`, and `Solution().a.f`."""
@@ -102,6 +104,8 @@ class FunctionsOnly:
     def _reasons(self) -> Iterator[str]:
         if re.fullmatch(_ATTRIBUTE, self._suite.entry_point or ""):
             yield f"entry_point is an attribute: {self._suite.entry_point}"
+        for name in sorted(self._unused()):
+            yield f"the tests define {name}, which only the submission can call"
         labels = ["setup", *(f"tests.{index}" for index in range(len(self._suite.tests)))]
         for index, reason in shared_state(self._suite, self._bound):
             yield f"{labels[index]} {reason}"
@@ -120,6 +124,24 @@ class FunctionsOnly:
             step[0] == "check" for test in self._suite.tests for step in test.run
         ):
             yield "the tests call nothing that only the submission can define"
+
+    def _unused(self) -> set[str]:
+        """Return the functions that tests define for nobody but the submission: `guess` of a puzzle."""
+        trees = [test.tree for test in self._suite.tests]
+        found = {
+            each.name
+            for tree in trees
+            for each in tree.body
+            if isinstance(each, ast.FunctionDef) and not each.decorator_list
+        }
+        if found:
+            found -= {
+                node.id if isinstance(node, ast.Name) else node.attr
+                for nodes in self._suite.nodes
+                for node in nodes
+                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load)
+            }
+        return {each for each in found if not _FRAMEWORK.match(each)}
 
     def _of_setup(self) -> Iterator[str]:
         """Yield whether a function of the setup changes what the tests see, too: each side has a copy."""
@@ -175,10 +197,12 @@ class FunctionsOnly:
         if node.attr in data_attributes.FIELDS | data_attributes.SPECIAL:
             return True
         call = self._flow.parent.get(id(node))
+        if isinstance(call, ast.keyword):
+            call = self._flow.parent.get(id(call))
         if node.attr not in data_attributes.METHODS or not isinstance(call, ast.Call):
             return False
         if call.func is not node:
-            return True  # a method as an argument: `map(f(1).get, keys)`
+            return True  # a method as an argument: `map(f(1).get, keys)`, `max(f(1), key=f(1).get)`
         if node.attr in data_attributes.CHANGING and self._flow.of(node.value) & MADE:
             return False
         if node.attr in data_attributes.RETURNING_NONE:
@@ -194,14 +218,8 @@ class FunctionsOnly:
         called = [each for each in _called_by(node) if not isinstance(each, ast.Attribute)]
         if any(map(self._is_answer, called)):
             yield "lets an answer be called"
-        if name == "type" and any(map(self._is_answer, node.args)):
-            named = {
-                last_name(each)
-                for each in ast.walk(self._flow.parent[id(node)])
-                if isinstance(each, ast.expr)
-            }
-            for each in sorted(named & _WIDENED):
-                yield f"asks for the exact type {each}"
+        if isinstance(func, ast.Attribute) and len(node.args) > 1:
+            yield from self._of_exact_type(node.args[0], node.args[1])  # assertIs(type(x), y)
         if marks & FUNCTION:
             if any(self._flow.of(each) & OBJECT for each in arguments_of(node)):
                 yield "hands the submission an object that is no data"
@@ -263,9 +281,18 @@ class FunctionsOnly:
             plain = _is_singleton(left) or _is_singleton(right) or _is_type(left)
             if isinstance(op, ast.Is | ast.IsNot) and answers and not plain:
                 yield "asks whether an answer is an object of the tests"
+            yield from self._of_exact_type(left, right)
             for one, other in ((left, right), (right, left)):
                 if self._is_own_text(one) and not _may_be_text_of_data(other):
                     yield "asks an answer for its own text"
+
+    def _of_exact_type(self, one: ast.expr, other: ast.expr) -> Iterator[str]:
+        """Yield whether the type of an answer is compared with one that the tests have another of."""
+        for made, wanted in ((one, other), (other, one)):
+            if _is_type(made) and any(map(self._is_answer, made.args)):  # type: ignore[attr-defined]
+                each = wanted.elts if isinstance(wanted, ast.Tuple | ast.List) else [wanted]
+                for name in sorted(_WIDENED.intersection(map(last_name, each))):
+                    yield f"asks for the exact type {name}"
 
     def _is_own_text(self, node: ast.expr) -> bool:
         """Tell whether an expression is `str` or `repr` of an answer."""
